@@ -1,0 +1,38 @@
+# The two commands of the README, and what a developer runs beside them. Everything is in tools/ and in
+# CMake's presets; these lines only name it.
+PRESET ?= dev
+MINUTES ?= 3
+
+.PHONY: train test bench soak format tidy help
+
+train:  ## set up, build, run the main job
+	@tools/bootstrap train
+	@cmake --preset release
+	@cmake --build --preset release --target lockstep 01_hello_ranks
+	@build/release/examples/01_hello_ranks
+
+test:  ## set up, build, pass all tests (PRESET=asan or tsan for the sanitizers)
+	@tools/bootstrap test
+	@cmake --preset $(PRESET)
+	@cmake --build --preset $(PRESET) --target all all_verify_interface_header_sets
+	@tools/run_tests build/$(PRESET)
+
+bench:  ## the figures the README quotes
+	@tools/bootstrap test
+	@cmake --preset release
+	@cmake --build --preset release --target lockstep base_benchmark
+	@build/release/benchmarks/base_benchmark
+
+soak:  ## long random, fault and fuzz runs (MINUTES=480 for a night)
+	@tools/bootstrap test
+	@tools/soak $(MINUTES)
+
+format:  ## write every C++ file as clang-format 14 does
+	@tools/check_format --fix
+
+tidy:  ## clang-tidy 14 over every C++ file
+	@cmake --preset dev
+	@cmake --build --preset dev --target tidy
+
+help:
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'

@@ -1,0 +1,32 @@
+// `lockstep help [verb]`
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/verb.h"
+
+namespace lockstep::cli {
+
+int run_help(const std::vector<std::string>& arguments, Streams streams) {
+  if (!arguments.empty()) {
+    const auto verb = std::ranges::find(verbs(), arguments.front(), &Verb::name);
+    if (verb == verbs().end()) return unknown_verb(arguments.front(), streams);
+    if (verb->run != run_help) return verb->run({"--help"}, streams);
+  }
+  streams.out << "lockstep: data-parallel training for C++ on LibTorch\n"
+                 "\n"
+                 "  lockstep <verb> [arguments]\n"
+                 "\n";
+  for (const auto& verb : verbs()) {
+    streams.out << fmt::format("  {:<10} {}\n", verb.name, verb.summary);
+  }
+  streams.out << "\n"
+                 "  -h, --help     this page; `lockstep help <verb>` for one verb\n"
+                 "  -V, --version  the version alone\n"
+                 "\n"
+                 "Examples:\n"
+                 "  lockstep version --json    what this build can use, for a program to read\n";
+  return kSuccess;
+}
+
+}  // namespace lockstep::cli

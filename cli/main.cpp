@@ -1,0 +1,11 @@
+// The lockstep command. Each verb is a file beside this one; verb.cpp holds the table.
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+  return lockstep::cli::dispatch(arguments, {.out = std::cout, .error = std::cerr});
+}

@@ -1,0 +1,29 @@
+#include "cli/nearest.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::array<std::string_view, 4> kVerbs{"run", "train", "generate", "verify"};
+
+TEST(Nearest, ForgivesOneSlipOfTheFingers) {
+  EXPECT_EQ(try_nearest("trian", kVerbs), "train");   // swapped
+  EXPECT_EQ(try_nearest("tran", kVerbs), "train");    // missing
+  EXPECT_EQ(try_nearest("trainn", kVerbs), "train");  // doubled
+  EXPECT_EQ(try_nearest("rum", kVerbs), "run");       // wrong key
+}
+
+TEST(Nearest, ForgivesMoreInLongerWords) { EXPECT_EQ(try_nearest("genrat", kVerbs), "generate"); }
+
+TEST(Nearest, OffersNothingForAnotherWord) {
+  EXPECT_EQ(try_nearest("deploy", kVerbs), std::nullopt);
+  EXPECT_EQ(try_nearest("", kVerbs), std::nullopt);
+}
+
+TEST(Nearest, PrefersTheExactWord) { EXPECT_EQ(try_nearest("run", kVerbs), "run"); }
+
+}  // namespace
+}  // namespace lockstep::cli

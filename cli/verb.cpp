@@ -1,0 +1,49 @@
+#include "cli/verb.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/nearest.h"
+#include "lockstep/base/version.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::array kVerbs{
+    Verb{"help", "what a verb does and the options it takes", run_help},
+    Verb{"version", "the version and what this build can use", run_version},
+};
+
+}  // namespace
+
+std::span<const Verb> verbs() { return kVerbs; }
+
+int dispatch(const std::vector<std::string>& arguments, Streams streams) {
+  if (arguments.empty()) {
+    run_help({}, streams);
+    return kUsage;  // a script that lost its arguments should not pass for a success
+  }
+  const std::string& word = arguments.front();
+  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  if (word == "--help" || word == "-h") return run_help(rest, streams);
+  if (word == "--version" || word == "-V") {
+    streams.out << "lockstep " << kVersion << '\n';
+    return kSuccess;
+  }
+  const auto verb = std::ranges::find(kVerbs, word, &Verb::name);
+  return verb == kVerbs.end() ? unknown_verb(word, streams) : verb->run(rest, streams);
+}
+
+int unknown_verb(std::string_view word, Streams streams) {
+  std::vector<std::string_view> names;
+  for (const auto& verb : kVerbs) names.push_back(verb.name);
+  const auto nearest = try_nearest(word, names);
+  streams.error << fmt::format("lockstep: \"{}\" is not a verb{} `lockstep --help` lists them.\n",
+                               word,
+                               nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : ".");
+  return kUsage;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,43 @@
+// A verb of the lockstep command: `lockstep <name> arguments…`. One file a verb; the table is in
+// verb.cpp.
+#pragma once
+
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// Where a verb writes, so that tests can read it.
+struct Streams {
+  std::ostream& out;
+  std::ostream& error;
+};
+
+/// Exit codes of the command itself; a program it starts has its own.
+inline constexpr int kSuccess = 0;
+inline constexpr int kUsage = 2;
+
+struct Verb {
+  std::string_view name;
+  std::string_view summary;
+  int (*run)(const std::vector<std::string>& arguments, Streams streams);
+};
+
+/// All verbs, in the order help shows them.
+[[nodiscard]] std::span<const Verb> verbs();
+
+/// Runs the command line after the program's name and returns its exit code.
+[[nodiscard]] int dispatch(const std::vector<std::string>& arguments, Streams streams);
+
+// The verbs.
+int run_help(const std::vector<std::string>& arguments, Streams streams);
+int run_version(const std::vector<std::string>& arguments, Streams streams);
+
+/// Answers a word that is no verb: names it, the nearest verb if there is one, and where the list
+/// is.
+int unknown_verb(std::string_view word, Streams streams);
+
+}  // namespace lockstep::cli

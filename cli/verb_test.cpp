@@ -1,0 +1,79 @@
+#include "cli/verb.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "lockstep/base/version.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Answer {
+  int code;
+  std::string out;
+  std::string error;
+};
+
+Answer ask(const std::vector<std::string>& arguments) {
+  std::ostringstream out;
+  std::ostringstream error;
+  const int code = dispatch(arguments, {.out = out, .error = error});
+  return {code, out.str(), error.str()};
+}
+
+TEST(Command, VersionIsOneLine) {
+  const auto answer = ask({"--version"});
+  EXPECT_EQ(answer.code, kSuccess);
+  EXPECT_EQ(answer.out, std::string("lockstep ") + kVersion + "\n");
+}
+
+TEST(Command, HelpFitsAScreenAndNamesEveryVerb) {
+  const auto answer = ask({"--help"});
+  EXPECT_EQ(answer.code, kSuccess);
+  EXPECT_LE(std::ranges::count(answer.out, '\n'), 24);
+  for (const auto& verb : verbs()) EXPECT_NE(answer.out.find(verb.name), std::string::npos);
+}
+
+TEST(Command, EveryVerbExplainsItself) {
+  for (const auto& verb : verbs()) {
+    const auto answer = ask({"help", std::string(verb.name)});
+    EXPECT_EQ(answer.code, kSuccess) << verb.name;
+    EXPECT_FALSE(answer.out.empty()) << verb.name;
+  }
+}
+
+TEST(Command, AnUnknownVerbGetsTheNearestMatch) {
+  const auto answer = ask({"verison"});
+  EXPECT_EQ(answer.code, kUsage);
+  EXPECT_EQ(answer.error,
+            "lockstep: \"verison\" is not a verb; did you mean \"version\"? "
+            "`lockstep --help` lists them.\n");
+}
+
+TEST(Command, AWordNearNothingIsNamedWithoutAGuess) {
+  EXPECT_EQ(ask({"deploy"}).error,
+            "lockstep: \"deploy\" is not a verb. `lockstep --help` lists them.\n");
+}
+
+TEST(Command, NoArgumentsShowHelpAndFail) {
+  const auto answer = ask({});
+  EXPECT_EQ(answer.code, kUsage);
+  EXPECT_NE(answer.out.find("lockstep <verb>"), std::string::npos);
+}
+
+TEST(Command, AnUnknownOptionOfAVerbIsAUsageError) {
+  const auto answer = ask({"version", "--jsn"});
+  EXPECT_EQ(answer.code, kUsage);
+  EXPECT_NE(answer.error.find("--jsn"), std::string::npos);
+}
+
+TEST(Command, VersionAsJsonIsOneObject) {
+  const auto facts = nlohmann::json::parse(ask({"version", "--json"}).out);
+  EXPECT_EQ(facts["lockstep"], kVersion);
+  EXPECT_TRUE(facts["cuda"].is_boolean());
+}
+
+}  // namespace
+}  // namespace lockstep::cli

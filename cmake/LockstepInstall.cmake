@@ -1,0 +1,23 @@
+# `cmake --install`: the rooms, their headers, the command, and what find_package(lockstep) reads.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+get_property(rooms GLOBAL PROPERTY LOCKSTEP_ROOM_TARGETS)
+list(REMOVE_ITEM rooms lockstep_testing)  # for lockstep's own tests
+install(TARGETS ${rooms} lockstep_lockstep EXPORT lockstepTargets
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TARGET lockstep)
+  install(TARGETS lockstep)
+endif()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/lockstepConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/lockstepConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
+              ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/LockstepTorch.cmake
+        DESTINATION ${package_dir})

@@ -1,0 +1,41 @@
+// A 64-bit digest of memory, to compare replicas and verify files. Each 8-byte word is mixed with
+// its position, and the results are summed: so chunks may be digested in any order, by any number
+// of threads or ranks, and on a GPU, and the sums added up. Changing one word always changes the
+// digest (the mix is a bijection); other changes escape it once in 2^64. It is no defence against
+// someone who wants a collision.
+//
+// Definition, to be matched bit for bit elsewhere: the word at byte position p (a multiple of 8)
+// with n of its 8 bytes present, zero-padded, little-endian, contributes
+//   mix(word ^ ((p + 9 - n) * 0x9E3779B97F4A7C15)),
+// mix being the finaliser of splitmix64; all sums are modulo 2^64.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+class Digest {
+ public:
+  /// Adds the chunk that lies at byte `position` of the whole. `position` is a multiple of 8; only
+  /// the last chunk may have a length that is not.
+  void add(std::uint64_t position, std::span<const std::byte> chunk) noexcept;
+
+  /// Joins the digest of other chunks of the same whole.
+  Digest& operator+=(Digest other) noexcept {
+    sum_ += other.sum_;
+    return *this;
+  }
+
+  [[nodiscard]] std::uint64_t value() const noexcept { return sum_; }
+  friend bool operator==(Digest, Digest) noexcept = default;
+
+ private:
+  std::uint64_t sum_ = 0;
+};
+
+/// The digest of one whole span.
+[[nodiscard]] std::uint64_t digest(std::span<const std::byte> whole) noexcept;
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+#include "lockstep/base/file_descriptor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) {
+    reset();
+    number_ = other.release();
+  }
+  return *this;
+}
+
+FileDescriptor FileDescriptor::open(const std::string& path, int flags, unsigned mode) {
+  int number = -1;
+  do {
+    number = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (number < 0 && errno == EINTR);
+  if (number < 0) throw SystemError(fmt::format("cannot open {}", path), errno);
+  return FileDescriptor(number);
+}
+
+FileDescriptor FileDescriptor::duplicate() const {
+  const int number = ::fcntl(number_, F_DUPFD_CLOEXEC, 0);
+  if (number < 0) throw SystemError(fmt::format("cannot duplicate descriptor {}", number_), errno);
+  return FileDescriptor(number);
+}
+
+void FileDescriptor::reset() noexcept {
+  // Not retried on EINTR: Linux has released the number by then, and another thread may own it.
+  if (number_ >= 0) ::close(std::exchange(number_, -1));
+}
+
+void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& what) {
+  while (!bytes.empty()) {
+    const auto written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      throw SystemError(fmt::format("cannot write {} bytes to {}", bytes.size(), what), errno);
+    }
+  }
+}
+
+}  // namespace lockstep

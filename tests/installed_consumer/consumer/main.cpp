@@ -1,0 +1,18 @@
+// A user's program: LibTorch and lockstep side by side.
+#include <ATen/ATen.h>
+
+#include <cstdio>
+
+#include "lockstep/lockstep.h"
+
+int main() {
+  lockstep::RandomStream random({.seed = 1, .purpose = lockstep::random_purpose("consumer")}, 0, 0);
+  const auto tensor = at::full({2, 3}, static_cast<double>(random.below(10)));
+  if (tensor.numel() != 6) return 1;
+  try {
+    throw lockstep::UsageError("an error that crosses the library's edge");
+  } catch (const lockstep::Error& error) {
+    std::printf("consumer works with lockstep %s: caught %s\n", lockstep::kVersion, error.what());
+  }
+  return 0;
+}
