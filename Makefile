@@ -13,13 +13,13 @@ train:  ## set up, build, run the main job
 
 test:  ## set up, build, pass all tests (PRESET=asan or tsan for the sanitizers)
 	@tools/bootstrap test
-	@cmake --preset $(PRESET)
+	@cmake --preset $(PRESET) -DLOCKSTEP_BUILD_TESTS=ON -DLOCKSTEP_BUILD_BENCHMARKS=ON
 	@cmake --build --preset $(PRESET) --target all all_verify_interface_header_sets
 	@tools/run_tests build/$(PRESET)
 
 bench:  ## the figures the README quotes
 	@tools/bootstrap test
-	@cmake --preset release
+	@cmake --preset release -DLOCKSTEP_BUILD_BENCHMARKS=ON
 	@cmake --build --preset release --target lockstep base_benchmark
 	@build/release/benchmarks/base_benchmark
 
