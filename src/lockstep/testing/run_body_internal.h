@@ -1,0 +1,26 @@
+// What running ranks as threads and as processes have in common: calling the body, and telling a
+// reader how a rank is doing.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/testing/board_internal.h"
+#include "lockstep/testing/rank.h"
+
+namespace lockstep::testing {
+
+/// Enters the board as `rank` and calls `body`. Returns what it threw, in words; nothing when it
+/// returned. The caller leaves the board.
+[[nodiscard]] std::optional<std::string> failure_of_body(Board& board, int rank,
+                                                         const std::function<void(Rank&)>& body);
+
+/// For example "running; noted "waiting in barrier 3" 1.204 s ago".
+[[nodiscard]] std::string describe_rank(const Board& board, int rank);
+
+/// Each line of `text` with `prefix` in front and a newline at the end.
+[[nodiscard]] std::string indented(std::string_view text, std::string_view prefix);
+
+}  // namespace lockstep::testing
