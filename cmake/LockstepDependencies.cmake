@@ -1,13 +1,11 @@
-# What lockstep is built on. Libraries that are only headers to us (fmt, nlohmann-json, CLI11) are used in
-# source files alone, so a program that links lockstep needs none of them.
+# What lockstep is built on. fmt, nlohmann-json and CLI11 are used in source files alone: no public header of
+# ours names a type of theirs.
 
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
 
-# Header-only on purpose: LibTorch's include folder carries an fmt of another version, which its users see
-# first; a compiled libfmt would then not match.
-target_link_libraries(lockstep_compiler INTERFACE fmt::fmt-header-only nlohmann_json::nlohmann_json)
+target_link_libraries(lockstep_compiler INTERFACE nlohmann_json::nlohmann_json)
 
 if(LOCKSTEP_FUZZ)
   return()

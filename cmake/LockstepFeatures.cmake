@@ -59,9 +59,10 @@ set(nccl_found OFF)
 set(nccl_why "CUDA is off")
 if(HAVE_CUDA)
   set(nccl_why "no NCCL beside LibTorch")
-  find_path(LOCKSTEP_NCCL_INCLUDE nccl.h PATHS ${LOCKSTEP_TORCH_ROOT}/../nvidia/nccl/include NO_CACHE)
+  find_path(LOCKSTEP_NCCL_INCLUDE nccl.h PATHS ${LOCKSTEP_TORCH_ROOT}/../nvidia/nccl/include
+            NO_DEFAULT_PATH NO_CACHE)
   find_library(LOCKSTEP_NCCL_LIBRARY NAMES libnccl.so.2 PATHS ${LOCKSTEP_TORCH_ROOT}/../nvidia/nccl/lib
-               NO_CACHE)
+               NO_DEFAULT_PATH NO_CACHE)
   if(LOCKSTEP_NCCL_INCLUDE AND LOCKSTEP_NCCL_LIBRARY)
     set(nccl_found ON)
     file(STRINGS ${LOCKSTEP_NCCL_INCLUDE}/nccl.h nccl_lines REGEX "#define NCCL_(MAJOR|MINOR|PATCH) ")
@@ -74,7 +75,8 @@ lockstep_settle(NCCL nccl_found "${nccl_why}" "tools/bootstrap gpu")
 if(HAVE_NCCL AND NOT TARGET lockstep::nccl)
   add_library(lockstep::nccl SHARED IMPORTED GLOBAL)
   set_target_properties(lockstep::nccl PROPERTIES IMPORTED_LOCATION ${LOCKSTEP_NCCL_LIBRARY}
-    INTERFACE_INCLUDE_DIRECTORIES ${LOCKSTEP_NCCL_INCLUDE})
+    INTERFACE_INCLUDE_DIRECTORIES ${LOCKSTEP_NCCL_INCLUDE}
+    INTERFACE_LINK_LIBRARIES CUDA::toolkit)  # nccl.h includes cuda_runtime.h
 endif()
 
 set(mpi_found OFF)

@@ -42,13 +42,13 @@ volatile int zero = 0;
 volatile int sink = 0;
 
 LOCKSTEP_CRASHES void write_to_a_bad_address() {
-  *reinterpret_cast<volatile int*>(bad_address) = 1;
+  *reinterpret_cast<volatile int*>(bad_address) = 1;  // NOLINT(performance-no-int-to-ptr)
   sink = 1;
 }
 
 LOCKSTEP_CRASHES void call_a_null_function() {
-  const std::uintptr_t nowhere = static_cast<std::uintptr_t>(zero);
-  reinterpret_cast<void (*)()>(nowhere)();
+  const auto nowhere = static_cast<std::uintptr_t>(zero);
+  reinterpret_cast<void (*)()>(nowhere)();  // NOLINT(performance-no-int-to-ptr)
   sink = 2;
 }
 
@@ -67,7 +67,7 @@ LOCKSTEP_CRASHES int overflow_the_stack(int depth) {
 
 LOCKSTEP_CRASHES void divide_by_zero() {
 #if defined(__x86_64__)
-  sink = 1 / zero;
+  sink = 7 / zero;  // not 1 / zero, which compilers turn into a comparison
 #else
   ::raise(SIGFPE);  // this machine's division does not trap
 #endif
@@ -147,9 +147,9 @@ std::uintptr_t virtual_address_at(const std::string& file, std::uintptr_t offset
   std::ifstream elf(file, std::ios::binary);
   Elf64_Ehdr head{};
   elf.read(reinterpret_cast<char*>(&head), sizeof(head));
-  for (int i = 0; i < head.e_phnum; ++i) {
+  for (unsigned i = 0; i < head.e_phnum; ++i) {
     Elf64_Phdr part{};
-    elf.seekg(static_cast<std::streamoff>(head.e_phoff) + i * head.e_phentsize);
+    elf.seekg(static_cast<std::streamoff>(head.e_phoff + std::size_t{i} * head.e_phentsize));
     elf.read(reinterpret_cast<char*>(&part), sizeof(part));
     if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
     if (offset >= part.p_offset && offset < part.p_offset + part.p_filesz) {
@@ -293,6 +293,7 @@ TEST(CrashHandler, AnAbortIsRecordedWithItsSender) {
 TEST(CrashHandler, EverySignalIsRecordedAndEndsTheProcessByItself) {
   // All calls are made before anything is compared, so that a child finds its call in any case.
   std::vector<RankOutcome> outcomes;
+  outcomes.reserve(CrashHandler::kSignals.size());
   for (const int signal : CrashHandler::kSignals) {
     outcomes.push_back(outcome_of([signal] { ::raise(signal); }));
   }
@@ -317,6 +318,7 @@ TEST(CrashHandler, ACrashOfAnotherThreadIsRecordedWithItsIdAndName) {
 TEST(CrashHandler, OfManyThreadsThatCrashOnlyTheFirstWrites) {
   const auto outcome = outcome_of([] {
     std::vector<std::jthread> threads;
+    threads.reserve(8);
     for (int i = 0; i < 8; ++i) threads.emplace_back([] { std::abort(); });
   });
   const auto record = expect_crash(outcome, SIGABRT, "SIGABRT");

@@ -74,14 +74,15 @@ TEST(Board, IsTheSameSeenThroughItsDescriptor) {
 }
 
 TEST(Board, NobodyPassesABarrierBeforeTheLastHasCome) {
-  constexpr int rounds = 200;
+  constexpr int kRounds = 200;
   for (int size = 1; size <= 5; ++size) {
     Board board(size, Deadline::after(30s));
     std::atomic<int> arrived = 0;
     std::vector<std::jthread> threads;
+    threads.reserve(static_cast<std::size_t>(size));
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
-        for (int round = 1; round <= rounds; ++round) {
+        for (int round = 1; round <= kRounds; ++round) {
           ++arrived;
           board.barrier(rank, Deadline::after(30s));
           EXPECT_GE(arrived, round * size);

@@ -53,8 +53,8 @@ class SpawnPlan {
   // The child's `number` will be our `source`. The source is first moved above all numbers that
   // children are given, so that no assignment overwrites the source of a later one.
   void give(int source, int number) {
-    constexpr int above_all = 64;
-    moved_.emplace_back(::fcntl(source, F_DUPFD_CLOEXEC, above_all));
+    constexpr int kAboveAll = 64;
+    moved_.emplace_back(::fcntl(source, F_DUPFD_CLOEXEC, kAboveAll));
     if (!moved_.back()) {
       throw SystemError(fmt::format("cannot hand descriptor {} to a child process", source), errno);
     }
@@ -77,6 +77,7 @@ class SpawnPlan {
  private:
   static std::vector<char*> pointers_to(std::vector<std::string>& texts) {
     std::vector<char*> pointers;
+    pointers.reserve(texts.size() + 1);
     for (auto& text : texts) pointers.push_back(text.data());
     pointers.push_back(nullptr);
     return pointers;

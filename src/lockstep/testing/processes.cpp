@@ -1,5 +1,6 @@
 #include "lockstep/testing/processes.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -49,8 +50,9 @@ std::optional<Assignment> find_assignment(const Environment& environment) {
 int num_failed_expectations() {
   const auto& result = *::testing::UnitTest::GetInstance()->current_test_info()->result();
   int count = 0;
-  for (int i = 0; i < result.total_part_count(); ++i)
-    count += result.GetTestPartResult(i).failed() ? 1 : 0;
+  for (int i = 0; i < result.total_part_count(); ++i) {
+    if (result.GetTestPartResult(i).failed()) ++count;
+  }
   return count;
 }
 
@@ -58,7 +60,15 @@ int num_failed_expectations() {
 [[noreturn]] void play_and_exit(const Assignment& assignment,
                                 const std::function<void(Rank&)>& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != assignment.parent) ::_exit(1);  // it died before it could take us along
+  if (::getppid() != assignment.parent) {  // it died before it could take us along
+    fmt::print(stderr, "rank {} ends: process {}, which started it, is no more\n", assignment.rank,
+               assignment.parent);
+    ::_exit(1);
+  }
+  // What the body executes in its turn gets neither of them.
+  for (const int inherited : {kBoardDescriptor, kEarlierDescriptor}) {
+    ::fcntl(inherited, F_SETFD, FD_CLOEXEC);
+  }
   std::setvbuf(stdout, nullptr, _IONBF, 0);  // so that a rank that is killed leaves its last words
   Board board{FileDescriptor(kBoardDescriptor)};
   const int failed_before = num_failed_expectations();
@@ -99,6 +109,7 @@ std::vector<ChildProcess> start_ranks(const Board& board, int call) {
   const auto earlier = earlier_runs_as_file();
   const std::array<int, 2> descriptors{board.descriptor(), earlier.number()};
   std::vector<ChildProcess> children;
+  children.reserve(static_cast<std::size_t>(board.size()));
   for (int rank = 0; rank < board.size(); ++rank) {
     children.emplace_back(arguments_for_this_test(), environment_for_rank(rank, call), descriptors);
   }

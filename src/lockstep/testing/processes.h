@@ -62,9 +62,8 @@ struct ProcessesOptions {
 struct RankOutcome {
   std::optional<int> exit_code;  // 0: the body returned; 1: it threw, or an expectation failed
   std::optional<int> signal;
-  bool returned =
-      false;  // the body did; false with exit code 0 when it called exit, or was never reached
-  std::string output;  // the last 64 KiB of standard output and error
+  bool returned = false;  // the body did; without it exit code 0 means that it exited on its own
+  std::string output;     // the last 64 KiB of standard output and error
 
   [[nodiscard]] bool succeeded() const noexcept { return exit_code == 0 && returned; }
 };

@@ -225,9 +225,9 @@ TEST(Processes, ARankInheritsNoDescriptorsButItsOwn) {
 }
 
 TEST(Processes, RanksDieWithTheirParent) {
-  constexpr const char* scene = "LOCKSTEP_TEST_PLAYS_THE_PARENT";
+  constexpr const char* kScene = "LOCKSTEP_TEST_PLAYS_THE_PARENT";
   auto environment = Environment::of_process();
-  if (environment.flag(scene)) {
+  if (environment.flag(kScene)) {
     (void)run_ranks_as_processes(2, wait_to_be_killed, {.meanwhile = [](const RunningRanks& ranks) {
                                    for (int rank = 0; rank < 2; ++rank) {
                                      ranks.wait_for_note(rank, "waiting to be killed",
@@ -239,7 +239,7 @@ TEST(Processes, RanksDieWithTheirParent) {
                                  }});
     return;
   }
-  environment.set(scene, "1");
+  environment.set(kScene, "1");
   std::vector<ChildProcess> parent;
   parent.emplace_back(std::vector<std::string>{"--gtest_filter=Processes.RanksDieWithTheirParent"},
                       environment);

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -115,8 +116,9 @@ std::vector<void*> wait_for(Answer& answer, Deadline deadline) {
   Frames frames{};
   const auto bytes = ::read(answer.read_end.number(), frames.data(), sizeof(frames));
   const auto count = bytes > 0 ? static_cast<std::size_t>(bytes) / sizeof(void*) : 0;
-  return std::vector<void*>(frames.begin(),
-                            frames.begin() + count);  // braces would list two pointers
+  std::vector<void*> result(count);
+  std::copy_n(frames.begin(), count, result.begin());
+  return result;
 }
 
 std::string name_of(const char* symbol) {
@@ -175,8 +177,10 @@ std::string kernel_state(pid_t process, pid_t thread) {
 std::vector<std::string> sample_stacks(std::span<const pid_t> threads, Deadline deadline) {
   const int signal = install_sampler();
   std::vector<std::optional<Answer>> answers;
+  answers.reserve(threads.size());
   for (const pid_t thread : threads) answers.push_back(ask(thread, signal));
   std::vector<std::string> stacks;
+  stacks.reserve(threads.size());
   for (auto& answer : answers) {
     stacks.push_back(answer ? describe(wait_for(*answer, deadline))
                             : "no stack: the thread is gone\n");

@@ -75,6 +75,7 @@ void run_ranks_as_threads(int size, const std::function<void(Rank&)>& body,
   {
     const Watchdog dog(options.limit, [&] { return describe_hang(board, failures); });
     std::vector<std::jthread> threads;  // after the dog, so that it watches their end
+    threads.reserve(failures.size());
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back(
           [&, rank] { play(board, rank, body, failures[static_cast<std::size_t>(rank)]); });
