@@ -72,7 +72,7 @@ void JsonlWriter::flush() {
   if (failure_) throw SystemError(*failure_);
 }
 
-void JsonlWriter::append(std::string line) noexcept {
+void JsonlWriter::append(const std::string& line) noexcept {
   const std::lock_guard lock(mutex_);
   buffer_ += line;
   if (buffer_.size() >= kBufferBytes) write_buffer();

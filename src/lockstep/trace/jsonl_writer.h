@@ -31,7 +31,7 @@ class JsonlWriter final : public TraceSink {
   void flush();
 
  private:
-  void append(std::string line) noexcept;
+  void append(const std::string& line) noexcept;
   void write_buffer() noexcept;  // with mutex_ held
 
   const std::string path_;
