@@ -16,7 +16,7 @@ TEST(NcclToolchain, SumsOverAWorldOfOne) {
   ncclComm_t communicator = nullptr;
   ASSERT_EQ(ncclCommInitAll(&communicator, 1, &device), ncclSuccess);
   auto numbers = at::ones(100, at::device(at::kCUDA).dtype(at::kFloat));
-  float* data = numbers.data_ptr<float>();
+  auto* data = numbers.data_ptr<float>();
   EXPECT_EQ(ncclAllReduce(data, data, 100, ncclFloat, ncclSum, communicator, nullptr), ncclSuccess);
   EXPECT_EQ(numbers.sum().item<float>(), 100.0f);
   EXPECT_EQ(ncclCommDestroy(communicator), ncclSuccess);
