@@ -3,6 +3,13 @@
 PRESET ?= dev
 MINUTES ?= 3
 
+# Virtual machines may hide SVE of a processor that has it (Neoverse V1, N2, V2). The BLAS in LibTorch's wheel then
+# dies of SIGSEGV unless it is told to take the processor for a plain one.
+HIDES_SVE := $(shell grep -q 'CPU part.*0xd4[09f]' /proc/cpuinfo && ! grep -qw sve /proc/cpuinfo && echo yes)
+ifeq ($(HIDES_SVE),yes)
+export NVPL_BLAS_DEBUG_CPU_TYPE ?= 1
+endif
+
 .PHONY: train test bench soak format tidy help
 
 train:  ## set up, build, run the main job
