@@ -1,0 +1,126 @@
+#include "lockstep/net/listener.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+
+#include "lockstep/base/error.h"
+#include "lockstep/net/address_internal.h"
+#include "lockstep/net/quote_internal.h"
+
+namespace lockstep {
+namespace {
+
+// A listening socket at `address`, or an empty one with errno set.
+FileDescriptor try_listen(const Address& address) {
+  FileDescriptor descriptor(
+      ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // A port whose last connections still linger may be taken again at once.
+  const int yes = 1;
+  const bool listens =
+      descriptor &&
+      ::setsockopt(descriptor.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+      ::bind(descriptor.number(), address.get(), address.size_bytes) == 0 &&
+      ::listen(descriptor.number(), SOMAXCONN) == 0;
+  if (listens) return descriptor;
+  const int error = errno;
+  descriptor.reset();
+  errno = error;
+  return {};
+}
+
+[[noreturn]] void refuse_wildcard(const std::string& host) {
+  throw UsageError(
+      fmt::format("host {} means every address of this machine, open to every network "
+                  "it is in: give the one address that the job's processes use, such "
+                  "as 127.0.0.1 for this machine alone",
+                  quoted(host)));
+}
+
+// accept(2): the connection failed while it waited, which is no failure of the listener.
+bool is_of_connection(int error) {
+  constexpr std::array of_connection{ECONNABORTED, EINTR,       ENETDOWN, EPROTO,
+                                     ENOPROTOOPT,  EHOSTDOWN,   ENONET,   EHOSTUNREACH,
+                                     EOPNOTSUPP,   ENETUNREACH, EPERM};
+  return std::find(of_connection.begin(), of_connection.end(), error) != of_connection.end();
+}
+
+std::string name_of_client(const Address& address, int descriptor, const std::string& where) {
+  if (const auto endpoint = try_endpoint(address)) return endpoint->to_string();
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return fmt::format("a client of {}", where);
+  }
+  return fmt::format("process {} at {}", credentials.pid, where);
+}
+
+}  // namespace
+
+Listener Listener::tcp(const std::string& host, std::uint16_t port) {
+  if (host.empty()) refuse_wildcard(host);
+  // A machine knows its own names; its name service gets this long when it does not.
+  const auto addresses = resolve({host, port}, Deadline::after(std::chrono::seconds(30)));
+  for (const auto& address : addresses) {
+    if (is_wildcard(address)) refuse_wildcard(host);
+  }
+  int error = 0;
+  for (const auto& address : addresses) {
+    auto descriptor = try_listen(address);
+    error = errno;
+    if (!descriptor) continue;
+    const auto endpoint = try_endpoint(local_address(descriptor.number()));
+    return {std::move(descriptor), endpoint->to_string()};
+  }
+  throw SystemError(fmt::format("cannot listen on {}", Endpoint{host, port}.to_string()), error);
+}
+
+Listener Listener::unix_socket(std::string_view name) {
+  auto descriptor = try_listen(unix_address(name));
+  if (!descriptor) {
+    throw SystemError(fmt::format("cannot listen on the Unix socket {}", quoted(name)), errno);
+  }
+  return {std::move(descriptor), fmt::format("the Unix socket {}", quoted(name))};
+}
+
+std::optional<Socket> Listener::try_accept() {
+  for (;;) {
+    Address address;
+    FileDescriptor descriptor(
+        ::accept4(number(), address.get(), &address.size_bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (descriptor) {
+      auto name = name_of_client(address, descriptor.number(), where_);
+      return Socket(std::move(descriptor), std::move(name));
+    }
+    if (errno == EAGAIN) return std::nullopt;
+    if (!is_of_connection(errno)) {
+      throw SystemError(fmt::format("cannot take a connection at {}", where_), errno);
+    }
+  }
+}
+
+Socket Listener::accept(Deadline deadline) {
+  for (;;) {
+    if (auto socket = try_accept()) return std::move(*socket);
+    pollfd ready{number(), POLLIN, 0};
+    const int count = ::poll(&ready, 1, deadline.poll_milliseconds());
+    if (count < 0 && errno != EINTR) throw SystemError("cannot wait for a connection", errno);
+    if (count == 0 && deadline.expired()) {
+      throw SystemError(fmt::format("waited for a connection to {} until the deadline", where_),
+                        ETIMEDOUT);
+    }
+  }
+}
+
+Endpoint Listener::endpoint() const {
+  auto endpoint = try_endpoint(local_address(number()));
+  if (!endpoint) throw UsageError(fmt::format("{} has no TCP address", where_));
+  return std::move(*endpoint);
+}
+
+}  // namespace lockstep

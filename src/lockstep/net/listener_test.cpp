@@ -1,0 +1,132 @@
+#include "lockstep/net/listener.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+
+Deadline soon() { return Deadline::after(20s); }
+
+TEST(Listener, EveryWildcardIsRefusedInWhateverSpelling) {
+  for (const auto* host : {"", "0.0.0.0", "::", "0", "0x0", "0.0", "::0", "0:0:0:0:0:0:0:0",
+                           "::ffff:0.0.0.0", "::ffff:0:0", "::0.0.0.0"}) {
+    try {
+      (void)Listener::tcp(host);
+      ADD_FAILURE() << "listens everywhere: " << host;
+    } catch (const UsageError& error) {
+      const std::string said = error.what();
+      EXPECT_EQ(said.rfind(fmt::format("host \"{}\" means every address", host), 0), 0u) << said;
+    }
+  }
+}
+
+TEST(Listener, TellsWhereItListens) {
+  const auto four = Listener::tcp("127.0.0.1");
+  EXPECT_EQ(four.endpoint().host, "127.0.0.1");
+  EXPECT_NE(four.endpoint().port, 0);
+  EXPECT_EQ(four.where(), four.endpoint().to_string());
+  const auto six = Listener::tcp("::1");
+  EXPECT_EQ(six.where(), fmt::format("[::1]:{}", six.endpoint().port));
+  const auto name = fmt::format("lockstep listener_test {}", ::getpid());
+  const auto local = Listener::unix_socket(name);
+  EXPECT_EQ(local.where(), fmt::format("the Unix socket \"{}\"", name));
+  EXPECT_THROW((void)local.endpoint(), UsageError);
+}
+
+TEST(Listener, APlaceThatIsTakenIsNamed) {
+  const auto first = Listener::tcp("127.0.0.1");
+  try {
+    (void)Listener::tcp("127.0.0.1", first.endpoint().port);
+    FAIL() << "two listen in one place";
+  } catch (const SystemError& error) {
+    EXPECT_EQ(error.what(),
+              fmt::format("cannot listen on {}: Address already in use", first.where()));
+  }
+  const auto name = fmt::format("lockstep listener_test {}", ::getpid());
+  const auto local = Listener::unix_socket(name);
+  EXPECT_THROW((void)Listener::unix_socket(name), SystemError);
+}
+
+TEST(Listener, AnAddressOfAnotherMachineIsRefused) {
+  try {
+    (void)Listener::tcp("203.0.113.7");  // kept for documentation: nobody's
+    FAIL() << "listens on an address that is not this machine's";
+  } catch (const SystemError& error) {
+    EXPECT_EQ(error.error_number(), EADDRNOTAVAIL);
+  }
+}
+
+TEST(Listener, APortCanBeTakenAgainRightAfterItsConnectionsEnd) {
+  std::uint16_t port = 0;
+  for (int i = 0; i < 3; ++i) {
+    auto listener = Listener::tcp("127.0.0.1", port);
+    port = listener.endpoint().port;
+    const auto client = Socket::connect(listener.endpoint(), soon());
+    { const auto closes_first = listener.accept(soon()); }
+  }
+}
+
+TEST(Listener, UnixNamesHaveOneTo107Bytes) {
+  const auto longest = std::string(90, 'n') + fmt::format("{:017}", ::getpid());
+  auto listener = Listener::unix_socket(longest);
+  EXPECT_NO_THROW((void)Socket::connect_unix(longest, soon()));
+  EXPECT_THROW((void)Listener::unix_socket(longest + "n"), UsageError);
+  EXPECT_THROW((void)Listener::unix_socket(""), UsageError);
+  EXPECT_THROW((void)Socket::connect_unix("", soon()), UsageError);
+}
+
+TEST(Listener, HasNothingToAcceptUntilSomebodyConnects) {
+  auto listener = Listener::tcp("127.0.0.1");
+  EXPECT_FALSE(listener.try_accept().has_value());
+  const auto client = Socket::connect(listener.endpoint(), soon());
+  pollfd ready{listener.number(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ready, 1, 10'000), 1);
+  EXPECT_TRUE(listener.try_accept().has_value());
+  EXPECT_FALSE(listener.try_accept().has_value());
+}
+
+TEST(Listener, AcceptingEndsAtItsDeadline) {
+  auto listener = Listener::tcp("127.0.0.1");
+  try {
+    (void)listener.accept(Deadline::after(50ms));
+    FAIL() << "nobody connected";
+  } catch (const SystemError& error) {
+    EXPECT_EQ(error.what(), fmt::format("waited for a connection to {} until the deadline: "
+                                        "Connection timed out",
+                                        listener.where()));
+  }
+}
+
+TEST(Listener, WantOfDescriptorsIsAnErrorAndTheConnectionWaits) {
+  auto listener = Listener::tcp("127.0.0.1");
+  const auto client = Socket::connect(listener.endpoint(), soon());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{static_cast<rlim_t>(client.number() + 1), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  int error_number = 0;
+  try {
+    (void)listener.try_accept();
+  } catch (const SystemError& error) {
+    error_number = error.error_number();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(error_number, EMFILE);
+  EXPECT_TRUE(listener.try_accept().has_value());
+}
+
+}  // namespace
+}  // namespace lockstep

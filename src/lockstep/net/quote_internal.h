@@ -1,0 +1,13 @@
+// Text of unknown origin in a message: what a terminal would obey is escaped, what is long is cut.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// `text` in double quotes, at most its first 100 bytes, with every byte outside printable ASCII
+/// (and the quote and backslash) as \xHH.
+[[nodiscard]] std::string quoted(std::string_view text);
+
+}  // namespace lockstep
