@@ -1,0 +1,146 @@
+#include "lockstep/rendezvous/host_identity.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "lockstep/base/assert.h"
+#include "lockstep/base/error.h"
+#include "lockstep/rendezvous/shared_page_internal.h"
+
+namespace lockstep {
+namespace {
+
+// "net:4026531840", the number of a namespace of this process; nothing when /proc does not say.
+std::optional<std::string> try_namespace(std::string_view kind) {
+  struct stat facts {};
+  if (::stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &facts) != 0) return std::nullopt;
+  return fmt::format("{}:{}", kind, facts.st_ino);
+}
+
+std::string hexadecimal(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const auto byte : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  return text;
+}
+
+std::string text_of(std::span<const int> ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
+
+std::vector<int> ranks_of(std::string_view text) {
+  std::vector<int> ranks;
+  while (!text.empty()) {
+    const auto space = std::min(text.find(' '), text.size());
+    std::from_chars(text.data(), text.data() + space, ranks.emplace_back());
+    text.remove_prefix(std::min(space + 1, text.size()));
+  }
+  return ranks;
+}
+
+// One rank's part of the proof. The keys lie under a name of the leader's, the first rank.
+class Proof {
+ public:
+  Proof(Store& store, std::span<const int> supposed, Deadline deadline)
+      : store_(store),
+        supposed_(supposed),
+        deadline_(deadline),
+        prefix_(fmt::format("host/{}", supposed.front())) {
+    for (const int rank : supposed) members_.push_back({MemberKind::rank, rank});
+    const auto self = std::find(supposed.begin(), supposed.end(), store.member().number);
+    LOCKSTEP_ASSERT(self != supposed.end(), "a rank takes part in its own host's proof only");
+    slot_ = static_cast<std::size_t>(self - supposed.begin());
+  }
+
+  // Offers the page, lets everyone write, then reads who did.
+  std::vector<int> lead() {
+    const auto nonce = fresh_nonce();
+    std::unique_ptr<SharedPage> page;
+    std::unique_ptr<PageServer> server;
+    try {
+      page = std::make_unique<SharedPage>(supposed_.size());
+      page->write(0, nonce);
+      server = std::make_unique<PageServer>(*page);
+    } catch (const SystemError&) {
+      server.reset();  // a machine that cannot share a page has nobody on the same host
+    }
+    store_.set(key("nonce"), hexadecimal(nonce), deadline_);
+    store_.set(key("page"), server ? server->name() : "", deadline_);
+    store_.barrier(key("written"), members_, deadline_);
+    server.reset();
+    std::vector<int> proven{supposed_.front()};
+    for (std::size_t slot = 1; slot < supposed_.size() && page; ++slot) {
+      const auto expected = store_.get_text(key_of(slot), deadline_, members_[slot]);
+      if (hexadecimal(page->read(slot)) == expected) proven.push_back(supposed_[slot]);
+    }
+    store_.set(key("proven"), text_of(proven), deadline_);
+    return proven;
+  }
+
+  std::vector<int> follow() {
+    const auto leader = members_.front();
+    const auto name = store_.get_text(key("page"), deadline_, leader);
+    const auto leaders_nonce = store_.get_text(key("nonce"), deadline_, leader);
+    const auto nonce = fresh_nonce();
+    const auto page = try_write(name, leaders_nonce, nonce);
+    store_.set(key_of(slot_), page ? hexadecimal(nonce) : "not written", deadline_);
+    store_.barrier(key("written"), members_, deadline_);
+    return ranks_of(store_.get_text(key("proven"), deadline_, leader));
+  }
+
+ private:
+  // Writes `nonce` into the page if it is the leader's; nothing when that does not work out.
+  [[nodiscard]] std::unique_ptr<SharedPage> try_write(const std::string& name,
+                                                      const std::string& leaders_nonce,
+                                                      const HandshakeNonce& nonce) const {
+    if (name.empty()) return nullptr;
+    try {
+      auto page = std::make_unique<SharedPage>(ask_for_page(name, deadline_), supposed_.size());
+      if (hexadecimal(page->read(0)) != leaders_nonce) return nullptr;
+      page->write(slot_, nonce);
+      return page;
+    } catch (const Error&) {
+      return nullptr;
+    }
+  }
+
+  [[nodiscard]] std::string key(std::string_view what) const {
+    return fmt::format("{}/{}", prefix_, what);
+  }
+  [[nodiscard]] std::string key_of(std::size_t slot) const {
+    return fmt::format("{}/nonce of {}", prefix_, supposed_[slot]);
+  }
+
+  Store& store_;
+  std::span<const int> supposed_;
+  Deadline deadline_;
+  std::string prefix_;
+  std::vector<Member> members_;
+  std::size_t slot_ = 0;
+};
+
+}  // namespace
+
+std::string host_identity() {
+  std::string identity;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
+  for (const auto* kind : {"net", "ipc", "mnt"}) {
+    const auto number = try_namespace(kind);
+    if (!number || identity.empty()) return "unknown " + hexadecimal(fresh_nonce());
+    identity += ' ' + *number;
+  }
+  return identity;
+}
+
+std::vector<int> prove_same_host(Store& store, std::span<const int> supposed, Deadline deadline) {
+  Proof proof(store, supposed, deadline);
+  if (supposed.size() == 1) return {supposed.begin(), supposed.end()};
+  return store.member().number == supposed.front() ? proof.lead() : proof.follow();
+}
+
+}  // namespace lockstep

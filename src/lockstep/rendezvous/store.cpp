@@ -1,0 +1,276 @@
+#include "lockstep/rendezvous/store.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <variant>
+
+#include "lockstep/base/error.h"
+#include "lockstep/net/channel.h"
+#include "lockstep/net/socket.h"
+#include "lockstep/rendezvous/store_connection_internal.h"
+
+namespace lockstep {
+
+using std::chrono_literals::operator""ms;
+
+struct Store::Connection {
+  Connection(Channel proven, const Member& who, std::string where, std::string local, Secret known)
+      : channel(std::move(proven)),
+        member(who),
+        server(std::move(where)),
+        local_address(std::move(local)),
+        secret(std::move(known)) {}
+
+  Channel channel;
+  Member member;
+  std::string server;
+  std::string local_address;
+  Secret secret;
+
+  std::mutex mutex;  // guards taken
+  std::condition_variable free;
+  bool taken = false;  // by the thread whose turn it is; it alone touches what follows and channel
+  std::uint64_t last_id = 0;
+  int gone = 0;  // errno's value once the connection is of no more use
+};
+
+namespace {
+
+// A thread's turn to use a connection.
+template <typename Connection>
+class Turn {
+ public:
+  Turn(Connection& connection, Deadline deadline) : connection_(connection) {
+    std::unique_lock lock(connection_.mutex);
+    if (!connection_.free.wait_until(lock, deadline.at(), [&] { return !connection_.taken; })) {
+      throw SystemError("another thread of this process still waits for the store", ETIMEDOUT);
+    }
+    connection_.taken = true;
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    const std::lock_guard lock(connection_.mutex);
+    connection_.taken = false;
+    connection_.free.notify_one();
+  }
+
+ private:
+  Connection& connection_;
+};
+
+std::chrono::milliseconds limit_until(Deadline deadline) {
+  return std::min(std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining()), kLongestWait);
+}
+
+Deadline later(Deadline deadline, std::chrono::milliseconds grace) {
+  constexpr auto last = Deadline::Clock::time_point::max();
+  return Deadline(deadline.at() > last - grace ? last : deadline.at() + grace);
+}
+
+SystemError server_is_gone(const std::string& server, int error_number) {
+  return {fmt::format("the rendezvous server at {} is gone", server), error_number};
+}
+
+StoreReply or_throw(StoreReply reply) {
+  if (const auto* refused = std::get_if<reply::Refused>(&reply)) throw UsageError(refused->text);
+  if (const auto* failed = std::get_if<reply::PeerFailed>(&reply)) {
+    throw PeerError(failed->member.number, failed->text);
+  }
+  if (const auto* late = std::get_if<reply::TimedOut>(&reply)) {
+    throw SystemError(late->text, ETIMEDOUT);
+  }
+  return reply;
+}
+
+// The answer as the kind its request has.
+template <typename Reply>
+Reply expect(StoreReply reply) {
+  auto* expected = std::get_if<Reply>(&reply);
+  if (expected != nullptr) return std::move(*expected);
+  throw UsageError(
+      fmt::format("the store answered with message kind {}, which is no answer to "
+                  "what was asked; do all processes use the same version of lockstep?",
+                  reply.index()));
+}
+
+// What `attempt` returns. While it throws SystemError, tries again until the deadline: the server
+// may not be there yet, or too busy with others.
+template <typename Attempt>
+auto until_reached(const std::string& server, Deadline deadline, const Attempt& attempt) {
+  auto pause = 5ms;
+  for (int tries = 1;; ++tries) {
+    try {
+      return attempt();
+    } catch (const SystemError& error) {
+      if (deadline.remaining() <= pause) {
+        throw SystemError(
+            fmt::format("cannot reach the rendezvous server at {} after {} tries ({})", server,
+                        tries, error.what()),
+            ETIMEDOUT);
+      }
+    }
+    ::poll(nullptr, 0, static_cast<int>(pause.count()));
+    pause = std::min(pause * 2, 200ms);
+  }
+}
+
+// One try of connecting must not use up the time of all.
+Deadline for_one_try(Deadline deadline) {
+  return std::min(deadline, Deadline::after(std::chrono::seconds(5)));
+}
+
+}  // namespace
+
+Store Store::connect(const Endpoint& server, const Secret& secret, const HandshakeContext& context,
+                     const Member& member, Deadline deadline) {
+  const auto where = server.to_string();
+  return until_reached(where, deadline, [&] {
+    const auto limit = for_one_try(deadline);
+    auto socket = Socket::connect(server, limit);
+    keep_alive(socket.number());
+    auto local_address = socket.local_endpoint().host;
+    auto channel = Channel::connect(std::move(socket), secret, context, limit);
+    return introduce(std::make_unique<Connection>(std::move(channel), member, where,
+                                                  std::move(local_address), secret.copy()),
+                     limit);
+  });
+}
+
+Store Store::connect_unix(std::string_view name, const Secret& secret,
+                          const HandshakeContext& context, const Member& member,
+                          Deadline deadline) {
+  const auto where = fmt::format("the Unix socket {}", name);
+  return until_reached(where, deadline, [&] {
+    const auto limit = for_one_try(deadline);
+    auto channel = Channel::connect(Socket::connect_unix(name, limit), secret, context, limit);
+    return introduce(
+        std::make_unique<Connection>(std::move(channel), member, where, "127.0.0.1", secret.copy()),
+        limit);
+  });
+}
+
+Store Store::introduce(std::unique_ptr<Connection> connection, Deadline deadline) {
+  Store store(std::move(connection));
+  (void)expect<reply::Done>(store.ask(request::Hello{store.member()}, deadline));
+  return store;
+}
+
+Store::Store(std::unique_ptr<Connection> connection) noexcept
+    : connection_(std::move(connection)) {}
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&& other) noexcept {
+  std::swap(connection_, other.connection_);  // ours says goodbye with `other`
+  return *this;
+}
+
+Store::~Store() {
+  if (!connection_ || connection_->gone != 0) return;
+  try {
+    connection_->channel.send(
+        encode(StoreRequestMessage{++connection_->last_id, request::Goodbye{}}),
+        Deadline::after(100ms));
+  } catch (const Error&) {  // then it is lost instead; nobody is left to be told here
+  }
+}
+
+void Store::set(std::string_view key, std::span<const std::byte> value, Deadline deadline) {
+  (void)expect<reply::Done>(
+      ask(request::Set{std::string(key), {value.begin(), value.end()}}, deadline));
+}
+
+void Store::set(std::string_view key, std::string_view text, Deadline deadline) {
+  set(key, std::as_bytes(std::span(text)), deadline);
+}
+
+StoreValue Store::get(std::string_view key, Deadline deadline, std::optional<Member> from) {
+  auto answer = expect<reply::Value>(
+      ask(request::Get{std::string(key), from, limit_until(deadline)}, deadline, kAnswerGrace));
+  return std::move(answer.value).value_or(StoreValue{});
+}
+
+std::string Store::get_text(std::string_view key, Deadline deadline, std::optional<Member> from) {
+  const auto value = get(key, deadline, from);
+  return {reinterpret_cast<const char*>(value.data()), value.size()};
+}
+
+std::optional<StoreValue> Store::try_get(std::string_view key, Deadline deadline) {
+  return expect<reply::Value>(ask(request::TryGet{std::string(key)}, deadline)).value;
+}
+
+std::int64_t Store::add(std::string_view key, std::int64_t amount, Deadline deadline) {
+  return expect<reply::Number>(ask(request::Add{std::string(key), amount}, deadline)).number;
+}
+
+ExchangeResult Store::compare_exchange(std::string_view key,
+                                       std::optional<std::span<const std::byte>> expected,
+                                       std::span<const std::byte> desired, Deadline deadline) {
+  request::CompareExchange request{std::string(key), {}, {desired.begin(), desired.end()}};
+  if (expected) request.expected.emplace(expected->begin(), expected->end());
+  auto answer = expect<reply::Exchanged>(ask(std::move(request), deadline));
+  return {answer.happened == 1, std::move(answer.before)};
+}
+
+bool Store::remove(std::string_view key, Deadline deadline) {
+  return expect<reply::Number>(ask(request::Remove{std::string(key)}, deadline)).number > 0;
+}
+
+void Store::wait(std::span<const std::string> keys, Deadline deadline, std::optional<Member> from) {
+  (void)expect<reply::Done>(
+      ask(request::Wait{{keys.begin(), keys.end()}, from, limit_until(deadline)}, deadline,
+          kAnswerGrace));
+}
+
+void Store::barrier(std::string_view name, std::span<const Member> members, Deadline deadline) {
+  request::Barrier request{
+      std::string(name), {members.begin(), members.end()}, limit_until(deadline)};
+  std::sort(request.members.begin(), request.members.end());
+  (void)expect<reply::Done>(ask(std::move(request), deadline, kAnswerGrace));
+}
+
+std::vector<MemberStatus> Store::members(Deadline deadline) {
+  return expect<reply::Members>(ask(request::ListMembers{}, deadline)).members;
+}
+
+const Member& Store::member() const noexcept { return connection_->member; }
+const std::string& Store::server() const noexcept { return connection_->server; }
+const std::string& Store::local_address() const noexcept { return connection_->local_address; }
+const Secret& Store::secret() const noexcept { return connection_->secret; }
+int Store::number() const noexcept { return connection_->channel.number(); }
+
+StoreReply Store::ask(StoreRequest request, Deadline deadline, std::chrono::milliseconds grace) {
+  auto& connection = *connection_;
+  const Turn turn(connection, deadline);
+  if (connection.gone != 0) throw server_is_gone(connection.server, connection.gone);
+  const auto id = ++connection.last_id;
+  const auto message = encode(StoreRequestMessage{id, std::move(request)});
+  const auto limit = later(deadline, grace);
+  bool sent = false;
+  StoreReplyMessage answer;
+  try {
+    connection.channel.send(message, deadline);
+    sent = true;
+    do {
+      answer = decode_reply(connection.channel.receive(limit));
+    } while (answer.id != id);  // an older one answers a request whose caller has given up
+  } catch (const SystemError& error) {
+    // A request that went out whole and was not answered in time leaves the connection usable.
+    if (sent && error.error_number() == ETIMEDOUT && limit.expired()) {
+      throw SystemError(
+          fmt::format("the rendezvous server at {} does not answer; it is stopped, or cut off",
+                      connection.server),
+          ETIMEDOUT);
+    }
+    connection.gone = error.error_number();
+    throw server_is_gone(connection.server, connection.gone);
+  }
+  return or_throw(std::move(answer.reply));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,263 @@
+#include "lockstep/rendezvous/store_server.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/error.h"
+#include "lockstep/rendezvous/store_connection_internal.h"
+#include "lockstep/rendezvous/store_message.h"
+#include "lockstep/rendezvous/store_state_internal.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = Deadline::Clock;
+using std::chrono_literals::operator""ms;
+
+// What epoll hands back with an event: these, or the number of a connection.
+constexpr std::uint64_t kStop = 0;
+constexpr std::uint64_t kAccept = 1;
+constexpr std::uint64_t kFirstConnection = 2;
+
+constexpr auto kAcceptPause = 100ms;  // when descriptors have run out
+constexpr int kMostAtOnce = 64;       // accepts, or one connection's messages, before others' turn
+
+FileDescriptor checked(int number, std::string_view what) {
+  if (number < 0) throw SystemError(what, errno);
+  return FileDescriptor(number);
+}
+
+}  // namespace
+
+// Lives on the server's thread, but for its construction, wake and where.
+class StoreServer::Loop {
+ public:
+  Loop(Listener listener, const Secret& secret, HandshakeContext context,
+       const StoreServerOptions& options)
+      : listener_(std::move(listener)),
+        secret_(secret.copy()),
+        context_(std::move(context)),
+        options_(options),
+        epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "cannot make an epoll descriptor")),
+        stop_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "cannot make an eventfd")),
+        state_(options.max_stored_bytes) {
+    // Refuses a bad context here, where the caller can hear of it.
+    (void)Handshake::server(secret_, context_);
+    watch(EPOLL_CTL_ADD, stop_.number(), kStop, EPOLLIN);
+    watch(EPOLL_CTL_ADD, listener_.number(), kAccept, EPOLLIN);
+  }
+
+  void run(const std::stop_token& stop) {
+    std::array<epoll_event, 256> events{};
+    while (!stop.stop_requested()) {
+      const int count = ::epoll_wait(epoll_.number(), events.data(), events.size(), timeout());
+      for (int i = 0; i < count; ++i) attend(events.at(static_cast<std::size_t>(i)).data.u64);
+      for (const auto id : std::exchange(unfinished_, {})) serve(id);
+      keep_time();
+      deliver();
+    }
+  }
+
+  void wake() const noexcept { ::eventfd_write(stop_.number(), 1); }
+  [[nodiscard]] const Listener& listener() const noexcept { return listener_; }
+
+ private:
+  using Id = std::uint64_t;
+
+  struct Client {
+    StoreConnection connection;
+    std::optional<Clock::time_point> limit;  // when it is dropped unless something happens
+    bool writing = false;                    // epoll watches for room to write, not for requests
+    bool closing = false;                    // dropped once its output is sent
+  };
+
+  [[nodiscard]] int timeout() const {
+    if (!unfinished_.empty()) return 0;
+    std::optional<Clock::time_point> next = state_.next_expiry();
+    const auto sooner = [&next](Clock::time_point at) { next = next ? std::min(*next, at) : at; };
+    if (!limits_.empty()) sooner(limits_.begin()->first);
+    if (accept_again_) sooner(*accept_again_);
+    return next ? Deadline(*next).poll_milliseconds() : -1;
+  }
+
+  void attend(std::uint64_t what) {
+    if (what == kAccept) {
+      accept();
+    } else if (what >= kFirstConnection) {
+      serve(what);
+    }
+    deliver();
+  }
+
+  void accept() {
+    for (int i = 0; i < kMostAtOnce; ++i) {
+      try {
+        auto socket = listener_.try_accept();
+        if (!socket) return;
+        keep_alive(socket->number());
+        admit({std::move(*socket), secret_, context_});
+      } catch (const SystemError&) {
+        // Descriptors or memory have run out. The connection stays in the kernel's queue, which
+        // would wake us without end: look away for a moment.
+        watch(EPOLL_CTL_MOD, listener_.number(), kAccept, 0);
+        accept_again_ = Clock::now() + kAcceptPause;
+        return;
+      }
+    }
+  }
+
+  void admit(StoreConnection connection) {
+    if (pending_.size() >= options_.max_pending) drop(*pending_.begin());
+    const Id id = next_id_++;
+    watch(EPOLL_CTL_ADD, connection.number(), id, EPOLLIN);
+    clients_.emplace(id, Client{std::move(connection), {}});
+    pending_.insert(id);
+    limit(id, Clock::now() + options_.pending_limit);
+  }
+
+  // Takes what a connection has to say, as far as it reads its replies.
+  void serve(Id id) {
+    try {
+      for (int i = 0; i < kMostAtOnce; ++i) {
+        const auto client = clients_.find(id);
+        if (client == clients_.end()) return;
+        if (!flush(id, client->second)) return;
+        auto message = client->second.connection.try_next();
+        if (!message) {
+          if (client->second.connection.ended()) return drop(id);
+          // The handshake may have left a reply that did not go out at once.
+          flush(id, client->second);
+          return;
+        }
+        take(id, decode_request(*message));
+      }
+      unfinished_.push_back(id);
+    } catch (const std::exception&) {
+      drop(id);  // it broke the protocol, or its connection is gone
+    }
+  }
+
+  void take(Id id, StoreRequestMessage message) {
+    const bool was_member = state_.is_member(id);
+    state_.handle(id, std::move(message), Clock::now());
+    deliver();
+    const bool is_member = state_.is_member(id);
+    if (!was_member && is_member && pending_.erase(id) > 0) limit(id, std::nullopt);
+    if (was_member && !is_member) drop(id);  // it said goodbye
+  }
+
+  // Sends what waits; false when some still does, or the connection is no more.
+  bool flush(Id id, Client& client) {
+    const bool progress = client.connection.flush();
+    const bool more = client.connection.has_output();
+    if (more != client.writing) {
+      watch(EPOLL_CTL_MOD, client.connection.number(), id, more ? EPOLLOUT : EPOLLIN);
+      client.writing = more;
+    }
+    if (!pending_.contains(id)) {
+      if (!more) {
+        limit(id, std::nullopt);
+      } else if (progress || !client.limit) {
+        limit(id, Clock::now() + options_.stalled_reader_limit);
+      }
+    }
+    if (more) return false;
+    if (client.closing) drop(id);
+    return clients_.contains(id);
+  }
+
+  // Hands the state's answers to their connections.
+  void deliver() {
+    for (auto answers = state_.take_answers(); !answers.empty(); answers = state_.take_answers()) {
+      for (const auto& answer : answers) {
+        const auto client = clients_.find(answer.to);
+        if (client == clients_.end()) continue;
+        try {
+          client->second.connection.send(encode(answer.message));
+          client->second.closing = answer.then_close;
+          flush(answer.to, client->second);
+        } catch (const std::exception&) {
+          drop(answer.to);
+        }
+      }
+    }
+  }
+
+  void keep_time() {
+    const auto now = Clock::now();
+    state_.expire(now);
+    while (!limits_.empty() && limits_.begin()->first <= now) drop(limits_.begin()->second);
+    if (accept_again_ && *accept_again_ <= now) {
+      accept_again_.reset();
+      watch(EPOLL_CTL_MOD, listener_.number(), kAccept, EPOLLIN);
+    }
+  }
+
+  void drop(Id id) {
+    limit(id, std::nullopt);
+    pending_.erase(id);
+    clients_.erase(id);  // closing its descriptor takes it out of epoll
+    state_.disconnected(id);
+  }
+
+  void limit(Id id, std::optional<Clock::time_point> at) {
+    const auto client = clients_.find(id);
+    if (client == clients_.end()) return;
+    if (client->second.limit) limits_.erase({*client->second.limit, id});
+    client->second.limit = at;
+    if (at) limits_.emplace(*at, id);
+  }
+
+  void watch(int operation, int descriptor, std::uint64_t what, std::uint32_t for_what) const {
+    epoll_event event{};
+    event.events = for_what;
+    event.data.u64 = what;
+    if (::epoll_ctl(epoll_.number(), operation, descriptor, &event) != 0) {
+      throw SystemError("cannot watch a connection of the store", errno);
+    }
+  }
+
+  Listener listener_;
+  Secret secret_;
+  HandshakeContext context_;
+  StoreServerOptions options_;
+  FileDescriptor epoll_;
+  FileDescriptor stop_;
+  StoreState state_;
+  Id next_id_ = kFirstConnection;
+  std::unordered_map<Id, Client> clients_;
+  std::set<Id> pending_;                               // not yet members; the oldest first
+  std::set<std::pair<Clock::time_point, Id>> limits_;  // the clients' limits, in order
+  std::vector<Id> unfinished_;                         // had more to say than its turn allowed
+  std::optional<Clock::time_point> accept_again_;      // while descriptors have run out
+};
+
+StoreServer::StoreServer(Listener listener, const Secret& secret, HandshakeContext context,
+                         const StoreServerOptions& options)
+    : loop_(std::make_unique<Loop>(std::move(listener), secret, std::move(context), options)),
+      thread_([loop = loop_.get()](const std::stop_token& stop) { loop->run(stop); }) {}
+
+StoreServer::~StoreServer() {
+  thread_.request_stop();
+  loop_->wake();
+}
+
+Endpoint StoreServer::endpoint() const { return loop_->listener().endpoint(); }
+
+const std::string& StoreServer::where() const noexcept { return loop_->listener().where(); }
+
+}  // namespace lockstep

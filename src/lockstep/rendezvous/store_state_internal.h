@@ -1,0 +1,126 @@
+// What a store's server knows, and how it answers: keys, members, and who waits for what. No socket
+// and no clock: requests, ends of connections and the time come in, answers come out, so its rules
+// are tested without a network.
+//
+// Words: a connection is a number its owner chose; it becomes a member's by its Hello. A wait is a
+// request that is answered later; a connection has at most one, and its next request ends an older
+// one unanswered (its client has given that one up).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/rendezvous/member.h"
+#include "lockstep/rendezvous/store_message.h"
+
+namespace lockstep {
+
+class StoreState {
+ public:
+  using Connection = std::uint64_t;
+  using Time = Deadline::Clock::time_point;
+
+  struct Answer {
+    Connection to = 0;
+    StoreReplyMessage message;
+    bool then_close = false;  // it cannot stay
+  };
+
+  explicit StoreState(std::size_t max_stored_bytes) : max_stored_bytes_(max_stored_bytes) {}
+
+  void handle(Connection from, StoreRequestMessage message, Time now);
+  /// The connection has ended. A member that has not said goodbye is lost, and whoever waits for
+  /// it is told so.
+  void disconnected(Connection connection);
+  /// Answers the waits whose time is up.
+  void expire(Time now);
+
+  /// What is to be sent since the last call, in order.
+  [[nodiscard]] std::vector<Answer> take_answers() { return std::exchange(answers_, {}); }
+  /// When expire has something to do next.
+  [[nodiscard]] std::optional<Time> next_expiry() const;
+  /// True for a connection that has said Hello and is still a member's.
+  [[nodiscard]] bool is_member(Connection connection) const {
+    return sessions_.contains(connection);
+  }
+
+ private:
+  struct KeyWait {
+    std::vector<std::string> keys;
+    std::size_t next = 0;  // the first that was not there when looked at
+    std::optional<Member> from;
+    bool wants_value = false;
+  };
+  struct BarrierWait {
+    std::string name;
+  };
+  struct PendingWait {
+    std::uint64_t request = 0;
+    Time until;
+    std::chrono::milliseconds limit{0};
+    std::variant<KeyWait, BarrierWait> what;
+  };
+  struct Session {
+    Member member;
+    std::optional<PendingWait> wait;
+  };
+  struct Presence {
+    MemberState state = MemberState::connected;
+    Connection connection = 0;
+  };
+  struct Barrier {
+    std::vector<Member> members;
+    std::map<Member, Connection> came;  // and wait
+    std::set<Member> gave_up;           // came and wait no more; for the others' message
+  };
+
+  void welcome(Connection from, std::uint64_t id, const request::Hello& hello);
+  void on(Connection from, std::uint64_t id, request::Hello& again, Time now);
+  void on(Connection from, std::uint64_t id, request::Set& set, Time now);
+  void on(Connection from, std::uint64_t id, request::Get& get, Time now);
+  void on(Connection from, std::uint64_t id, request::TryGet& get, Time now);
+  void on(Connection from, std::uint64_t id, request::Add& add, Time now);
+  void on(Connection from, std::uint64_t id, request::CompareExchange& exchange, Time now);
+  void on(Connection from, std::uint64_t id, request::Remove& remove, Time now);
+  void on(Connection from, std::uint64_t id, request::Wait& wait, Time now);
+  void on(Connection from, std::uint64_t id, request::Barrier& barrier, Time now);
+  void on(Connection from, std::uint64_t id, request::ListMembers& list, Time now);
+  void on(Connection from, std::uint64_t id, request::Goodbye& goodbye, Time now);
+
+  void answer(Connection to, std::uint64_t id, StoreReply reply, bool then_close = false);
+  /// Stores and wakes; false, with the refusal answered, when the store is full.
+  bool put(Connection from, std::uint64_t id, const std::string& key, StoreValue value);
+  void begin_wait(Connection from, PendingWait wait);
+  void end_wait(Connection connection);
+  /// Ends the wait of `connection` with `reply`.
+  void finish(Connection connection, StoreReply reply);
+  /// Passes keys that are there; finishes the wait or leaves it at the next missing key.
+  void advance(Connection connection);
+  void wake(const std::string& key);
+  /// `member` has left or is lost: ends the waits that need it.
+  void fail_waits_for(const Member& member);
+  [[nodiscard]] std::optional<StoreReply> why_not_coming(const Member& member,
+                                                         const std::string& awaited) const;
+  [[nodiscard]] StoreReply late(const PendingWait& wait) const;
+
+  std::size_t max_stored_bytes_;
+  std::size_t stored_bytes_ = 0;
+  std::unordered_map<std::string, StoreValue> values_;
+  std::map<Member, Presence> members_;
+  std::unordered_map<Connection, Session> sessions_;
+  std::unordered_map<std::string, std::set<Connection>> key_waiters_;  // by the key waited for now
+  std::map<std::string, Barrier> barriers_;                            // those somebody waits in
+  std::set<std::pair<Time, Connection>> expiries_;                     // one for each wait
+  std::vector<Answer> answers_;
+};
+
+}  // namespace lockstep

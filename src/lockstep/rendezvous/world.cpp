@@ -1,0 +1,169 @@
+#include "lockstep/rendezvous/world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/rendezvous/member.h"
+#include "lockstep/rendezvous/world_places_internal.h"
+
+namespace lockstep {
+
+struct World::State {
+  std::vector<std::shared_ptr<const void>> companions;  // first, so that they go last
+  Placement placement;
+  std::vector<Place> places;
+  std::vector<std::string> addresses;
+  std::optional<Store> store;
+};
+
+namespace {
+
+constexpr Member kRank0{MemberKind::rank, 0};
+
+std::string key_of(std::string_view what, int rank) {
+  return fmt::format("world/{}/{}", what, rank);
+}
+
+// What every rank says, at every rank. Rank 0 collects it, so that the server is asked 2 questions
+// a rank, not one for each pair of ranks.
+std::vector<RankFacts> exchange(Store& store, const RankFacts& own, int size, Deadline deadline) {
+  const int rank = store.member().number;
+  store.set(key_of("rank", rank), to_text(std::span(&own, 1)), deadline);
+  store.barrier("world/arrived", all_ranks(size), deadline);
+  if (rank != 0) return facts_from_text(store.get_text("world/ranks", deadline, kRank0));
+  std::vector<RankFacts> facts;
+  for (const auto& member : all_ranks(size)) {
+    const auto text = store.get_text(key_of("rank", member.number), deadline, member);
+    facts.push_back(facts_from_text(text).at(0));
+  }
+  store.set("world/ranks", to_text(facts), deadline);
+  return facts;
+}
+
+std::string text_of(std::span<const int> numbers) {
+  return fmt::format("{}", fmt::join(numbers, " "));
+}
+
+std::vector<int> numbers_of(const std::string& text) {
+  std::vector<int> numbers;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find(' ', begin), text.size());
+    numbers.push_back(std::stoi(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+// The host of every rank, at every rank; collected by rank 0 from the first rank of each group.
+std::vector<int> find_hosts(Store& store, std::span<const RankFacts> facts, Deadline deadline) {
+  const int rank = store.member().number;
+  const auto size = static_cast<int>(facts.size());
+  const auto groups = groups_by_identity(facts);
+  const auto own = std::find_if(groups.begin(), groups.end(), [rank](const auto& group) {
+    return std::binary_search(group.begin(), group.end(), rank);
+  });
+  const auto proven = prove_same_host(store, *own, deadline);
+  if (rank == own->front()) store.set(key_of("host", rank), text_of(proven), deadline);
+  if (rank != 0) return numbers_of(store.get_text("world/hosts", deadline, kRank0));
+  std::vector<std::vector<int>> all_proven;
+  for (const auto& group : groups) {
+    const Member first{MemberKind::rank, group.front()};
+    all_proven.push_back(numbers_of(store.get_text(key_of("host", first.number), deadline, first)));
+  }
+  auto hosts = number_hosts(size, all_proven);
+  store.set("world/hosts", text_of(hosts), deadline);
+  return hosts;
+}
+
+[[noreturn]] void no_store() {
+  throw UsageError("a world of one that no launcher started has no store");
+}
+
+}  // namespace
+
+World World::alone(const Placement& placement) {
+  if (placement.size != 1) {
+    throw UsageError(fmt::format("rank {} of {}, placed by {}, is not alone: meet the others",
+                                 placement.rank, placement.size, to_string(placement.source)));
+  }
+  return World(
+      std::make_shared<State>(State{{}, placement, {Place{}}, {"127.0.0.1"}, std::nullopt}));
+}
+
+World meet(Store store, const Placement& placement, Deadline deadline,
+           const std::string& identity) {
+  const Member self{MemberKind::rank, placement.rank};
+  if (store.member() != self) {
+    throw UsageError(fmt::format("{} was placed by {}, but the store was connected as {}",
+                                 to_string(self), to_string(placement.source),
+                                 to_string(store.member())));
+  }
+  const auto own = facts_of(placement, identity, store.local_address());
+  const auto facts = exchange(store, own, placement.size, deadline);
+  expect_no_contradiction(facts);
+  const auto hosts = find_hosts(store, facts, deadline);
+  std::vector<std::string> addresses;
+  for (const auto& each : facts) addresses.push_back(each.address);
+  // Nobody leaves while others still ask for what it has set.
+  store.barrier("world/met", all_ranks(placement.size), deadline);
+  return World(std::make_shared<World::State>(World::State{
+      {}, placement, place_ranks(facts, hosts), std::move(addresses), std::move(store)}));
+}
+
+int World::rank() const noexcept { return state_->placement.rank; }
+int World::size() const noexcept { return state_->placement.size; }
+
+int World::local_rank() const noexcept { return own_place().local_rank; }
+int World::local_size() const noexcept { return own_place().local_size; }
+int World::node() const noexcept { return own_place().node; }
+int World::num_nodes() const noexcept { return own_place().num_nodes; }
+
+int World::host_of(int rank) const { return state_->places[index_of(rank)].host; }
+
+bool World::same_host(int a, int b) const { return host_of(a) == host_of(b); }
+
+const std::string& World::address_of(int rank) const { return state_->addresses[index_of(rank)]; }
+
+int World::num_hosts() const noexcept {
+  const auto last =
+      std::max_element(state_->places.begin(), state_->places.end(),
+                       [](const Place& a, const Place& b) { return a.host < b.host; });
+  return last->host + 1;
+}
+
+PlacementSource World::source() const noexcept { return state_->placement.source; }
+
+const std::optional<std::string>& World::run_dir() const noexcept {
+  return state_->placement.run_dir;
+}
+
+bool World::has_store() const noexcept { return state_->store.has_value(); }
+
+Store& World::store() const {
+  if (!state_->store) no_store();
+  return *state_->store;
+}
+
+const Secret& World::secret() const { return store().secret(); }
+
+std::size_t World::index_of(int rank) const {
+  if (rank < 0 || rank >= size()) {
+    throw UsageError(fmt::format("there is no rank {} in a world of {}", rank, size()));
+  }
+  return static_cast<std::size_t>(rank);
+}
+
+const Place& World::own_place() const noexcept {
+  return state_->places[static_cast<std::size_t>(rank())];
+}
+
+void World::keep(std::shared_ptr<const void> companion) {
+  state_->companions.push_back(std::move(companion));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+// What each rank says of itself when a world meets, and what follows for all of them. Pure.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/rendezvous/launcher_environment.h"
+
+namespace lockstep {
+
+struct RankFacts {
+  std::string identity;  // host_identity's
+  std::string address;
+  std::string source;  // to_string of its PlacementSource
+  std::optional<int> local_rank;
+  std::optional<int> local_size;
+  std::optional<int> node_rank;
+  std::optional<int> num_nodes;
+
+  friend bool operator==(const RankFacts&, const RankFacts&) = default;
+};
+
+struct Place {
+  int host = 0;
+  int local_rank = 0;
+  int local_size = 1;
+  int node = 0;
+  int num_nodes = 1;
+
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+[[nodiscard]] RankFacts facts_of(const Placement& placement, const std::string& identity,
+                                 const std::string& address);
+
+/// As text for the store, and back. Throws UsageError for anything else.
+[[nodiscard]] std::string to_text(std::span<const RankFacts> facts);
+[[nodiscard]] std::vector<RankFacts> facts_from_text(std::string_view text);
+
+/// Throws UsageError, naming the ranks and what they say, when two were placed by different
+/// launchers, differ about the number of nodes, or have the same local rank on one node.
+void expect_no_contradiction(std::span<const RankFacts> facts);
+
+/// The ranks of each identity, in ascending order; groups in the order of their lowest ranks.
+[[nodiscard]] std::vector<std::vector<int>> groups_by_identity(std::span<const RankFacts> facts);
+
+/// The number of each rank's host. `proven` are the groups that share memory; a rank in none is a
+/// host of its own.
+[[nodiscard]] std::vector<int> number_hosts(int size, std::span<const std::vector<int>> proven);
+
+/// Where each rank is: what the launcher says, and where it says nothing, nodes are hosts.
+[[nodiscard]] std::vector<Place> place_ranks(std::span<const RankFacts> facts,
+                                             std::span<const int> hosts);
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/rendezvous/world_places_internal.h"
+
+namespace lockstep {
+namespace {
+
+RankFacts facts(const std::string& identity, std::optional<int> local_rank = {},
+                std::optional<int> node_rank = {}, std::optional<int> num_nodes = {}) {
+  return {
+      identity,  "10.0.0.1", "torchrun", local_rank, local_rank ? std::optional(2) : std::nullopt,
+      node_rank, num_nodes};
+}
+
+TEST(WorldPlaces, FactsComeBackAsTheyWere) {
+  const std::vector<RankFacts> all{facts("a \"quoted\" id"), facts("b", 1, 0, 2)};
+  EXPECT_EQ(facts_from_text(to_text(all)), all);
+  for (const char* text : {"", "{", "[1]", "[[]]", "[[1,2,3,4,5,6,7]]"}) {
+    EXPECT_THROW((void)facts_from_text(text), UsageError) << text;
+  }
+}
+
+TEST(WorldPlaces, GroupsAreInTheOrderOfTheirLowestRanks) {
+  const std::vector<RankFacts> all{facts("z"), facts("a"), facts("z"), facts("m")};
+  EXPECT_EQ(groups_by_identity(all), (std::vector<std::vector<int>>{{0, 2}, {1}, {3}}));
+}
+
+TEST(WorldPlaces, WhoIsInNoProvenGroupIsAHostOfItsOwn) {
+  const std::vector<std::vector<int>> proven{{0, 3}, {1}};
+  EXPECT_EQ(number_hosts(5, proven), (std::vector<int>{0, 1, 2, 0, 3}));
+  EXPECT_EQ(number_hosts(2, {}), (std::vector<int>{0, 1}));
+}
+
+TEST(WorldPlaces, NodesAreHostsWhereTheLauncherSaysNothing) {
+  const std::vector<RankFacts> all{facts("a"), facts("b"), facts("a")};
+  const auto places = place_ranks(all, std::vector{0, 1, 0});
+  EXPECT_EQ(places[0], (Place{0, 0, 2, 0, 2}));
+  EXPECT_EQ(places[1], (Place{1, 0, 1, 1, 2}));
+  EXPECT_EQ(places[2], (Place{0, 1, 2, 0, 2}));
+}
+
+TEST(WorldPlaces, ContradictionsNameTheRanks) {
+  const auto expect_words = [](const std::vector<RankFacts>& all, const std::string& words) {
+    try {
+      expect_no_contradiction(all);
+      ADD_FAILURE() << "no error";
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  EXPECT_NO_THROW(expect_no_contradiction(std::vector{facts("a", 0, 0, 1), facts("a", 1, 0, 1)}));
+  expect_words({facts("a", 0, 0, 1), facts("a", 1, 0, 1), facts("a", 0, 0, 1)},
+               "ranks 0 and 2 both were told local rank 0 of node 0, by torchrun");
+  expect_words({facts("a", 0, 0, 1), facts("a", 1, 1, 2)},
+               "rank 0 was told 1 nodes, rank 1 2 nodes");
+  auto other = facts("a");
+  other.source = "srun (SLURM)";
+  expect_words({facts("a"), other}, "rank 0 was placed by torchrun, rank 1 by srun (SLURM)");
+}
+
+}  // namespace
+}  // namespace lockstep
