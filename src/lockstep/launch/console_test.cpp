@@ -1,0 +1,168 @@
+#include "lockstep/launch/console.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <sstream>
+
+#include "lockstep/base/file_descriptor.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+
+constexpr auto kOut = OutputStream::standard_output;
+constexpr auto kErr = OutputStream::standard_error;
+
+class Paper {
+ public:
+  [[nodiscard]] int number() const { return file_.number(); }
+  [[nodiscard]] std::string text() const {
+    std::string result(1 << 20, '\0');
+    const auto count = ::pread(file_.number(), result.data(), result.size(), 0);
+    result.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+    return result;
+  }
+
+ private:
+  FileDescriptor file_{::memfd_create("paper", MFD_CLOEXEC)};
+};
+
+TEST(Console, LinesCarryTheirRankAndGoToTheirOwnStream) {
+  const Paper out;
+  const Paper err;
+  Console console({.size = 8, .local_size = 8, .output = out.number(), .error = err.number()});
+  console.show(3, kOut, {"loss 0.5", "loss 0.4"});
+  console.show(4, kErr, {"careful"});
+  EXPECT_TRUE(console.finish(Deadline::after(5s)));
+  EXPECT_EQ(out.text(), "3 | loss 0.5\n3 | loss 0.4\n");
+  EXPECT_EQ(err.text(), "4 | careful\n");
+}
+
+TEST(Console, EqualLinesOfManyRanksAreFolded) {
+  const Paper out;
+  Console console({.size = 8, .local_size = 8, .output = out.number()});
+  for (int rank = 0; rank < 8; ++rank) {
+    console.show(rank, kOut, {"hello", "I am " + std::to_string(rank)});
+  }
+  EXPECT_TRUE(console.finish(Deadline::after(5s)));
+  EXPECT_EQ(out.text().substr(0, 36), "ranks 0-7 (8x) | hello\n0 | I am 0\n1 ");
+}
+
+TEST(Console, AFoldedLineAppearsWithoutAnyFurtherEvent) {
+  const Paper out;
+  Console console({.size = 2, .local_size = 2, .output = out.number(), .fold_window = 20ms});
+  console.show(0, kOut, {"alone"});
+  const auto deadline = Deadline::after(5s);
+  while (out.text().empty() && !deadline.expired()) std::this_thread::yield();
+  EXPECT_EQ(out.text(), "0 | alone\n");
+}
+
+TEST(Console, OnlyTheRanksThatWereAskedForAreShown) {
+  const Paper out;
+  Console console(
+      {.size = 4, .local_size = 4, .show_ranks = std::vector{1, 3}, .output = out.number()});
+  for (int rank = 0; rank < 4; ++rank) console.show(rank, kOut, {"hello"});
+  EXPECT_TRUE(console.finish(Deadline::after(5s)));
+  EXPECT_EQ(out.text(), "ranks 1,3 (2x) | hello\n");
+}
+
+TEST(Console, WithoutPrefixesLinesAreLeftAsTheyAre) {
+  const Paper out;
+  Console console({.size = 2, .local_size = 2, .prefix = false, .output = out.number()});
+  console.show(0, kOut, {"a"});
+  console.show(1, kOut, {"a"});
+  EXPECT_TRUE(console.finish(Deadline::after(5s)));
+  EXPECT_EQ(out.text(), "a\na\n");
+}
+
+TEST(Console, BinaryBytesDoNotReachTheTerminal) {
+  const Paper out;
+  Console console({.output = out.number()});
+  console.show(0, kOut, {std::string("\x1b[2J\0\xff", 6)});
+  EXPECT_TRUE(console.finish(Deadline::after(5s)));
+  EXPECT_EQ(out.text(), "0 | \\x1b[2J\\x00\\xff\n");
+}
+
+// A pipe that nobody reads is the slowest terminal there is.
+struct StuckPipe {
+  StuckPipe() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    read_end = FileDescriptor(ends[0]);
+    write_end = FileDescriptor(ends[1]);
+  }
+  FileDescriptor read_end;
+  FileDescriptor write_end;
+};
+
+TEST(Console, ATerminalThatIsStuckBlocksNobodyAndEndsInTime) {
+  const StuckPipe pipe;
+  const auto start = std::chrono::steady_clock::now();
+  Console console({.output = pipe.write_end.number(), .queue_bytes = 1u << 20});
+  for (int i = 0; i < 1000; ++i) {
+    console.show(0, kOut, std::vector<std::string>(100, std::string(80, 'x')));
+  }
+  EXPECT_GT(console.num_dropped(), 50'000u);
+  EXPECT_FALSE(console.finish(Deadline::after(200ms)));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+}
+
+TEST(Console, DroppedLinesAreCountedWhereTheyAreMissing) {
+  const StuckPipe pipe;
+  Console console({.output = pipe.write_end.number(),
+                   .error = pipe.write_end.number(),
+                   .queue_bytes = 16u << 10});
+  constexpr std::uint64_t num_lines = 20'000;
+  for (std::uint64_t i = 0; i < num_lines; ++i) console.show(0, kOut, {std::string(100, 'x')});
+  ASSERT_GT(console.num_dropped(), 0u);
+  std::jthread finisher([&] { EXPECT_TRUE(console.finish(Deadline::after(20s))); });
+  std::string text;
+  std::array<char, 4096> chunk{};
+  while (text.find("not shown here") == std::string::npos || !text.ends_with('\n')) {
+    const auto count = ::read(pipe.read_end.number(), chunk.data(), chunk.size());
+    ASSERT_GT(count, 0);
+    text.append(chunk.data(), static_cast<std::size_t>(count));
+  }
+  finisher.join();
+  std::istringstream lines(text);
+  std::string line;
+  std::uint64_t shown = 0;
+  std::uint64_t dropped = 0;
+  while (std::getline(lines, line)) {
+    if (line == "0 | " + std::string(100, 'x')) {
+      ++shown;
+    } else {
+      ASSERT_TRUE(line.starts_with("lockstep | ")) << "torn: " << line;
+      dropped += std::stoull(line.substr(11));
+    }
+  }
+  EXPECT_EQ(dropped, console.num_dropped());
+  EXPECT_EQ(shown + dropped, num_lines);
+}
+
+TEST(Console, AReaderThatGoesAwayEndsNothing) {
+  StuckPipe pipe;
+  Console console({.output = pipe.write_end.number()});
+  pipe.read_end.reset();
+  console.show(0, kOut, {"for nobody"});
+  EXPECT_TRUE(console.finish(Deadline::after(5s)));
+}
+
+TEST(Console, TheLaunchersOwnLinesKeepTheirPlace) {
+  const Paper paper;
+  Console console({.size = 2, .local_size = 2, .output = paper.number(), .error = paper.number()});
+  console.show(0, kOut, {"before"});
+  console.notice("rank 1 is stopped");
+  console.show(1, kOut, {"after"});
+  EXPECT_TRUE(console.finish(Deadline::after(5s)));
+  EXPECT_EQ(paper.text(), "0 | before\nlockstep | rank 1 is stopped\n1 | after\n");
+}
+
+}  // namespace
+}  // namespace lockstep

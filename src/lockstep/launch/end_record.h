@@ -1,0 +1,30 @@
+// How a run ended, as JSON for programs: written once, when everything is over.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/rank_outcome.h"
+
+namespace lockstep {
+
+struct EndFacts {
+  RunCause cause = RunCause::finished;
+  int exit_code = 0;  // the launcher's
+  int signal = 0;     // that told the launcher to end
+  int restarts = 0;
+  int max_restarts = 0;
+  std::string reason = {};
+  RankOutcome::Time started = {};
+  RankOutcome::Time ended = {};
+};
+
+/// One JSON object: cause, exit_code, the culprit's rank, host and raw status, times in UTC, and
+/// how each of `ranks` ended.
+[[nodiscard]] std::string end_record(std::span<const RankOutcome> ranks, const EndFacts& facts);
+
+/// Writes `text` to `path` whole or not at all. Throws SystemError.
+void write_end_record(const std::string& path, const std::string& text);
+
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+#include "lockstep/launch/failure_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <system_error>
+#include <vector>
+
+#include "lockstep/launch/console_style.h"
+#include "lockstep/launch/rank_list.h"
+
+namespace lockstep {
+namespace {
+
+std::string name_of(const RankOutcome& rank) {
+  return rank.host.empty() ? fmt::format("rank {}", rank.rank)
+                           : fmt::format("rank {} on {}", rank.rank, rank.host);
+}
+
+double seconds_between(RankOutcome::Time begin, RankOutcome::Time end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+std::string start_failure(const RankOutcome& rank, const std::string& program) {
+  const auto& failure = *rank.start_failure;
+  auto reason = std::generic_category().message(failure.error_number);
+  switch (failure.step) {
+    case StartFailure::Step::execute:
+      return fmt::format("could not execute {}: {}", program, reason);
+    case StartFailure::Step::pin:
+      return fmt::format("could not be pinned to its cores: {}", reason);
+    case StartFailure::Step::descriptors:
+      return fmt::format("could not be given its descriptors: {}", reason);
+  }
+  return reason;
+}
+
+std::string headline(const RankOutcome& rank, const FailureFacts& facts) {
+  if (rank.start_failure) {
+    return fmt::format("{} {}", name_of(rank), start_failure(rank, facts.program));
+  }
+  auto line = fmt::format("{} failed: {}, {:.1f} s after its start", name_of(rank),
+                          rank.status->describe(), seconds_between(rank.started, rank.ended));
+  if (!rank.note.empty()) line += fmt::format(" ({})", rank.note);
+  return line;
+}
+
+void add_lines(std::string& block, const std::vector<std::string>& lines) {
+  for (const auto& line : lines) block += fmt::format("    | {}\n", printable(line, false));
+}
+
+// "exit code 1" or "told to end by lockstep" → the ranks it is true of.
+std::map<std::string, std::vector<int>> fold_others(std::span<const RankOutcome> ranks,
+                                                    std::optional<std::size_t> culprit) {
+  std::map<std::string, std::vector<int>> folded;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankOutcome& rank = ranks[i];
+    if (culprit == i || !rank.status) continue;
+    auto words = rank.status->succeeded() ? std::string("finished") : rank.status->describe();
+    if (rank.told_to_end && !rank.status->succeeded()) words += " after being told to end";
+    if (!rank.note.empty()) words += fmt::format(", {}", rank.note);
+    folded[words].push_back(rank.rank);
+  }
+  return folded;
+}
+
+void add_others(std::string& block, std::span<const RankOutcome> ranks,
+                std::optional<std::size_t> culprit) {
+  for (const auto& [words, numbers] : fold_others(ranks, culprit)) {
+    block += fmt::format("{}{} {} {}: {}\n", numbers.size(), culprit ? " other" : "",
+                         numbers.size() == 1 ? "rank" : "ranks", format_rank_list(numbers), words);
+  }
+}
+
+std::string next_step(const RankOutcome* culprit, const FailureFacts& facts) {
+  switch (facts.cause) {
+    case RunCause::not_found:
+      return fmt::format(
+          "check the name; a program in this folder is ./{0}, one in PATH is found "
+          "by `command -v {0}`",
+          facts.program);
+    case RunCause::not_executable:
+      return fmt::format(
+          "`chmod +x {0}`; a script needs a first line such as #!/bin/sh; `file {0}` tells the "
+          "machine a binary is for",
+          facts.program);
+    case RunCause::signal:
+      return "none: the launcher was told to end; run the same command to start again";
+    default:
+      break;
+  }
+  if (culprit == nullptr) return "see the launcher's lines above";
+  const int signal = culprit->status->signal().value_or(0);
+  if (signal == SIGKILL) {
+    return "lockstep did not send this SIGKILL: often the kernel was out of memory; see `dmesg | "
+           "grep -i -e oom -e killed`, then use less memory or fewer ranks";
+  }
+  if (signal != 0 && culprit->stack.empty()) {
+    return fmt::format(
+        "build with -g and run `gdb --args {}`, or call lockstep::init() first thing "
+        "to have the stack shown here",
+        facts.program);
+  }
+  return fmt::format("read its whole log: less {}", culprit->log_path);
+}
+
+}  // namespace
+
+std::optional<std::size_t> find_culprit(std::span<const RankOutcome> ranks) {
+  std::optional<std::size_t> first;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (!ranks[i].failed() || ranks[i].told_to_end) continue;
+    if (!first || ranks[i].ended < ranks[*first].ended) first = i;
+  }
+  return first;
+}
+
+std::string failure_block(std::span<const RankOutcome> ranks, const FailureFacts& facts) {
+  if (facts.cause == RunCause::finished) return "";
+  const auto culprit = find_culprit(ranks);
+  std::string block = "lockstep | ";
+  if (culprit) {
+    block += headline(ranks[*culprit], facts);
+  } else if (facts.cause == RunCause::signal) {
+    block += fmt::format("the run was ended by {} to the launcher", signal_name(facts.signal));
+  } else {
+    block += facts.reason.empty() ? "the run failed" : facts.reason;
+  }
+  block += '\n';
+  if (culprit && !ranks[*culprit].last_lines.empty()) {
+    const auto& lines = ranks[*culprit].last_lines;
+    block +=
+        lines.size() == 1 ? "its last line:\n" : fmt::format("its last {} lines:\n", lines.size());
+    add_lines(block, lines);
+  }
+  if (culprit && !ranks[*culprit].stack.empty()) {
+    block += "its stack, innermost first:\n";
+    add_lines(block, ranks[*culprit].stack);
+  }
+  add_others(block, ranks, culprit);
+  if (facts.restarts > 0) block += fmt::format("restarts made: {}\n", facts.restarts);
+  if (!facts.run_folder.empty()) block += fmt::format("run folder: {}\n", facts.run_folder);
+  block += fmt::format("next: {}\n", next_step(culprit ? &ranks[*culprit] : nullptr, facts));
+  return block;
+}
+
+}  // namespace lockstep

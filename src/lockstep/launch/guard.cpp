@@ -1,0 +1,207 @@
+#include "lockstep/launch/guard.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <memory>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/guard_process_internal.h"
+#include "lockstep/launch/program_path.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMostDescriptors = 12;  // guard_process.cpp has room for 16, with 0, 1, 2
+// A killed process is gone in a moment, unless it is stuck in the kernel.
+constexpr std::chrono::seconds kSweepLimit{2};
+
+struct Pair {
+  FileDescriptor ours;
+  FileDescriptor theirs;
+};
+
+Pair make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw SystemError("cannot make a pipe for a worker's output", errno);
+  }
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // of this end only: the worker may block
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+Pair make_line() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw SystemError("cannot make a socket pair for a worker's guard", errno);
+  }
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+FileDescriptor open_process(pid_t pid) {
+  return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (auto& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+struct FreeProcessors {
+  void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
+};
+
+class ProcessorSet {
+ public:
+  explicit ProcessorSet(const std::vector<int>& processors) {
+    if (processors.empty()) return;
+    const auto most =
+        static_cast<std::size_t>(*std::max_element(processors.begin(), processors.end())) + 1;
+    bytes_ = CPU_ALLOC_SIZE(most);
+    set_.reset(CPU_ALLOC(most));
+    CPU_ZERO_S(bytes_, set_.get());
+    for (const int processor : processors) {
+      CPU_SET_S(static_cast<std::size_t>(processor), bytes_, set_.get());
+    }
+  }
+
+  [[nodiscard]] const cpu_set_t* get() const noexcept { return set_.get(); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::unique_ptr<cpu_set_t, FreeProcessors> set_;
+  std::size_t bytes_ = 0;
+};
+
+// Forks with all signals blocked, so that no handler of ours runs in the child. _Fork does not call
+// the handlers of pthread_atfork: some libraries stop their threads there.
+pid_t fork_guard(const GuardPlan& plan) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = ::_Fork();
+  if (pid == 0) run_guard(plan);
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid < 0) throw SystemError("cannot fork a guard for a worker", error);
+  return pid;
+}
+
+GuardNews news_of(const GuardMessage& message) {
+  switch (message.kind) {
+    case GuardMessage::Kind::started:
+      return WorkerStarted{message.value};
+    case GuardMessage::Kind::start_failed:
+      return StartFailure{static_cast<StartFailure::Step>(message.step), message.value};
+    case GuardMessage::Kind::ended:
+      break;
+  }
+  const std::chrono::steady_clock::time_point at{std::chrono::nanoseconds(message.steady_ns)};
+  return WorkerEnded{ExitStatus(message.value), at};
+}
+
+}  // namespace
+
+Guard::Guard(const GuardedCommand& command) {
+  if (command.command.empty()) throw UsageError("there is no program to run: name one");
+  if (command.descriptors.size() > kMostDescriptors) {
+    throw UsageError(fmt::format("a worker can be handed {} descriptors at most, not {}",
+                                 kMostDescriptors, command.descriptors.size()));
+  }
+  auto arguments = command.command;
+  auto lines = command.environment.lines();
+  auto candidates = program_candidates(command.command[0], command.environment);
+  const auto paths = pointers_to(candidates);
+  const auto argv = pointers_to(arguments);
+  const auto envp = pointers_to(lines);
+  const ProcessorSet processors(command.processors);
+
+  auto line = make_line();
+  auto output = make_pipe();
+  auto error = make_pipe();
+  const auto nothing = FileDescriptor::open("/dev/null", O_RDONLY);
+  const auto launcher = open_process(::getpid());
+  const std::array standard{command.standard_input < 0 ? nothing.number() : command.standard_input,
+                            output.theirs.number(), error.theirs.number()};
+
+  pid_ = fork_guard({
+      .line = line.theirs.number(),
+      .launcher = launcher.number(),
+      .standard = standard,
+      .descriptors = command.descriptors,
+      .paths = {paths.data(), candidates.size()},
+      .arguments = argv.data(),
+      .environment = envp.data(),
+      .processors = processors.get(),
+      .processors_bytes = processors.bytes(),
+      .linger_ns = std::chrono::nanoseconds(command.linger).count(),
+  });
+  line_ = std::move(line.ours);
+  standard_output = std::move(output.ours);
+  standard_error = std::move(error.ours);
+  process_ = open_process(pid_);
+  if (process_) return;
+  const int number = errno;
+  kill_all();
+  ::waitpid(pid_, nullptr, 0);
+  throw SystemError(fmt::format("cannot open a descriptor for guard process {}", pid_), number);
+}
+
+Guard::~Guard() {
+  if (!process_ || collected_) return;
+  kill_all();
+  siginfo_t ended{};
+  while (::waitid(P_PIDFD, static_cast<id_t>(process_.number()), &ended, WEXITED | WNOWAIT) != 0 &&
+         errno == EINTR) {
+  }
+  (void)try_collect();
+}
+
+void Guard::send(int signal) const noexcept {
+  const auto order = static_cast<std::uint8_t>(signal);
+  ::send(line_.number(), &order, 1, MSG_NOSIGNAL);
+}
+
+void Guard::kill_all() const noexcept { ::send(line_.number(), &kKillAll, 1, MSG_NOSIGNAL); }
+
+std::optional<GuardNews> Guard::try_receive() {
+  GuardMessage message;
+  for (;;) {
+    const auto count = ::recv(line_.number(), &message, sizeof(message), 0);
+    if (count == ssize_t{sizeof(message)}) return news_of(message);
+    if (count < 0 && errno == EINTR) continue;
+    return std::nullopt;
+  }
+}
+
+bool Guard::try_collect() {
+  if (collected_) return true;
+  siginfo_t ended{};
+  const auto process = static_cast<id_t>(process_.number());
+  const int result = ::waitid(P_PIDFD, process, &ended, WEXITED | WNOHANG | WNOWAIT);
+  if (result == 0 && ended.si_pid == 0) return false;
+  // Not collected yet, so no other session can have the guard's number.
+  if (result == 0 && ended.si_code != CLD_EXITED) {
+    const auto deadline = Deadline::after(kSweepLimit);
+    while (signal_session(pid_, SIGKILL) > 0 && !deadline.expired()) ::sched_yield();
+  }
+  ::waitid(P_PIDFD, process, &ended, WEXITED | WNOHANG);
+  collected_ = true;
+  return true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,265 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+
+#include "lockstep/launch/guard_process_internal.h"
+#include "lockstep/launch/rank_outcome.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kMillisecond = 1'000'000;
+constexpr std::int64_t kOrphanGrace = 1'000 * kMillisecond;  // from the launcher's end to SIGKILL
+constexpr std::int64_t kKillAgain = 20 * kMillisecond;       // somebody may have forked meanwhile
+constexpr std::int64_t kGiveUp = 10'000 * kMillisecond;      // a process stuck in the kernel
+constexpr std::int64_t kNever = INT64_MAX;
+
+std::int64_t now_ns() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+void tell(int line, GuardMessage message) noexcept {
+  message.steady_ns = now_ns();
+  while (::send(line, &message, sizeof(message), MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  }
+}
+
+void close_from(int first) noexcept {
+  if (::close_range(static_cast<unsigned>(first), ~0u, 0) == 0) return;
+  rlimit limit{};  // a kernel before 5.9
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const int end = limit.rlim_cur < 65'536 ? static_cast<int>(limit.rlim_cur) : 65'536;
+  for (int number = first; number < end; ++number) ::close(number);
+}
+
+// The worker until it executes its program.
+class Embryo {
+ public:
+  explicit Embryo(const GuardPlan& plan) noexcept : plan_(plan), line_(plan.line) {}
+
+  [[noreturn]] void become_program(pid_t guard) noexcept {
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != guard) ::_exit(125);  // it died before the line above
+    arrange_descriptors();
+    if (plan_.processors != nullptr &&
+        ::sched_setaffinity(0, plan_.processors_bytes, plan_.processors) != 0) {
+      fail(StartFailure::Step::pin, errno);
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    fail(StartFailure::Step::execute, execute());
+  }
+
+ private:
+  // Every source is first moved above all numbers that are assigned, so that no assignment
+  // overwrites the source of a later one.
+  void arrange_descriptors() noexcept {
+    const auto num_standard = static_cast<int>(plan_.standard.size());
+    const int num_assigned = num_standard + static_cast<int>(plan_.descriptors.size());
+    const auto source = [&](int number) noexcept {
+      return number < num_standard
+                 ? plan_.standard[static_cast<std::size_t>(number)]
+                 : plan_.descriptors[static_cast<std::size_t>(number - num_standard)];
+    };
+    line_ = moved_above(line_, num_assigned);
+    std::array<int, 16> moved{};  // Guard's constructor keeps to this number
+    for (int number = 0; number < num_assigned; ++number) {
+      moved[static_cast<std::size_t>(number)] = moved_above(source(number), num_assigned);
+    }
+    for (int number = 0; number < num_assigned; ++number) {
+      if (::dup2(moved[static_cast<std::size_t>(number)], number) < 0) {
+        fail(StartFailure::Step::descriptors, errno);
+      }
+    }
+    if (::dup3(line_, num_assigned, O_CLOEXEC) < 0) fail(StartFailure::Step::descriptors, errno);
+    line_ = num_assigned;
+    close_from(num_assigned + 1);
+  }
+
+  int moved_above(int number, int last) noexcept {
+    const int moved = ::fcntl(number, F_DUPFD_CLOEXEC, last + 1);
+    if (moved < 0) fail(StartFailure::Step::descriptors, errno);
+    return moved;
+  }
+
+  // Returns why not, as execvp does: a file that may not be executed outweighs those that are not.
+  int execute() const noexcept {
+    int reason = ENOENT;
+    for (const char* path : plan_.paths) {
+      ::execve(path, plan_.arguments, plan_.environment);
+      if (errno == EACCES) {
+        reason = EACCES;
+      } else if (errno != ENOENT && errno != ENOTDIR) {
+        return errno;
+      }
+    }
+    return reason;
+  }
+
+  [[noreturn]] void fail(StartFailure::Step step, int error) const noexcept {
+    tell(line_, {.kind = GuardMessage::Kind::start_failed,
+                 .value = error,
+                 .step = static_cast<std::uint32_t>(step)});
+    if (step != StartFailure::Step::execute) ::_exit(125);
+    ::_exit(error == ENOENT ? 127 : 126);
+  }
+
+  const GuardPlan& plan_;
+  int line_;
+};
+
+class GuardProcess {
+ public:
+  explicit GuardProcess(const GuardPlan& plan) noexcept
+      : line_(plan.line), launcher_(plan.launcher), linger_ns_(plan.linger_ns) {}
+
+  [[noreturn]] void run(const GuardPlan& plan) noexcept {
+    ::setsid();
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    ::prctl(PR_SET_NAME, "lockstep-guard");
+    struct sigaction plain {};
+    plain.sa_handler = SIG_DFL;  // ignored, it would keep the worker's status from us
+    ::sigaction(SIGCHLD, &plain, nullptr);
+    const pid_t self = ::getpid();
+    worker_ = ::_Fork();
+    if (worker_ == 0) Embryo(plan).become_program(self);
+    const int error = errno;
+    keep_only_own_descriptors();
+    if (worker_ < 0) {
+      tell(line_, {.kind = GuardMessage::Kind::start_failed, .value = error, .step = 0});
+      tell(line_, {.kind = GuardMessage::Kind::ended, .value = 125 << 8});
+      ::_exit(0);
+    }
+    ::setpgid(worker_, worker_);  // also here: a signal may come before the worker has done it
+    tell(line_, {.kind = GuardMessage::Kind::started, .value = worker_});
+    for (;;) attend();
+  }
+
+ private:
+  // The line is 0, the launcher's pidfd 1, the children's signals 2; a copy of anything else would
+  // keep pipes and other guards' lines open.
+  void keep_only_own_descriptors() noexcept {
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    const int signals = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    const std::array sources{::fcntl(line_, F_DUPFD, 3), ::fcntl(launcher_, F_DUPFD, 3),
+                             ::fcntl(signals, F_DUPFD, 3)};
+    for (int number = 0; number < 3; ++number) {
+      if (::dup2(sources[static_cast<std::size_t>(number)], number) < 0) ::close(number);
+    }
+    line_ = 0;
+    launcher_ = sources[1] >= 0 ? 1 : -1;
+    signals_ = 2;
+    close_from(3);
+  }
+
+  void attend() noexcept {
+    std::array<pollfd, 3> waits{
+        {{line_, POLLIN, 0}, {launcher_, POLLIN, 0}, {signals_, POLLIN, 0}}};
+    ::poll(waits.data(), waits.size(), wait_milliseconds());
+    if (waits[0].revents != 0) hear();
+    if (waits[1].revents != 0) lose_launcher();
+    std::array<signalfd_siginfo, 8> drained;  // NOLINT: filled by the kernel
+    while (::read(signals_, drained.data(), sizeof(drained)) > 0) {
+    }
+    reap();
+    if (now_ns() >= kill_at_) kill_again();
+  }
+
+  int wait_milliseconds() const noexcept {
+    if (kill_at_ == kNever) return -1;
+    const std::int64_t left = kill_at_ - now_ns();
+    return left <= 0 ? 0 : static_cast<int>(left / kMillisecond) + 1;
+  }
+
+  void hear() noexcept {
+    std::uint8_t order = 0;
+    const ssize_t count = ::recv(line_, &order, 1, MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) return lose_launcher();
+    if (order == kKillAll) {
+      kill_at_ = 0;
+    } else if (!worker_ended_) {
+      ::kill(worker_, order);
+    }
+  }
+
+  void lose_launcher() noexcept {
+    line_ = -1;  // poll passes over negative numbers
+    launcher_ = -1;
+    if (launcher_lost_) return;
+    launcher_lost_ = true;
+    tell_all_to_end(kOrphanGrace);
+  }
+
+  void reap() noexcept {
+    int status = 0;
+    pid_t pid = 0;
+    while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+      if (pid != worker_) continue;
+      worker_ended_ = true;
+      if (!launcher_lost_) tell(line_, {.kind = GuardMessage::Kind::ended, .value = status});
+      tell_all_to_end(linger_ns_);
+    }
+    if (!worker_ended_) return;
+    // Orphans become our children, so without children nothing is left; and those that remain may
+    // all have left the session.
+    if (pid < 0 || signal_all(0) == 0) ::_exit(0);
+  }
+
+  void kill_again() noexcept {
+    const std::int64_t now = now_ns();
+    if (first_kill_ == 0) first_kill_ = now;
+    if (now - first_kill_ > kGiveUp) ::_exit(0);
+    signal_all(SIGKILL);
+    kill_at_ = now + kKillAgain;
+  }
+
+  // How many processes are left; where /proc does not tell, the worker's group counts as one.
+  int signal_all(int signal) const noexcept {
+    const int members = signal_session(::getpid(), signal);
+    return members >= 0 ? members : static_cast<int>(::kill(-worker_, signal) == 0);
+  }
+
+  void tell_all_to_end(std::int64_t grace_ns) noexcept {
+    const int signal = told_all_ ? 0 : SIGTERM;  // a second SIGTERM means "at once" to some
+    told_all_ = true;
+    if (signal_all(signal) > 0) set_kill_time(now_ns() + grace_ns);
+  }
+
+  void set_kill_time(std::int64_t at) noexcept {
+    if (at < kill_at_) kill_at_ = at;
+  }
+
+  int line_;
+  int launcher_;
+  int signals_ = -1;
+  std::int64_t linger_ns_;
+  pid_t worker_ = -1;
+  bool worker_ended_ = false;
+  bool launcher_lost_ = false;
+  bool told_all_ = false;
+  std::int64_t kill_at_ = kNever;
+  std::int64_t first_kill_ = 0;
+};
+
+}  // namespace
+
+void run_guard(const GuardPlan& plan) noexcept { GuardProcess(plan).run(plan); }
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+#include "lockstep/launch/init.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/crash_handler.h"
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/launch/agent.h"
+#include "lockstep/launch/foreign.h"
+#include "lockstep/launch/job.h"
+
+namespace lockstep {
+namespace {
+
+// A descriptor that the launcher left for this process; closed on the next exec, so that what the
+// program starts does not have it too.
+std::optional<int> find_inherited(const Environment& environment, const char* variable) {
+  const auto number = environment.find_integer(variable);
+  if (!number) return std::nullopt;
+  const int descriptor = static_cast<int>(*number);
+  if (::fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0) {
+    throw UsageError(fmt::format(
+        "{} is {}, but no such descriptor is open: was this process started by a script "
+        "that closes them?",
+        variable, descriptor));
+  }
+  return descriptor;
+}
+
+// For as long as the process lives, as signal handlers do: a crash in the program's last line is
+// reported too.
+void report_crashes_to(int descriptor) {
+  [[maybe_unused]] static const auto* handler = new CrashHandler(descriptor);
+}
+
+World meet_under_lockstep_run(const Placement& placement, const Environment& environment,
+                              Deadline deadline) {
+  if (const auto crash = find_inherited(environment, Agent::kCrashVariable)) {
+    report_crashes_to(*crash);
+  }
+  // The launcher reads lines from a pipe; a full buffer would hold them back until the program
+  // ends.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  const auto secret = find_inherited(environment, Agent::kSecretVariable);
+  if (!secret)
+    throw UsageError(
+        "LOCKSTEP_STORE is set but LOCKSTEP_SECRET_FD is not: start with `lockstep run`");
+  const FileDescriptor owned(*secret);
+  const auto server = Endpoint::parse(environment.find("LOCKSTEP_STORE").value());
+  return meet(Store::connect(server, Secret::from_descriptor(owned.number()),
+                             {placement.job, placement.round}, {MemberKind::rank, placement.rank},
+                             deadline),
+              placement, deadline);
+}
+
+// This process's own command line.
+std::vector<std::string> own_command() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find('\0', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  // The program itself, not what PATH has under its name now.
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (words.empty() || error)
+    throw SystemError("cannot find this program in /proc/self/exe", error.value());
+  words.front() = program.string();
+  return words;
+}
+
+[[noreturn]] void become_launcher(int ranks, const Environment& environment) {
+  auto without_spawn = environment;
+  without_spawn.remove("LOCKSTEP_RANKS");
+  std::exit(run_job({.command = own_command(), .num_ranks = ranks}, without_spawn));
+}
+
+}  // namespace
+
+World init(const InitOptions& options) {
+  const auto environment = Environment::of_process();
+  const auto placement = find_placement(environment);
+  const auto deadline = Deadline::after(options.timeout);
+  if (placement.source == PlacementSource::lockstep) {
+    return meet_under_lockstep_run(placement, environment, deadline);
+  }
+  if (placement.source != PlacementSource::none) {
+    return meet_under_foreign_launcher(placement, environment, deadline);
+  }
+  const auto ranks =
+      options.ranks > 0 ? options.ranks : environment.find_integer("LOCKSTEP_RANKS").value_or(1);
+  if (ranks < 1 || ranks > kMaxMembers) {
+    throw UsageError(fmt::format("LOCKSTEP_RANKS is {}, expected 1 to {}", ranks, kMaxMembers));
+  }
+  if (ranks > 1) become_launcher(static_cast<int>(ranks), environment);
+  return World::alone(placement);
+}
+
+}  // namespace lockstep

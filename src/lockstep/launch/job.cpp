@@ -1,0 +1,296 @@
+#include "lockstep/launch/job.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <memory>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/agent.h"
+#include "lockstep/launch/console.h"
+#include "lockstep/launch/core_plan.h"
+#include "lockstep/launch/end_record.h"
+#include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/nodes.h"
+#include "lockstep/launch/rank_list.h"
+#include "lockstep/launch/restart_policy.h"
+#include "lockstep/launch/run_folder.h"
+#include "lockstep/launch/signal_relay.h"
+#include "lockstep/net/listener.h"
+#include "lockstep/net/secret.h"
+#include "lockstep/rendezvous/store_server.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::system_clock;
+
+constexpr std::chrono::seconds kConsoleLimit{5};
+
+std::string this_host() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
+}
+
+// A port that nobody has now, for the user's own use of MASTER_PORT. It may be taken before the
+// user gets to it; that is the variable's nature.
+std::uint16_t free_port(const std::string& host) { return Listener::tcp(host).endpoint().port; }
+
+// The parts of a job that outlive its rounds, and the rounds.
+class Job {
+ public:
+  Job(const JobOptions& options, const Environment& environment);
+
+  int run();
+
+ private:
+  void meet_nodes();
+  [[nodiscard]] std::unique_ptr<Console> make_console() const;
+  [[nodiscard]] AgentOptions agent_options(int round, const RoundPlace& place,
+                                           const FileDescriptor& secret) const;
+  RoundOutcome run_round(int round);
+  [[nodiscard]] std::vector<RankOutcome> all_ranks(RoundOutcome& outcome, int round);
+  [[nodiscard]] bool restarts_after(const RoundOutcome& outcome, int round);
+  int finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ranks, int restarts);
+
+  const JobOptions& options_;
+  const Environment& environment_;
+  const system_clock::time_point started_ = system_clock::now();
+  const std::string host_ = this_host();
+  std::string job_ = random_token();
+  RunFolder folder_;
+  Secret secret_;
+  SignalRelay relay_;
+  std::unique_ptr<Console> console_;
+  // Of the last round. It outlives nodes_, whose watcher may still call it.
+  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<Nodes> nodes_;  // with several
+  int size_;
+  int first_rank_ = 0;
+  int immediate_crashes_ = 0;
+};
+
+std::string folder_of(const JobOptions& options, const std::string& token) {
+  if (!options.run_dir.empty()) return options.run_dir;
+  return "runs/" + run_name(options.command.front(), system_clock::now(), token);
+}
+
+Secret secret_of(const JobOptions& options, const Environment& environment) {
+  if (options.num_nodes == 1) return Secret::random();
+  return Secret::create_or_read_file(options.secret_file.empty() ? default_secret_file(environment)
+                                                                 : options.secret_file);
+}
+
+Job::Job(const JobOptions& options, const Environment& environment)
+    : options_(options),
+      environment_(environment),
+      folder_(RunFolder::create(folder_of(options, job_))),
+      secret_(secret_of(options, environment)),
+      size_(options.num_ranks) {
+  if (options.num_nodes > 1) meet_nodes();
+  console_ = make_console();
+}
+
+void Job::meet_nodes() {
+  nodes_ = std::make_unique<Nodes>(NodesOptions{.rendezvous = *options_.rendezvous,
+                                                .node = options_.node,
+                                                .num_nodes = options_.num_nodes,
+                                                .local_size = options_.num_ranks,
+                                                .job = job_},
+                                   secret_, Deadline::after(options_.timeout));
+  job_ = nodes_->job();
+  size_ = nodes_->size();
+  first_rank_ = nodes_->first_rank();
+}
+
+std::unique_ptr<Console> Job::make_console() const {
+  ConsoleOptions console;
+  console.size = size_;
+  console.local_size = options_.num_ranks;
+  console.node = options_.node;
+  console.num_nodes = options_.num_nodes;
+  console.prefix = size_ > 1;
+  if (!options_.show_ranks.empty())
+    console.show_ranks = parse_rank_list(options_.show_ranks, size_);
+  console.color_output = wants_color(options_.color, environment_, ::isatty(STDOUT_FILENO) == 1);
+  console.color_error = wants_color(options_.color, environment_, ::isatty(STDERR_FILENO) == 1);
+  return std::make_unique<Console>(console);
+}
+
+AgentOptions Job::agent_options(int round, const RoundPlace& place,
+                                const FileDescriptor& secret) const {
+  const auto shares = plan_cores(read_cpu_topology(allowed_processors()), options_.num_ranks);
+  AgentOptions agent;
+  agent.command = options_.command;
+  agent.limits.grace = options_.grace;
+  agent.host = host_;
+  agent.logs = folder_.logs_path();
+  agent.restarts = round;
+  agent.secret = secret.number();
+  for (int local = 0; local < options_.num_ranks; ++local) {
+    const auto& share = shares[static_cast<std::size_t>(local)];
+    WorkerVariables variables;
+    variables.place = {.rank = first_rank_ + local,
+                       .size = size_,
+                       .local_rank = local,
+                       .local_size = options_.num_ranks,
+                       .node = options_.node,
+                       .num_nodes = options_.num_nodes};
+    variables.master_address = place.store.host;
+    variables.master_port = place.master_port;
+    variables.run_id = job_;
+    variables.restarts = round;
+    variables.max_restarts = options_.max_restarts;
+    variables.threads = share.threads;
+    variables.extra = {{"LOCKSTEP_STORE", place.store.to_string()},
+                       {"LOCKSTEP_JOB", job_},
+                       {"LOCKSTEP_ROUND", std::to_string(round)},
+                       {"LOCKSTEP_RUN_DIR", folder_.path()}};
+    agent.workers.push_back({.place = variables.place,
+                             .environment = worker_environment(environment_, variables),
+                             .processors = options_.pin ? share.processors : std::vector<int>{}});
+  }
+  return agent;
+}
+
+RoundOutcome Job::run_round(int round) {
+  // The ranks of a round meet at a server of their own, so that one left over from the round before
+  // cannot.
+  std::unique_ptr<StoreServer> server;
+  std::optional<RoundPlace> place;
+  if (options_.node == 0) {
+    const std::string host = nodes_ ? options_.rendezvous->host : "127.0.0.1";
+    server = std::make_unique<StoreServer>(
+        Listener::tcp(host), secret_, HandshakeContext{job_, static_cast<std::uint64_t>(round)});
+    place = RoundPlace{server->endpoint(), free_port(host)};
+  }
+  if (nodes_) place = nodes_->share_place(round, place);
+  if (round == 0) {
+    console_->notice(fmt::format("{} ranks{} of {}, rendezvous {}, logs in {}", size_,
+                                 nodes_ ? fmt::format(" on {} nodes", options_.num_nodes) : "",
+                                 options_.command.front(), place->store.to_string(),
+                                 folder_.path()));
+  }
+
+  const auto secret = secret_.to_descriptor();
+  AgentHooks hooks;
+  if (nodes_) {
+    hooks.rank_ended = [this, round](const RankOutcome& rank) {
+      if (!rank.failed() || rank.told_to_end) return;
+      nodes_->announce_failure(round, fmt::format("rank {} failed on {}", rank.rank, rank.host));
+    };
+  }
+  agent_ = std::make_unique<Agent>(agent_options(round, *place, secret), relay_, *console_, hooks);
+  if (nodes_) {
+    nodes_->watch(round, [this](std::string reason) { agent_->request_stop(std::move(reason)); });
+  }
+  return agent_->run();
+}
+
+// The ranks that a report is made of: the local ones, and the culprit of another node. Sets the
+// outcome's cause to what happened on all nodes together.
+std::vector<RankOutcome> Job::all_ranks(RoundOutcome& outcome, int round) {
+  auto ranks = outcome.ranks;
+  if (!nodes_) return ranks;
+  NodeReport mine{.cause = outcome.cause, .signal = outcome.signal, .reason = outcome.stop_reason};
+  if (const auto culprit = find_culprit(ranks)) mine.culprit = ranks[*culprit];
+  for (const auto& report : nodes_->gather(round, mine)) {
+    const bool knows = report.cause != RunCause::finished && report.cause != RunCause::peer_node;
+    if (knows && (outcome.cause == RunCause::finished || outcome.cause == RunCause::peer_node)) {
+      outcome.cause = report.cause;
+      outcome.signal = report.signal;
+    }
+    if (report.culprit && report.culprit->node != options_.node) ranks.push_back(*report.culprit);
+  }
+  return ranks;
+}
+
+bool Job::restarts_after(const RoundOutcome& outcome, int round) {
+  const auto decision = decide_restart({.cause = outcome.cause,
+                                        .restarts = round,
+                                        .max_restarts = options_.max_restarts,
+                                        .immediate_crashes = immediate_crashes_,
+                                        .lasted = outcome.lasted});
+  immediate_crashes_ = decision.immediate_crashes;
+  auto pause = decision.restart ? std::optional(decision.pause) : std::nullopt;
+  if (nodes_) pause = nodes_->agree_on_restart(round, pause);
+  if (!pause) return false;
+  console_->notice(fmt::format("restart {} of {} in {} ms: {}", round + 1, options_.max_restarts,
+                               pause->count(), decision.reason));
+  // A signal ends the pause, and the job with it.
+  pollfd signal{.fd = relay_.descriptor(), .events = POLLIN, .revents = 0};
+  return ::poll(&signal, 1, Deadline::after(*pause).poll_milliseconds()) == 0;
+}
+
+int Job::run() {
+  for (int round = 0;; ++round) {
+    auto outcome = run_round(round);
+    std::vector<RankOutcome> ranks = outcome.ranks;
+    bool again = false;
+    try {
+      ranks = all_ranks(outcome, round);
+      again = restarts_after(outcome, round);
+    } catch (
+        const Error& error) {  // another node's launcher is gone: nothing can be agreed on any more
+      outcome.cause = RunCause::environment;
+      if (outcome.stop_reason.empty()) outcome.stop_reason = error.what();
+    }
+    if (!again) return finish(outcome, ranks, round);
+  }
+}
+
+int Job::finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ranks, int restarts) {
+  ExitFacts exit{.cause = outcome.cause, .signal = outcome.signal};
+  if (const auto culprit = find_culprit(ranks)) exit.culprit = ranks[*culprit].status;
+  const int code = launcher_exit_code(exit);
+  write_end_record(folder_.end_record_path(),
+                   end_record(ranks, {.cause = outcome.cause,
+                                      .exit_code = code,
+                                      .signal = outcome.signal,
+                                      .restarts = restarts,
+                                      .max_restarts = options_.max_restarts,
+                                      .reason = outcome.stop_reason,
+                                      .started = started_,
+                                      .ended = system_clock::now()}));
+  (void)console_->finish(Deadline::after(kConsoleLimit));
+  const auto block = failure_block(ranks, {.cause = outcome.cause,
+                                           .signal = outcome.signal,
+                                           .program = options_.command.front(),
+                                           .run_folder = folder_.path(),
+                                           .reason = outcome.stop_reason,
+                                           .restarts = restarts});
+  write_all(STDERR_FILENO, std::as_bytes(std::span(block)), "standard error");
+  return code;
+}
+
+}  // namespace
+
+int run_job(const JobOptions& options, const Environment& environment) {
+  if (options.command.empty()) throw UsageError("a job needs a program to run");
+  if (options.num_ranks < 1) {
+    throw UsageError(fmt::format("a job needs at least one rank, not {}", options.num_ranks));
+  }
+  if (options.num_nodes > 1 && !options.rendezvous) {
+    throw UsageError(fmt::format("{} nodes need a rendezvous HOST:PORT", options.num_nodes));
+  }
+  return Job(options, environment).run();
+}
+
+std::string default_secret_file(const Environment& environment) {
+  if (const auto file = environment.find("LOCKSTEP_SECRET_FILE")) return *file;
+  if (const auto config = environment.find("XDG_CONFIG_HOME"); config && !config->empty()) {
+    return *config + "/lockstep/secret";
+  }
+  if (const auto home = environment.find("HOME"); home && !home->empty()) {
+    return *home + "/.config/lockstep/secret";
+  }
+  throw UsageError(
+      "several nodes need a secret and HOME is not set: set LOCKSTEP_SECRET_FILE to a file of mode "
+      "0600 that all nodes share");
+}
+
+}  // namespace lockstep

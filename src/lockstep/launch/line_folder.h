@@ -1,0 +1,67 @@
+// Folds equal lines that several ranks print at about the same time into one. A line waits for its
+// like from other ranks for a short window; the lines of one rank never change their order.
+//
+// Words: a group is a line and the ranks that have printed it. Groups leave in the order in which
+// they were begun: the first one leaves when every rank is in it, or when its window is over.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lockstep/launch/rank_log.h"
+
+namespace lockstep {
+
+struct OutputLine {
+  int rank = 0;
+  OutputStream stream = OutputStream::standard_output;
+  std::string text = {};
+};
+
+struct FoldedLine {
+  std::vector<int> ranks = {};  // in the order they came
+  OutputStream stream = OutputStream::standard_output;
+  std::string text = {};
+};
+
+class LineFolder {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr std::size_t kMostGroups = 512;  // above, the first one leaves early
+
+  /// `num_ranks` are all that can print; with one, nothing ever waits.
+  LineFolder(int num_ranks, std::chrono::milliseconds window)
+      : num_ranks_(num_ranks), window_(window) {}
+
+  void feed(OutputLine line, Time now);
+  /// The groups whose time has come.
+  [[nodiscard]] std::vector<FoldedLine> take_ready(Time now);
+  /// All of them.
+  [[nodiscard]] std::vector<FoldedLine> take_all();
+  /// When take_ready has something to give at the latest; nothing when no line waits.
+  [[nodiscard]] std::optional<Time> next_ready() const;
+
+ private:
+  struct Group {
+    FoldedLine line;
+    std::size_t hash = 0;
+    Time begun = {};
+  };
+
+  [[nodiscard]] bool is_ready(const Group& group, Time now) const;
+  FoldedLine take_first();
+
+  int num_ranks_;
+  std::chrono::milliseconds window_;
+  std::deque<Group> groups_;
+  std::uint64_t first_ = 0;                      // number of groups_.front()
+  std::unordered_map<int, std::uint64_t> next_;  // of each rank: first group it may still join
+};
+
+}  // namespace lockstep

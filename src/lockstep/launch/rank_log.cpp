@@ -1,0 +1,64 @@
+#include "lockstep/launch/rank_log.h"
+
+#include <fcntl.h>
+
+#include <span>
+#include <utility>
+
+namespace lockstep {
+
+RankLog::RankLog(std::string path)
+    : path_(std::move(path)), file_(FileDescriptor::open(path_, O_WRONLY | O_CREAT | O_EXCL)) {}
+
+std::vector<std::string> RankLog::take(OutputStream stream, std::string_view bytes) {
+  Stream& here = stream_of(stream);
+  const auto newline = bytes.rfind('\n');
+  if (newline == std::string_view::npos) {
+    here.kept_back += bytes;
+  } else {
+    if (!here.kept_back.empty()) write(std::exchange(here.kept_back, {}));
+    write(bytes.substr(0, newline + 1));
+    here.kept_back = bytes.substr(newline + 1);
+  }
+  if (here.kept_back.size() > kMostKeptBack) write(std::exchange(here.kept_back, {}));
+
+  std::vector<std::string> lines;
+  here.splitter.feed(bytes, lines);
+  const std::size_t first = lines.size() > kLastLines ? lines.size() - kLastLines : 0;
+  for (std::size_t i = first; i < lines.size(); ++i) remember(lines[i]);
+  return lines;
+}
+
+void RankLog::flush() {
+  for (Stream& stream : streams_) {
+    if (!stream.kept_back.empty()) write(std::exchange(stream.kept_back, {}));
+  }
+}
+
+std::optional<std::string> RankLog::finish(OutputStream stream) {
+  Stream& here = stream_of(stream);
+  if (!here.kept_back.empty()) write(std::exchange(here.kept_back, {}));
+  auto line = here.splitter.finish();
+  if (line) remember(*line);
+  return line;
+}
+
+void RankLog::write(std::string_view bytes) {
+  if (failure_) {  // going on after a gap would hide it
+    lost_bytes_ += bytes.size();
+    return;
+  }
+  try {
+    write_all(file_.number(), std::as_bytes(std::span(bytes)), path_);
+  } catch (const SystemError& error) {
+    failure_ = error;
+    lost_bytes_ += bytes.size();
+  }
+}
+
+void RankLog::remember(const std::string& line) {
+  last_.push_back(line);
+  if (last_.size() > kLastLines) last_.pop_front();
+}
+
+}  // namespace lockstep

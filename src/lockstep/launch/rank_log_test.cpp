@@ -1,0 +1,101 @@
+#include "lockstep/launch/rank_log.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace lockstep {
+namespace {
+
+constexpr auto kOut = OutputStream::standard_output;
+constexpr auto kErr = OutputStream::standard_error;
+
+class RankLogTest : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::string content() const {
+    std::ifstream file(path_, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  const std::string path_ =
+      std::filesystem::temp_directory_path() / ("lockstep-log-" + std::to_string(::getpid()));
+};
+
+TEST_F(RankLogTest, TheFileHasEveryByte) {
+  RankLog log(path_);
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  std::string expected;
+  for (int i = 0; i < 1000; ++i) {
+    (void)log.take(kOut, all);
+    expected += all;
+  }
+  (void)log.take(kOut, std::string(300'000, 'x'));
+  expected += std::string(300'000, 'x');
+  (void)log.finish(kOut);
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(RankLogTest, ALineOfOneStreamDoesNotLandInsideOneOfTheOther) {
+  RankLog log(path_);
+  (void)log.take(kOut, "loss: ");
+  (void)log.take(kErr, "warning\n");
+  (void)log.take(kOut, "0.5\n");
+  EXPECT_EQ(content(), "warning\nloss: 0.5\n");
+}
+
+TEST_F(RankLogTest, ABegunLineIsWrittenByTheNextFlush) {
+  RankLog log(path_);
+  (void)log.take(kOut, "loading …");
+  EXPECT_EQ(content(), "");
+  log.flush();
+  EXPECT_EQ(content(), "loading …");
+}
+
+TEST_F(RankLogTest, TheLast20LinesAreKept) {
+  RankLog log(path_);
+  for (int i = 1; i <= 30; ++i) (void)log.take(kOut, std::to_string(i) + "\n");
+  (void)log.take(kErr, "the end");
+  EXPECT_EQ(log.finish(kErr), "the end");
+  EXPECT_EQ(log.finish(kOut), std::nullopt);
+  const auto last = log.last_lines();
+  ASSERT_EQ(last.size(), 20u);
+  EXPECT_EQ(last.front(), "12");
+  EXPECT_EQ(last.back(), "the end");
+}
+
+TEST_F(RankLogTest, AnotherRunsLogIsNotTouched) {
+  std::ofstream(path_) << "old";
+  EXPECT_THROW(RankLog{path_}, SystemError);
+  EXPECT_EQ(content(), "old");
+}
+
+TEST(RankLogOnAFullDisk, CountsWhatIsLostAndGoesOn) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "this machine has no /dev/full";
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("lockstep-full-" + std::to_string(::getpid()));
+  // O_EXCL refuses a link, so the full device is put under the file that was made.
+  RankLog log(path);
+  std::filesystem::remove(path);
+  const auto file = FileDescriptor::open("/dev/full", 1);
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink(entry, error).string();
+    if (target.starts_with(path)) ::dup2(file.number(), std::stoi(entry.path().filename()));
+  }
+  EXPECT_EQ(log.take(kOut, "one\n").size(), 1u);
+  ASSERT_TRUE(log.failure());
+  EXPECT_EQ(log.failure()->error_number(), ENOSPC);
+  (void)log.take(kOut, "two\n");
+  EXPECT_EQ(log.lost_bytes(), 8u);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#include "lockstep/launch/restart_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+bool is_worth_a_restart(RunCause cause) {
+  return cause == RunCause::rank_failed || cause == RunCause::peer_node || cause == RunCause::hang;
+}
+
+std::chrono::milliseconds pause_after(int immediate_crashes) {
+  if (immediate_crashes == 0) return std::chrono::milliseconds(0);
+  const int doublings = std::min(immediate_crashes - 1, 20);
+  return std::min(kFirstPause * (1 << doublings), kLongestPause);
+}
+
+}  // namespace
+
+RestartDecision decide_restart(const RestartFacts& facts) {
+  if (!is_worth_a_restart(facts.cause)) {
+    return {.reason = fmt::format("a run that ended with \"{}\" is not restarted",
+                                  describe(facts.cause))};
+  }
+  if (facts.restarts >= facts.max_restarts) {
+    return {.reason = facts.max_restarts == 0
+                          ? std::string("restarts were not asked for (--max-restarts)")
+                          : fmt::format("all {} restarts are used up", facts.max_restarts)};
+  }
+  const bool immediate = facts.lasted < kImmediateCrash;
+  const int crashes = immediate ? facts.immediate_crashes + 1 : 0;
+  const auto pause = pause_after(crashes);
+  auto reason = fmt::format("restart {} of {}", facts.restarts + 1, facts.max_restarts);
+  if (immediate) {
+    reason += fmt::format(" in {} ms, because the last round lasted only {} ms", pause.count(),
+                          facts.lasted.count());
+  }
+  return {.restart = true, .pause = pause, .immediate_crashes = crashes, .reason = reason};
+}
+
+}  // namespace lockstep

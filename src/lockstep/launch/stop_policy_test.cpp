@@ -1,0 +1,44 @@
+#include "lockstep/launch/stop_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using std::chrono_literals::operator""s;
+
+const StopFacts::Time kStart{};
+const StopLimits kLimits{.report = 5s, .grace = 30s};
+
+TEST(StopPolicy, WorkersThatRunWellAreLeftAlone) {
+  const auto decision = decide_stop({}, kLimits, kStart + 1000s);
+  EXPECT_EQ(decision.action, StopAction::none);
+  EXPECT_EQ(decision.look_again, std::nullopt);
+}
+
+TEST(StopPolicy, AfterAFailureTheOthersHaveTimeToReportBeforeTheyAreTold) {
+  const StopFacts facts{.failed = kStart};
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart + 4s).action, StopAction::none);
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart + 4s).look_again, kStart + 5s);
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart + 5s).action, StopAction::terminate);
+}
+
+TEST(StopPolicy, WhoeverWasToldIsKilledAfterTheGrace) {
+  const StopFacts facts{.failed = kStart, .told = kStart + 5s};
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart + 34s).action, StopAction::none);
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart + 34s).look_again, kStart + 35s);
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart + 35s).action, StopAction::kill);
+}
+
+TEST(StopPolicy, ASecondCtrlCKillsNow) {
+  const StopFacts facts{.told = kStart, .impatient = true};
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart).action, StopAction::kill);
+}
+
+TEST(StopPolicy, NobodyIsKilledTwice) {
+  const StopFacts facts{.told = kStart, .impatient = true, .killed = true};
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart + 100s).action, StopAction::none);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/run_folder.h"
+#include "lockstep/launch/worker_internal.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMostCrashBytes = 4u << 20;
+constexpr int kMostReadsAtOnce = 256;
+// A debugger or strace stops its process for moments all the time; this many looks are a rest.
+constexpr int kTracedLooks = 3;
+
+FileDescriptor make_crash_file() {
+  FileDescriptor file(::memfd_create("lockstep crash record", MFD_CLOEXEC));
+  if (!file) throw SystemError("cannot make a file in memory for a crash record", errno);
+  return file;
+}
+
+GuardedCommand guarded(const AgentOptions& options, const WorkerPlan& plan, int crash) {
+  GuardedCommand command{.command = options.command,
+                         .environment = plan.environment,
+                         .processors = plan.processors,
+                         .descriptors = {crash},
+                         .linger = options.limits.grace};
+  command.environment.set(Agent::kCrashVariable, std::to_string(Guard::kFirstDescriptor));
+  if (options.secret >= 0) {
+    command.descriptors.push_back(options.secret);
+    command.environment.set(Agent::kSecretVariable, std::to_string(Guard::kFirstDescriptor + 1));
+  }
+  const bool is_first = plan.place.local_rank == 0;
+  if (is_first && options.standard_input == StandardInput::to_first_worker) {
+    command.standard_input = STDIN_FILENO;
+  }
+  return command;
+}
+
+// R, S, T, … as /proc has it; a blank when it does not tell.
+char state_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const auto end = text.rfind(") ");
+  return end == std::string::npos || end + 2 >= text.size() ? ' ' : text[end + 2];
+}
+
+}  // namespace
+
+Worker::Worker(const AgentOptions& options, const WorkerPlan& plan, const RoundClock& clock)
+    : clock_(clock),
+      log_(log_path(options.logs, plan.place.rank, options.restarts)),
+      crash_(make_crash_file()),
+      guard_(guarded(options, plan, crash_.number())) {
+  outcome_.rank = plan.place.rank;
+  outcome_.node = plan.place.node;
+  outcome_.host = options.host;
+  outcome_.started = clock_.at(std::chrono::steady_clock::now());
+  outcome_.log_path = log_.path();
+}
+
+void Worker::send(int signal, std::chrono::steady_clock::time_point now, bool to_end) {
+  if (has_ended()) return;
+  if (to_end && !told_) told_ = now;
+  guard_.send(signal);
+}
+
+void Worker::kill_all(std::chrono::steady_clock::time_point now) {
+  if (!told_) told_ = now;
+  if (stopped_) outcome_.note = "was stopped when it was killed";
+  guard_.kill_all();
+}
+
+bool Worker::hear() {
+  const bool before = has_ended();
+  while (const auto news = guard_.try_receive()) take(*news);
+  return has_ended() && !before;
+}
+
+void Worker::take(const GuardNews& news) {
+  if (const auto* started = std::get_if<WorkerStarted>(&news)) {
+    outcome_.pid = started->pid;
+  } else if (const auto* failure = std::get_if<StartFailure>(&news)) {
+    outcome_.start_failure = *failure;
+  } else if (const auto* ended = std::get_if<WorkerEnded>(&news)) {
+    outcome_.status = ended->status;
+    outcome_.ended = clock_.at(ended->at);
+    outcome_.told_to_end = told_ && ended->at >= *told_;
+    read_crash_record();
+  }
+}
+
+bool Worker::read(OutputStream stream, std::span<char> buffer, Console& console) {
+  FileDescriptor& from = pipe(stream);
+  if (!from) return false;
+  const auto count = ::read(from.number(), buffer.data(), buffer.size());
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (count <= 0) {
+    close(stream, console);
+    return false;
+  }
+  auto lines = log_.take(stream, {buffer.data(), static_cast<std::size_t>(count)});
+  console.show(outcome_.rank, stream, std::move(lines));
+  if (log_.failure() && !std::exchange(log_failure_said_, true)) {
+    console.notice(fmt::format("the log of rank {} is cut from here on, the rank runs on: {}",
+                               outcome_.rank, log_.failure()->what()));
+  }
+  return true;
+}
+
+void Worker::drain(std::span<char> buffer, Console& console) {
+  for (const auto stream : {OutputStream::standard_output, OutputStream::standard_error}) {
+    for (int i = 0; i < kMostReadsAtOnce && read(stream, buffer, console); ++i) {
+    }
+  }
+  outcome_.last_lines = log_.last_lines();
+}
+
+bool Worker::collect(std::span<char> buffer, Console& console) {
+  if (gone_) return true;
+  if (!guard_.try_collect()) return false;
+  (void)hear();
+  if (!has_ended()) {  // somebody killed the guard, and its worker died with it
+    outcome_.status = ExitStatus::signaled(9);
+    outcome_.ended = clock_.at(std::chrono::steady_clock::now());
+    outcome_.told_to_end = told_.has_value();
+    outcome_.note = "its guard process was killed";
+    read_crash_record();
+  }
+  drain(buffer, console);
+  close(OutputStream::standard_output, console);
+  close(OutputStream::standard_error, console);
+  outcome_.last_lines = log_.last_lines();
+  gone_ = true;
+  return true;
+}
+
+bool Worker::look() {
+  if (has_ended() || outcome_.pid == 0) return false;
+  const char state = state_of(outcome_.pid);
+  traced_looks_ = state == 't' ? traced_looks_ + 1 : 0;
+  const bool stopped = state == 'T' || traced_looks_ >= kTracedLooks;
+  return std::exchange(stopped_, stopped) != stopped;
+}
+
+void Worker::close(OutputStream stream, Console& console) {
+  FileDescriptor& from = pipe(stream);
+  if (!from) return;
+  from.reset();
+  if (auto line = log_.finish(stream)) console.show(outcome_.rank, stream, {std::move(*line)});
+}
+
+void Worker::read_crash_record() {
+  std::string text(kMostCrashBytes, '\0');
+  const auto count = ::pread(crash_.number(), text.data(), text.size(), 0);
+  if (count <= 0) return;
+  text.resize(static_cast<std::size_t>(count));
+  outcome_.crash_record = std::move(text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+#include "lockstep/launch/worker_environment.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+void check(const WorkerPlace& place) {
+  const bool possible = 0 <= place.local_rank && place.local_rank < place.local_size &&
+                        place.local_size <= place.size && place.local_rank <= place.rank &&
+                        place.rank < place.size && 0 <= place.node && place.node < place.num_nodes;
+  if (possible) return;
+  throw UsageError(fmt::format(
+      "a worker cannot be rank {} of {}, local rank {} of {}, on node {} of {}: ranks count from 0 "
+      "and stay below their sizes",
+      place.rank, place.size, place.local_rank, place.local_size, place.node, place.num_nodes));
+}
+
+}  // namespace
+
+Environment worker_environment(const Environment& user, const WorkerVariables& variables) {
+  check(variables.place);
+  Environment result = user;
+  const auto set = [&result](std::string_view name, int number) {
+    result.set(name, std::to_string(number));
+  };
+  const WorkerPlace& place = variables.place;
+  set("RANK", place.rank);
+  set("WORLD_SIZE", place.size);
+  set("LOCAL_RANK", place.local_rank);
+  set("LOCAL_WORLD_SIZE", place.local_size);
+  set("GROUP_RANK", place.node);
+  set("GROUP_WORLD_SIZE", place.num_nodes);
+  // torchrun can tell roles apart; we have one, whose ranks are the global ones.
+  result.set("ROLE_NAME", "default");
+  set("ROLE_RANK", place.rank);
+  set("ROLE_WORLD_SIZE", place.size);
+  result.set("MASTER_ADDR", variables.master_address);
+  set("MASTER_PORT", variables.master_port);
+  set("TORCHELASTIC_RESTART_COUNT", variables.restarts);
+  set("TORCHELASTIC_MAX_RESTARTS", variables.max_restarts);
+  result.set("TORCHELASTIC_RUN_ID", variables.run_id);
+  // No store of PyTorch listens on MASTER_PORT yet: its rank 0 has to open one.
+  result.set("TORCHELASTIC_USE_AGENT_STORE", "False");
+  if (!result.find("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", variables.threads);
+  for (const auto& [name, value] : variables.extra) result.set(name, value);
+  return result;
+}
+
+}  // namespace lockstep

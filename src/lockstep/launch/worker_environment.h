@@ -1,0 +1,40 @@
+// The environment of one worker: what the user has, and the variables that torchrun sets, so that
+// programs written for torchrun find their place. Which device a rank uses is left to the program:
+// LOCAL_RANK's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/environment.h"
+
+namespace lockstep {
+
+/// Where a rank stands among all.
+struct WorkerPlace {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int node = 0;
+  int num_nodes = 1;
+};
+
+struct WorkerVariables {
+  WorkerPlace place = {};
+  std::string master_address = "127.0.0.1";
+  std::uint16_t master_port = 0;
+  std::string run_id = {};
+  int restarts = 0;
+  int max_restarts = 0;
+  int threads = 1;  // OMP_NUM_THREADS, unless the user set it
+  std::vector<std::pair<std::string, std::string>> extra = {};  // LOCKSTEP_RUN_DIR and such
+};
+
+/// `user` with the worker's variables set over it. Throws UsageError for a place that cannot be.
+[[nodiscard]] Environment worker_environment(const Environment& user,
+                                             const WorkerVariables& variables);
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+#include "lockstep/launch/worker_environment.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+const WorkerPlace kPlace{
+    .rank = 5, .size = 8, .local_rank = 1, .local_size = 4, .node = 1, .num_nodes = 2};
+
+TEST(WorkerEnvironment, HasTheVariablesThatTorchrunSets) {
+  const auto environment = worker_environment({}, {.place = kPlace,
+                                                   .master_address = "10.0.0.1",
+                                                   .master_port = 4711,
+                                                   .run_id = "job",
+                                                   .restarts = 2,
+                                                   .max_restarts = 3,
+                                                   .threads = 6});
+  const std::vector<std::string> expected{"GROUP_RANK=1",
+                                          "GROUP_WORLD_SIZE=2",
+                                          "LOCAL_RANK=1",
+                                          "LOCAL_WORLD_SIZE=4",
+                                          "MASTER_ADDR=10.0.0.1",
+                                          "MASTER_PORT=4711",
+                                          "OMP_NUM_THREADS=6",
+                                          "RANK=5",
+                                          "ROLE_NAME=default",
+                                          "ROLE_RANK=5",
+                                          "ROLE_WORLD_SIZE=8",
+                                          "TORCHELASTIC_MAX_RESTARTS=3",
+                                          "TORCHELASTIC_RESTART_COUNT=2",
+                                          "TORCHELASTIC_RUN_ID=job",
+                                          "TORCHELASTIC_USE_AGENT_STORE=False",
+                                          "WORLD_SIZE=8"};
+  EXPECT_EQ(environment.lines(), expected);
+}
+
+TEST(WorkerEnvironment, KeepsWhatTheUserHasAndReplacesAnOldPlace) {
+  const auto environment =
+      worker_environment({{"HOME", "/root"}, {"RANK", "77"}}, {.place = kPlace});
+  EXPECT_EQ(environment.find("HOME"), "/root");
+  EXPECT_EQ(environment.find("RANK"), "5");
+}
+
+TEST(WorkerEnvironment, TheUsersNumberOfThreadsStands) {
+  const auto environment =
+      worker_environment({{"OMP_NUM_THREADS", "13"}}, {.place = kPlace, .threads = 2});
+  EXPECT_EQ(environment.find("OMP_NUM_THREADS"), "13");
+}
+
+TEST(WorkerEnvironment, ExtraVariablesComeLast) {
+  const auto environment = worker_environment(
+      {{"LOCKSTEP_RUN_DIR", "old"}}, {.place = kPlace, .extra = {{"LOCKSTEP_RUN_DIR", "/runs/a"}}});
+  EXPECT_EQ(environment.find("LOCKSTEP_RUN_DIR"), "/runs/a");
+}
+
+TEST(WorkerEnvironment, APlaceThatCannotBeIsRefused) {
+  auto place = kPlace;
+  place.rank = 8;
+  EXPECT_THROW((void)worker_environment({}, {.place = place}), UsageError);
+  place = kPlace;
+  place.local_rank = 4;
+  EXPECT_THROW((void)worker_environment({}, {.place = place}), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep
