@@ -16,7 +16,7 @@ train:  ## set up, build, run the main job
 	@tools/bootstrap train
 	@cmake --preset release
 	@cmake --build --preset release --target lockstep 01_hello_ranks
-	@build/release/examples/01_hello_ranks
+	@build/release/bin/lockstep run build/release/examples/01_hello_ranks
 
 test:  ## set up, build, pass all tests (PRESET=asan or tsan for the sanitizers)
 	@tools/bootstrap test
@@ -29,6 +29,7 @@ bench:  ## the figures the README quotes
 	@cmake --preset release -DLOCKSTEP_BUILD_BENCHMARKS=ON
 	@cmake --build --preset release --target lockstep base_benchmark
 	@build/release/benchmarks/base_benchmark
+	@benchmarks/launch_benchmark $(CURDIR)/build/release/bin/lockstep $$(tools/bootstrap where | sed -n s/^python=//p)
 
 soak:  ## long random, fault and fuzz runs (MINUTES=480 for a night)
 	@tools/bootstrap test

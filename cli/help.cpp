@@ -25,6 +25,7 @@ int run_help(const std::vector<std::string>& arguments, Streams streams) {
                  "  -V, --version  the version alone\n"
                  "\n"
                  "Examples:\n"
+                 "  lockstep run -n 4 ./my_program --its options\n"
                  "  lockstep version --json    what this build can use, for a program to read\n";
   return kSuccess;
 }

@@ -12,6 +12,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::array kVerbs{
+    Verb{"run", "start a program as ranks, on one node or several, and watch them", run_run},
     Verb{"help", "what a verb does and the options it takes", run_help},
     Verb{"version", "the version and what this build can use", run_version},
 };

@@ -34,6 +34,7 @@ struct Verb {
 
 // The verbs.
 int run_help(const std::vector<std::string>& arguments, Streams streams);
+int run_run(const std::vector<std::string>& arguments, Streams streams);
 int run_version(const std::vector<std::string>& arguments, Streams streams);
 
 /// Answers a word that is no verb: names it, the nearest verb if there is one, and where the list

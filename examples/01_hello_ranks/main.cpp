@@ -1,17 +1,21 @@
-// Loads LibTorch, says what it found on this machine, and takes one step of gradient descent to
-// show that it works. Start here: if this prints its last line, everything else can be built on it.
+// Every rank says where it is, then takes one step of gradient descent to show that LibTorch works
+// there. Start it plainly for one rank, with `lockstep run` for one a core or GPU, or under
+// torchrun, srun or mpirun.
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <thread>
 
 #include "lockstep/lockstep.h"
 
 int main() {
-  std::printf("lockstep %s on LibTorch %s\n", lockstep::kVersion, TORCH_VERSION);
-  std::printf("  cores    %u, LibTorch uses %d\n", std::thread::hardware_concurrency(),
+  const auto world = lockstep::init();
+  if (world.rank() == 0) {
+    std::printf("lockstep %s on LibTorch %s, %d GPUs here\n", lockstep::kVersion, TORCH_VERSION,
+                static_cast<int>(torch::cuda::device_count()));
+  }
+  std::printf("rank %d of %d, local rank %d of %d on node %d, %d threads\n", world.rank(),
+              world.size(), world.local_rank(), world.local_size(), world.node(),
               at::get_num_threads());
-  std::printf("  GPUs     %d\n", static_cast<int>(torch::cuda::device_count()));
 
   torch::manual_seed(1);
   const auto device = torch::cuda::is_available() ? torch::kCUDA : torch::kCPU;
@@ -26,12 +30,11 @@ int main() {
   optimizer.step();
   const auto after = torch::mse_loss(model->forward(data), target);
 
-  std::printf("  one step on the %s: loss %.3f, then %.3f\n",
-              device == torch::kCUDA ? "GPU" : "CPU", before.item<double>(), after.item<double>());
+  std::printf("one step on the %s: loss %.3f, then %.3f\n", device == torch::kCUDA ? "GPU" : "CPU",
+              before.item<double>(), after.item<double>());
   if (after.item<double>() >= before.item<double>()) {
     std::fprintf(stderr, "The loss did not fall: this LibTorch does not compute what it should.\n");
     return 1;
   }
-  std::printf("LibTorch works here.\n");
   return 0;
 }

@@ -6,6 +6,8 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/random.h"
 #include "lockstep/base/version.h"
+#include "lockstep/launch/init.h"
+#include "lockstep/rendezvous/world.h"
 #include "lockstep/trace/counter.h"
 #include "lockstep/trace/jsonl_writer.h"
 #include "lockstep/trace/span.h"

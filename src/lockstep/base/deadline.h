@@ -25,7 +25,8 @@ class Deadline {
   /// spins.
   [[nodiscard]] int poll_milliseconds() const noexcept;
 
-  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the operator's hidden 0 for a pointer.
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the operator's hidden 0 for a
+  // pointer.
   friend auto operator<=>(const Deadline&, const Deadline&) = default;
 
  private:

@@ -1,0 +1,127 @@
+"""Ranks and launchers that fail, are killed, stopped or do not listen: the right message and code, nothing left."""
+
+import os
+import pathlib
+import re
+import signal
+import time
+import unittest
+
+from job_under_test import LOCKSTEP, PRINT_WORLD, JobTest, worlds
+
+
+class Faults(JobTest):
+    def test_a_rank_that_exits_is_named_with_its_code_last_lines_and_record(self):
+        output = self.run_job(LOCKSTEP, "run", "-n", "3", PRINT_WORLD, "exit", "7", "1", code=7)
+        block = output[output.rindex("lockstep |"):]  # the last thing printed
+        self.assertRegex(block, r"rank 1\b.*exit code 7")
+        self.assertIn("world rank 1 of 3", block)
+        record = self.end_record()
+        self.assertEqual((record["cause"], record["exit_code"]), ("rank_failed", 7))
+        self.expect_nothing_left()
+
+    def test_a_crash_shows_the_function_it_happened_in(self):
+        output = self.run_job(LOCKSTEP, "run", "-n", "2", PRINT_WORLD, "crash", "1", code=128 + signal.SIGSEGV)
+        self.assertIn("SIGSEGV", output)
+        self.assertRegex(output, r"#\d+ .*dereference_null")
+        self.expect_nothing_left()
+
+    def test_each_rank_that_is_killed_is_named(self):
+        for victim in range(3):
+            job = self.start(LOCKSTEP, "run", "-n", "3", "--grace", "2s", PRINT_WORLD, "wait")
+            os.kill(self.wait_for_workers(3)[victim], signal.SIGKILL)
+            output = job.communicate(timeout=30)[0]
+            self.assertEqual(job.returncode, 128 + signal.SIGKILL, output)
+            self.assertRegex(output, rf"rank {victim}\b.*SIGKILL")
+            self.expect_nothing_left()
+
+    def test_when_the_launcher_is_killed_ranks_and_their_children_go_within_two_seconds(self):
+        job = self.start(LOCKSTEP, "run", "-n", "2", "bash", "-c", f"sleep 100 & {PRINT_WORLD} wait; wait")
+        self.wait_for_workers(2)
+        job.kill()
+        job.wait()
+        self.expect_nothing_left(within=2)
+
+    def test_a_stopped_rank_is_named_and_so_is_its_going_on(self):
+        job = self.start(LOCKSTEP, "run", "-n", "2", PRINT_WORLD, "wait")
+        victim = self.wait_for_workers(2)[1]
+        os.kill(victim, signal.SIGSTOP)
+        time.sleep(2.5)
+        os.kill(victim, signal.SIGCONT)
+        time.sleep(1.5)
+        job.send_signal(signal.SIGTERM)
+        output = job.communicate(timeout=30)[0]
+        self.assertRegex(output, r"rank 1\b.*stopped")
+        self.expect_nothing_left()
+
+    def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(self):
+        job = self.start(LOCKSTEP, "run", "-n", "2", "--grace", "1s", PRINT_WORLD, "ignore", "1")
+        self.wait_for_workers(2)
+        time.sleep(0.5)
+        begin = time.monotonic()
+        job.send_signal(signal.SIGTERM)
+        output = job.communicate(timeout=30)[0]
+        self.assertLess(time.monotonic() - begin, 10, output)
+        self.assertEqual(job.returncode, 128 + signal.SIGTERM, output)
+        self.expect_nothing_left()
+
+    def test_a_second_ctrl_c_kills_at_once(self):
+        job = self.start(LOCKSTEP, "run", "-n", "2", "--grace", "60s", "bash", "-c", "trap '' INT TERM; sleep 100")
+        self.wait_for(lambda: len(self.processes()) >= 5, "both ranks")
+        time.sleep(0.3)
+        job.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=10)
+        self.assertEqual(job.returncode, 128 + signal.SIGINT)
+        self.expect_nothing_left()
+
+    def test_a_failed_group_is_started_again_and_that_is_counted(self):
+        output = self.run_job(LOCKSTEP, "run", "-n", "2", "--max-restarts", "2", PRINT_WORLD, "fail-once", "1")
+        self.assertIn("restart 1 of 2", output)
+        self.assertEqual(self.end_record()["restarts"], 1)
+        self.expect_nothing_left()
+
+    def test_a_program_that_is_not_there_is_code_127_and_one_that_cannot_run_126(self):
+        self.assertIn("./nowhere", self.run_job(LOCKSTEP, "run", "-n", "2", "./nowhere", code=127))
+        (self.folder / "text").write_text("no program")
+        self.assertIn("./text", self.run_job(LOCKSTEP, "run", "-n", "2", "./text", code=126))
+
+    def test_wrong_usage_is_code_2_and_starts_nothing(self):
+        self.run_job(LOCKSTEP, "run", "-n", "0", "true", code=2)
+        self.run_job(LOCKSTEP, "run", "--grrace", "3", "true", code=2)
+        self.assertEqual(list(self.folder.glob("runs/*")), [])
+
+    def test_sixty_four_ranks_work(self):
+        output = self.run_job(LOCKSTEP, "run", "-n", "64", "--show-ranks", "63", PRINT_WORLD, limit=120)
+        self.assertEqual([w[:2] for w in worlds(output)], [(63, 64)])
+
+    def test_equal_lines_are_folded_with_their_ranks(self):
+        output = self.run_job(LOCKSTEP, "run", "-n", "4", "echo", "the same for all")
+        self.assertEqual(output.count("the same for all"), 1, output)
+        self.assertRegex(output, r"0-3.*4x.*the same for all")
+
+    def test_a_flood_reaches_the_files_whole_and_in_order(self):
+        megabytes = 200 if "LOCKSTEP_SOAK_SEED" in os.environ else 24
+        each = megabytes * 1_000_000 // 8
+        self.run_job(LOCKSTEP, "run", "-n", "8", "--run-dir", "flood", PRINT_WORLD, "flood", str(each), limit=120)
+        for rank in range(8):
+            lines = (self.folder / f"flood/logs/rank-{rank:03}.log").read_text().splitlines()[1:]
+            self.assertGreaterEqual(sum(len(line) + 1 for line in lines), each)
+            for number, line in enumerate(lines):
+                if line != f"rank {rank} line {number:09} of many, to fill the pipe of a slow reader":
+                    self.fail(f"rank {rank}, line {number}: {line!r}")
+
+    def test_the_secret_is_in_no_argument_environment_or_log(self):
+        job = self.start(LOCKSTEP, "run", "-n", "2", PRINT_WORLD, "wait")
+        pids = self.wait_for_workers(2)
+        environment = pathlib.Path(f"/proc/{pids[0]}/environ").read_bytes()
+        number = int(re.search(rb"LOCKSTEP_SECRET_FD=(\d+)", environment)[1])
+        self.assertNotIn(b"SECRET=", environment)
+        self.assertGreater(number, 2)
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=30)
+
+
+if __name__ == "__main__":
+    unittest.main()

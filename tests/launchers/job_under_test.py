@@ -1,0 +1,117 @@
+"""What the launcher tests share: starting jobs, reading what they print, and counting what they leave behind."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+
+LOCKSTEP = os.environ["LOCKSTEP_COMMAND"]
+PRINT_WORLD = os.environ["LOCKSTEP_PRINT_WORLD"]
+PYTHON = os.environ.get("LOCKSTEP_PYTHON", sys.executable)
+WORLD = re.compile(r"world rank (\d+) of (\d+), local (\d+) of (\d+), node (\d+) of (\d+), hosts (\d+)")
+# A launcher's variables of whoever runs these tests must not reach the jobs.
+CLEAN = {k: v for k, v in os.environ.items()
+         if not k.startswith(("LOCKSTEP_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_"))
+         and k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+
+
+def worlds(text):
+    """The worlds that ranks printed, as sorted tuples of numbers and the string of hosts."""
+    return sorted((*map(int, found.groups()[:6]), found[7]) for found in WORLD.finditer(text))
+
+
+def expected_worlds(nodes, ranks_each):
+    size = nodes * ranks_each
+    hosts = "".join(str(rank // ranks_each) for rank in range(size))
+    return [(rank, size, rank % ranks_each, ranks_each, rank // ranks_each, nodes, hosts) for rank in range(size)]
+
+
+class JobTest(unittest.TestCase):
+    """Each test has a folder of its own and a token in the environment of everything it starts."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep_job_"))
+        self.token = f"LOCKSTEP_TEST_TOKEN={uuid.uuid4()}"
+        self.environment = {**CLEAN, "LOCKSTEP_TEST_TOKEN": self.token.partition("=")[2], "HOME": str(self.folder)}
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.addCleanup(self.kill_left_over)
+
+    def skipTest(self, reason):
+        print(f"SKIPPED: {self.id().rpartition('.')[2]}: {reason}", flush=True)  # for tools/run_tests
+        super().skipTest(reason)
+
+    def start(self, *command, **variables):
+        return subprocess.Popen(command, cwd=self.folder, env={**self.environment, **variables}, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def run_job(self, *command, code=0, limit=60, **variables):
+        """Runs `command` to its end; returns what it printed."""
+        job = self.start(*command, **variables)
+        try:
+            output, _ = job.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            self.fail(f"{command} did not end within {limit} s; it printed:\n{job.communicate()[0]}")
+        self.assertEqual(job.returncode, code, f"{command} printed:\n{output}")
+        return output
+
+    def processes(self):
+        """Process numbers of everything alive that this test started, by the token in its environment."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and self.token.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    if (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                        found.append(int(entry.name))
+            except OSError:  # it ended while we looked
+                continue
+        return found
+
+    def expect_nothing_left(self, within=2.0):
+        end = time.monotonic() + within
+        while self.processes() and time.monotonic() < end:
+            time.sleep(0.02)
+        left = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.processes()}
+        self.assertEqual(left, {}, f"processes outlived the job by {within} s")
+
+    def kill_left_over(self):
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+
+    def wait_for(self, condition, what, limit=20):
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            if result := condition():
+                return result
+            time.sleep(0.02)
+        self.fail(f"{what} did not happen within {limit} s")
+
+    def workers(self, program="print_world"):
+        """Process numbers of the ranks, by rank."""
+        ranks = {}
+        for pid in self.processes():
+            try:
+                if pathlib.Path(os.readlink(f"/proc/{pid}/exe")).name == program:
+                    environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                    rank = [line for line in environment if line.startswith(b"RANK=")]
+                    if rank:
+                        ranks[int(rank[0][5:])] = pid
+            except OSError:
+                continue
+        return ranks
+
+    def wait_for_workers(self, count):
+        return self.wait_for(lambda: w if len(w := self.workers()) == count else None, f"{count} ranks")
+
+    def end_record(self):
+        records = list(self.folder.glob("runs/*/end.json"))
+        self.assertEqual(len(records), 1, records)
+        return json.loads(records[0].read_text())

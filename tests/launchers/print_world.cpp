@@ -1,0 +1,89 @@
+// Prints its world in one line, then does what its arguments say; what the launcher tests start.
+//   print_world                 prints and ends
+//   print_world exit CODE RANK  rank RANK ends with CODE, the others wait for it
+//   print_world crash RANK      rank RANK dereferences a null pointer
+//   print_world wait            waits to be ended; SIGTERM ends it
+//   print_world ignore RANK     rank RANK ignores SIGTERM, the others end with it
+//   print_world fail-once RANK  rank RANK ends with 3 in the first round only
+//   print_world flood BYTES     writes that many bytes of numbered lines
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/launch/init.h"
+
+namespace {
+
+// Kept out of line so that the stack names it.
+[[gnu::noinline]] void dereference_null() {
+  volatile int* volatile nowhere = nullptr;  // volatile twice: compilers know both ways out
+  *nowhere = 1;
+}
+
+[[noreturn]] void wait_to_be_ended() {
+  std::this_thread::sleep_for(
+      std::chrono::minutes(2));  // a test that leaves us behind is found by its census
+  std::_Exit(9);
+}
+
+void flood(int rank, long bytes) {
+  long written = 0;
+  for (long line = 0; written < bytes; ++line) {
+    written +=
+        std::printf("rank %d line %09ld of many, to fill the pipe of a slow reader\n", rank, line);
+  }
+}
+
+void act(const lockstep::World& world, int num_arguments, char** arguments) {
+  const std::string_view what = num_arguments > 1 ? arguments[1] : "";
+  const auto number = [&](int i) { return i < num_arguments ? std::atol(arguments[i]) : -1; };
+  const bool chosen = world.rank() == number(what == "exit" ? 3 : 2);
+  if (what == "exit") {
+    if (chosen) std::exit(static_cast<int>(number(2)));
+    wait_to_be_ended();
+  } else if (what == "crash") {
+    if (chosen) dereference_null();
+    wait_to_be_ended();
+  } else if (what == "wait") {
+    wait_to_be_ended();
+  } else if (what == "ignore") {
+    if (chosen) std::signal(SIGTERM, SIG_IGN);
+    std::printf("ready\n");
+    std::fflush(stdout);
+    wait_to_be_ended();
+  } else if (what == "fail-once") {
+    if (chosen &&
+        world.store().add("never there again", 1,
+                          lockstep::Deadline::after(std::chrono::seconds(5))) == 1 &&
+        lockstep::Environment::of_process().find_integer("TORCHELASTIC_RESTART_COUNT") == 0) {
+      std::exit(3);
+    }
+  } else if (what == "flood") {
+    flood(world.rank(), number(2));
+  }
+}
+
+}  // namespace
+
+int main(int num_arguments, char** arguments) {
+  try {
+    const auto world = lockstep::init({.timeout = std::chrono::seconds(30)});
+    std::string hosts;
+    for (int rank = 0; rank < world.size(); ++rank) hosts += std::to_string(world.host_of(rank));
+    std::printf("world rank %d of %d, local %d of %d, node %d of %d, hosts %s\n", world.rank(),
+                world.size(), world.local_rank(), world.local_size(), world.node(),
+                world.num_nodes(), hosts.c_str());
+    std::fflush(stdout);
+    act(world, num_arguments, arguments);
+  } catch (const lockstep::Error& error) {
+    std::fprintf(stderr, "print_world: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
