@@ -38,7 +38,8 @@ class JobTest(unittest.TestCase):
     """Each test has a folder of its own and a token in the environment of everything it starts."""
 
     def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep_job_"))
+        # Not in /tmp: emulated hosts have one each, and share only what lies elsewhere.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="job_", dir=os.environ["LOCKSTEP_TEST_FOLDER"]))
         self.token = f"LOCKSTEP_TEST_TOKEN={uuid.uuid4()}"
         self.environment = {**CLEAN, "LOCKSTEP_TEST_TOKEN": self.token.partition("=")[2], "HOME": str(self.folder)}
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)

@@ -68,9 +68,9 @@ Answer look_up_by(const Endpoint& endpoint, Deadline deadline) {
   std::unique_lock lock(shared->mutex);
   if (!shared->answered.wait_until(lock, deadline.at(),
                                    [&] { return shared->answer.has_value(); })) {
-    throw SystemError(
-        fmt::format("waited for the address of host {} until the deadline", quoted(endpoint.host)),
-        ETIMEDOUT);
+    throw SystemError(fmt::format("waited for the address of host {} until the deadline",
+                                  in_quotes(endpoint.host)),
+                      ETIMEDOUT);
   }
   return std::move(*shared->answer);
 }
@@ -83,7 +83,7 @@ std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline) {
     answer = look_up_by(endpoint, deadline);
   }
   if (answer.result == EAI_SYSTEM || answer.result == EAI_AGAIN) {
-    throw SystemError(fmt::format("cannot look up host {} ({})", quoted(endpoint.host),
+    throw SystemError(fmt::format("cannot look up host {} ({})", in_quotes(endpoint.host),
                                   ::gai_strerror(answer.result)),
                       answer.result == EAI_SYSTEM ? answer.error_number : EAGAIN);
   }
@@ -91,7 +91,7 @@ std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline) {
     throw UsageError(
         fmt::format("host {} has no address ({}): check its spelling, or give its IP "
                     "address",
-                    quoted(endpoint.host), ::gai_strerror(answer.result)));
+                    in_quotes(endpoint.host), ::gai_strerror(answer.result)));
   }
   return std::move(answer.addresses);
 }
@@ -99,7 +99,7 @@ std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline) {
 Address unix_address(std::string_view name) {
   if (name.empty() || name.size() > kMaxUnixNameBytes) {
     throw UsageError(fmt::format("the name {} of a Unix socket has {} bytes: give 1 to {}",
-                                 quoted(name), name.size(), kMaxUnixNameBytes));
+                                 in_quotes(name), name.size(), kMaxUnixNameBytes));
   }
   sockaddr_un local{};
   local.sun_family = AF_UNIX;

@@ -40,7 +40,7 @@ Endpoint Endpoint::parse(std::string_view text) {
     throw UsageError(
         fmt::format("{} is no endpoint: give HOST:PORT, with a port from 1 to 65535 and an IPv6 "
                     "address in brackets, such as node1:29500 or [fd00::2]:29500",
-                    quoted(text)));
+                    in_quotes(text)));
   }
   return {std::string(host), *port};
 }

@@ -38,7 +38,7 @@ void append(Bytes& bytes, const HandshakeContext& context) {
 
 void require_short(const HandshakeContext& context) {
   if (context.job.size() <= kMaxJobBytes) return;
-  throw UsageError(fmt::format("job id {} has {} bytes: give at most {}", quoted(context.job),
+  throw UsageError(fmt::format("job id {} has {} bytes: give at most {}", in_quotes(context.job),
                                context.job.size(), kMaxJobBytes));
 }
 
@@ -175,7 +175,7 @@ void Handshake::check_magic() {
   refuse(
       fmt::format("what connected here began with {}, so it is no process of this version of "
                   "lockstep: check which port it was meant to connect to",
-                  quoted(begin)));
+                  in_quotes(begin)));
 }
 
 void Handshake::take_hello() {
@@ -205,7 +205,7 @@ void Handshake::refuse_stranger() {
       fmt::format("the other side does not know this job's secret, or is not of job {}, round "
                   "{}: give all processes of the job the same secret, and end those that an "
                   "earlier run has left",
-                  quoted(context_.job), context_.round));
+                  in_quotes(context_.job), context_.round));
 }
 
 void Handshake::refuse(std::string why) {

@@ -39,7 +39,7 @@ FileDescriptor try_listen(const Address& address) {
       fmt::format("host {} means every address of this machine, open to every network "
                   "it is in: give the one address that the job's processes use, such "
                   "as 127.0.0.1 for this machine alone",
-                  quoted(host)));
+                  in_quotes(host)));
 }
 
 // accept(2): the connection failed while it waited, which is no failure of the listener.
@@ -83,9 +83,9 @@ Listener Listener::tcp(const std::string& host, std::uint16_t port) {
 Listener Listener::unix_socket(std::string_view name) {
   auto descriptor = try_listen(unix_address(name));
   if (!descriptor) {
-    throw SystemError(fmt::format("cannot listen on the Unix socket {}", quoted(name)), errno);
+    throw SystemError(fmt::format("cannot listen on the Unix socket {}", in_quotes(name)), errno);
   }
-  return {std::move(descriptor), fmt::format("the Unix socket {}", quoted(name))};
+  return {std::move(descriptor), fmt::format("the Unix socket {}", in_quotes(name))};
 }
 
 std::optional<Socket> Listener::try_accept() {

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t longest = 100;
   std::string result = "\"";
   for (const char c : text.substr(0, longest)) {

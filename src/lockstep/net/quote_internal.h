@@ -8,6 +8,6 @@ namespace lockstep {
 
 /// `text` in double quotes, at most its first 100 bytes, with every byte outside printable ASCII
 /// (and the quote and backslash) as \xHH.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string in_quotes(std::string_view text);
 
 }  // namespace lockstep

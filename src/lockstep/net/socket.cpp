@@ -137,10 +137,10 @@ Socket Socket::connect_unix(std::string_view name, Deadline deadline) {
   if (result != 0) {
     throw SystemError(fmt::format("cannot connect to the Unix socket {} (does its process run and "
                                   "listen there?)",
-                                  quoted(name)),
+                                  in_quotes(name)),
                       errno == EAGAIN ? ETIMEDOUT : errno);
   }
-  return {std::move(descriptor), fmt::format("the Unix socket {}", quoted(name))};
+  return {std::move(descriptor), fmt::format("the Unix socket {}", in_quotes(name))};
 }
 
 std::pair<Socket, Socket> Socket::pair() {

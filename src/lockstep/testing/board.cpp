@@ -72,7 +72,7 @@ void fill(NoteBuffer& buffer, std::string_view text) {
   buffer.at_nanoseconds.store(std::chrono::nanoseconds(now).count(), std::memory_order_release);
 }
 
-std::string quoted(const std::optional<Note>& note) {
+std::string in_quotes(const std::optional<Note>& note) {
   return note ? fmt::format("its last note is \"{}\"", note->text) : "it left no note";
 }
 
@@ -174,7 +174,7 @@ void Board::barrier(int rank, Deadline deadline) {
     throw PeerError(other,
                     fmt::format("rank {} has not come to barrier {} of the test, where rank {} "
                                 "waits; {}",
-                                other, number, rank, quoted(last_note(other))));
+                                other, number, rank, in_quotes(last_note(other))));
   }
 }
 
@@ -185,7 +185,7 @@ void Board::expect_all_alive(std::uint32_t number) const {
     throw PeerError(
         other, fmt::format("rank {} has {} and will not come to barrier {} of the test; {}", other,
                            state(other) == RankState::failed ? "failed" : "finished", number,
-                           quoted(last_note(other))));
+                           in_quotes(last_note(other))));
   }
 }
 
@@ -198,7 +198,7 @@ void Board::wait_for_note(int rank, std::string_view text, Deadline deadline) co
     if (ended || deadline.expired()) {
       throw PeerError(rank, fmt::format("rank {} {} without the note \"{}\"; {}", rank,
                                         ended ? "has ended" : "has gone on until the deadline",
-                                        text, quoted(note)));
+                                        text, in_quotes(note)));
     }
     wait_for_change(head_->any_noted, seen, deadline);
   }

@@ -20,7 +20,7 @@ long long nanoseconds(TraceClock::time_point at) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
 }
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   using nlohmann::json;
   return json(std::string(name)).dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -57,12 +57,12 @@ JsonlWriter::~JsonlWriter() {
 void JsonlWriter::record(const TraceSpan& span) noexcept {
   const auto begin = nanoseconds(span.begin);
   append(fmt::format("{{\"span\":{},\"thread\":{},\"begin_ns\":{},\"duration_ns\":{}}}\n",
-                     quoted(span.name), ::gettid(), begin, nanoseconds(span.end) - begin));
+                     in_quotes(span.name), ::gettid(), begin, nanoseconds(span.end) - begin));
 }
 
 void JsonlWriter::record(const TraceCounter& counter) noexcept {
   append(fmt::format("{{\"counter\":{},\"thread\":{},\"at_ns\":{},\"value\":{}}}\n",
-                     quoted(counter.name), ::gettid(), nanoseconds(counter.at),
+                     in_quotes(counter.name), ::gettid(), nanoseconds(counter.at),
                      number(counter.value)));
 }
 
