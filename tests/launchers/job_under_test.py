@@ -19,7 +19,8 @@ PYTHON = os.environ.get("LOCKSTEP_PYTHON", sys.executable)
 WORLD = re.compile(r"world rank (\d+) of (\d+), local (\d+) of (\d+), node (\d+) of (\d+), hosts (\d+)")
 # A launcher's variables of whoever runs these tests must not reach the jobs.
 CLEAN = {k: v for k, v in os.environ.items()
-         if not k.startswith(("LOCKSTEP_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_"))
+         if not k.startswith(("LOCKSTEP_", "SLURM_", "OMPI_COMM_", "OMPI_UNIVERSE_", "PMIX_", "PMI_",
+                              "TORCHELASTIC_"))
          and k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
 
 
@@ -41,7 +42,8 @@ class JobTest(unittest.TestCase):
         # Not in /tmp: emulated hosts have one each, and share only what lies elsewhere.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="job_", dir=os.environ["LOCKSTEP_TEST_FOLDER"]))
         self.token = f"LOCKSTEP_TEST_TOKEN={uuid.uuid4()}"
-        self.environment = {**CLEAN, "LOCKSTEP_TEST_TOKEN": self.token.partition("=")[2], "HOME": str(self.folder)}
+        self.environment = {**CLEAN, "LOCKSTEP_TEST_TOKEN": self.token.partition("=")[2], "HOME": str(self.folder),
+                            "CUDA_VISIBLE_DEVICES": ""}  # many ranks on a machine with one GPU
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.addCleanup(self.kill_left_over)
 

@@ -202,7 +202,7 @@ TEST(Guard, KillAllReachesGrandchildren) {
 TEST(Guard, OrphansAreCollected) {
   Watched worker(
       "for i in 1 2 3 4 5; do (true &) ; done; sleep 0.3; "
-      "for p in /proc/[0-9]*; do read -r _ _ s pp _ < $p/stat 2>/dev/null; "
+      "for p in /proc/[0-9]*; do { read -r _ _ s pp _ < $p/stat; } 2>/dev/null; "
       "[ \"$pp\" = \"$PPID\" ] && [ \"$s\" = Z ] && echo zombie; done; true");
   worker.finish();
   EXPECT_EQ(worker.output, "");
