@@ -39,11 +39,8 @@ std::optional<int> find_inherited(const Environment& environment, const char* va
   return descriptor;
 }
 
-// For as long as the process lives, as signal handlers do: a crash in the program's last line is
-// reported too.
-void report_crashes_to(int descriptor) {
-  [[maybe_unused]] static const auto* handler = new CrashHandler(descriptor);
-}
+// Until the process exits: a crash in the last line of main is reported too.
+void report_crashes_to(int descriptor) { static const CrashHandler handler(descriptor); }
 
 World meet_under_lockstep_run(const Placement& placement, const Environment& environment,
                               Deadline deadline) {
