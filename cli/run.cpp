@@ -39,18 +39,6 @@ int ranks_here(const RunOptions& options, const Environment& environment) {
   return options.num_ranks;
 }
 
-ColorChoice choice(Color color) {
-  switch (color) {
-    case Color::always:
-      return ColorChoice::always;
-    case Color::never:
-      return ColorChoice::never;
-    case Color::automatic:
-      break;
-  }
-  return ColorChoice::automatic;
-}
-
 }  // namespace
 
 int run_run(const std::vector<std::string>& arguments, Streams streams) {
@@ -68,7 +56,7 @@ int run_run(const std::vector<std::string>& arguments, Streams streams) {
                     .rendezvous = options.rendezvous,
                     .pin = options.pin,
                     .show_ranks = options.show_ranks,
-                    .color = choice(options.color),
+                    .color = options.color,
                     .grace = options.grace,
                     .timeout = options.timeout,
                     .max_restarts = options.max_restarts,

@@ -87,10 +87,10 @@ void understand_ranks(const std::string& text, RunOptions& options) {
   }
 }
 
-Color understand_color(const std::string& text) {
-  if (text == "auto") return Color::automatic;
-  if (text == "always") return Color::always;
-  if (text == "never") return Color::never;
+ColorChoice understand_color(const std::string& text) {
+  if (text == "auto") return ColorChoice::automatic;
+  if (text == "always") return ColorChoice::always;
+  if (text == "never") return ColorChoice::never;
   throw UsageError(fmt::format("--color is \"{}\", expected auto, always or never", text));
 }
 
@@ -180,7 +180,7 @@ std::string run_help() {
          "  --run-dir DIR            logs and records (default runs/<program>-<time>-<token>)\n"
          "  --show-ranks 0,3-5       only these on the terminal; the files have all\n"
          "  --color auto|always|never\n"
-         "  --no-pin                 leave cores and threads to the system\n"
+         "  --no-pin                 do not tie ranks to cores\n"
          "  --allow-shared-gpu       more ranks than GPUs, sharing them\n"
          "\n"
          "Examples:\n"

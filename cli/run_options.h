@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/launch/console_style.h"
 #include "lockstep/net/endpoint.h"
 
 namespace lockstep::cli {
@@ -17,7 +18,6 @@ enum class Ranks {
   per_core,
   per_gpu
 };  // automatic: per GPU, without any per core
-enum class Color { automatic, always, never };
 
 struct RunOptions {
   Ranks ranks = Ranks::automatic;
@@ -28,7 +28,7 @@ struct RunOptions {
   bool pin = true;
   bool allow_shared_gpu = false;
   std::string show_ranks;  // as typed; the number of ranks is not known yet
-  Color color = Color::automatic;
+  ColorChoice color = ColorChoice::automatic;
   std::chrono::milliseconds grace{30'000};
   std::chrono::milliseconds timeout{300'000};  // for all nodes to meet
   int max_restarts = 0;
