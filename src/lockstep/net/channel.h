@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/net/handshake.h"
 #include "lockstep/net/seal.h"
 #include "lockstep/net/secret.h"
@@ -37,6 +38,15 @@ class Channel {
   /// with EBADMSG or EMSGSIZE for a frame that cannot be trusted (seal.h), and with ETIMEDOUT;
   /// after that one it may be called again, nothing is lost.
   [[nodiscard]] std::vector<std::byte> receive(Deadline deadline);
+
+  /// Gives the peer of a Unix socket a descriptor for the same open file. The peer calls
+  /// receive_descriptor at the same place of the stream. They throw as Socket's.
+  void send_descriptor(int descriptor, Deadline deadline) {
+    socket_.send_descriptor(descriptor, deadline);
+  }
+  [[nodiscard]] FileDescriptor receive_descriptor(Deadline deadline) {
+    return socket_.receive_descriptor(deadline);
+  }
 
   /// True once the peer has closed or the connection is gone, even with messages still to be read.
   [[nodiscard]] bool peer_lost() const noexcept { return socket_.peer_lost(); }

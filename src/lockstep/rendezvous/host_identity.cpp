@@ -129,7 +129,7 @@ class Proof {
 std::string host_identity() {
   std::string identity;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
-  for (const auto* kind : {"net", "ipc", "mnt"}) {
+  for (const auto* kind : {"net", "ipc", "mnt", "pid"}) {
     const auto number = try_namespace(kind);
     if (!number || identity.empty()) return "unknown " + hexadecimal(fresh_nonce());
     identity += ' ' + *number;

@@ -15,9 +15,9 @@
 
 namespace lockstep {
 
-/// The boot id of the kernel and the network, IPC and mount namespaces of this process, as text.
-/// The boot id alone is not enough: containers of one machine share it. Where /proc does not say,
-/// a random text, so that the rank is a host of its own.
+/// The boot id of the kernel and the network, IPC, mount and process namespaces of this process, as
+/// text. The boot id alone is not enough: containers of one machine share it. Where /proc does not
+/// say, a random text, so that the rank is a host of its own.
 [[nodiscard]] std::string host_identity();
 
 /// Which ranks of `supposed` share memory with its first: that one, and all that have proven it, in

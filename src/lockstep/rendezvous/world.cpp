@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,8 @@ struct World::State {
   std::vector<Place> places;
   std::vector<std::string> addresses;
   std::optional<Store> store;
+  std::mutex mutex;
+  std::map<std::type_index, std::shared_ptr<void>> shared;  // mutex
 };
 
 namespace {
@@ -91,8 +95,11 @@ World World::alone(const Placement& placement) {
     throw UsageError(fmt::format("rank {} of {}, placed by {}, is not alone: meet the others",
                                  placement.rank, placement.size, to_string(placement.source)));
   }
-  return World(
-      std::make_shared<State>(State{{}, placement, {Place{}}, {"127.0.0.1"}, std::nullopt}));
+  auto state = std::make_shared<State>();
+  state->placement = placement;
+  state->places = {Place{}};
+  state->addresses = {"127.0.0.1"};
+  return World(std::move(state));
 }
 
 World meet(Store store, const Placement& placement, Deadline deadline,
@@ -107,12 +114,14 @@ World meet(Store store, const Placement& placement, Deadline deadline,
   const auto facts = exchange(store, own, placement.size, deadline);
   expect_no_contradiction(facts);
   const auto hosts = find_hosts(store, facts, deadline);
-  std::vector<std::string> addresses;
-  for (const auto& each : facts) addresses.push_back(each.address);
+  auto state = std::make_shared<World::State>();
+  state->placement = placement;
+  state->places = place_ranks(facts, hosts);
+  for (const auto& each : facts) state->addresses.push_back(each.address);
   // Nobody leaves while others still ask for what it has set.
   store.barrier("world/met", all_ranks(placement.size), deadline);
-  return World(std::make_shared<World::State>(World::State{
-      {}, placement, place_ranks(facts, hosts), std::move(addresses), std::move(store)}));
+  state->store = std::move(store);
+  return World(std::move(state));
 }
 
 int World::rank() const noexcept { return state_->placement.rank; }
@@ -160,6 +169,14 @@ std::size_t World::index_of(int rank) const {
 
 const Place& World::own_place() const noexcept {
   return state_->places[static_cast<std::size_t>(rank())];
+}
+
+std::shared_ptr<void> World::shared(std::type_index type,
+                                    const std::function<std::shared_ptr<void>()>& make) const {
+  const std::lock_guard lock(state_->mutex);
+  auto& place = state_->shared[type];
+  if (!place) place = make();
+  return place;
 }
 
 void World::keep(std::shared_ptr<const void> companion) {

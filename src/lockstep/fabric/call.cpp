@@ -1,0 +1,165 @@
+#include "lockstep/fabric/call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+
+#include "lockstep/base/assert.h"
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/reduce.h"
+
+namespace lockstep {
+namespace {
+
+// How many times count each side has: none, once, or once for each rank; and who has it.
+enum class Extent : std::uint8_t { none, one, each };
+enum class Holder : std::uint8_t { all, root, others };
+struct Side {
+  Extent extent = Extent::none;
+  Holder holder = Holder::all;
+};
+
+struct Facts {
+  std::string_view name;
+  Side input;
+  Side output;
+  bool reduces = false;
+  bool has_root = false;
+};
+
+constexpr std::array<Facts, kNumCollectives> kFacts{{
+    {"all_reduce", {Extent::one}, {Extent::one}, true},
+    {"reduce_scatter", {Extent::each}, {Extent::one}, true},
+    {"all_gather", {Extent::one}, {Extent::each}},
+    {"broadcast", {Extent::one, Holder::root}, {Extent::one, Holder::others}, false, true},
+    {"reduce", {Extent::one}, {Extent::one, Holder::root}, true, true},
+    {"gather", {Extent::one}, {Extent::each, Holder::root}, false, true},
+    {"scatter", {Extent::each, Holder::root}, {Extent::one}, false, true},
+    {"all_to_all", {Extent::each}, {Extent::each}},
+    {"barrier", {}, {}},
+    {"allocate", {}, {}},
+    {"split", {Extent::one}, {Extent::each}},
+}};
+
+const Facts& facts_of(Collective kind) noexcept {
+  const auto index = static_cast<std::size_t>(kind);
+  LOCKSTEP_ASSERT(index < kFacts.size(), "a Collective is one of the enumeration's");
+  return kFacts[index];
+}
+
+std::size_t bytes_of(const Side& side, const Call& call, int rank, int size) {
+  const bool holds =
+      side.holder == Holder::all || (side.holder == Holder::root) == (rank == call.root);
+  if (!holds || side.extent == Extent::none) return 0;
+  const auto times = side.extent == Extent::each ? static_cast<std::size_t>(size) : 1U;
+  return static_cast<std::size_t>(call.count) * times * bytes_of(call.dtype);
+}
+
+void expect_bytes(const Call& call, std::string_view side, std::size_t found, std::size_t wanted) {
+  if (found == wanted) return;
+  throw UsageError(fmt::format("{} needs an {} of {} bytes on this rank, not {}",
+                               to_string(descriptor_of(call)), side, wanted, found));
+}
+
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const std::less<> before;
+  return !a.empty() && !b.empty() && before(a.data(), b.data() + b.size()) &&
+         before(b.data(), a.data() + a.size());
+}
+
+}  // namespace
+
+void JoinedRiders::join(const Riders& riders, const Riders& first) noexcept {
+  samples += riders.samples;
+  digests_equal = digests_equal && riders.digest == first.digest;
+  stop = stop || riders.stop;
+  non_finite = non_finite || riders.non_finite;
+  have_unused = have_unused || riders.have_unused;
+  sitting_out += riders.sitting_out ? 1 : 0;
+}
+
+std::string_view to_string(Collective kind) noexcept { return facts_of(kind).name; }
+bool reduces(Collective kind) noexcept { return facts_of(kind).reduces; }
+bool has_root(Collective kind) noexcept { return facts_of(kind).has_root; }
+
+std::size_t input_bytes(const Call& call, int rank, int size) {
+  return bytes_of(facts_of(call.kind).input, call, rank, size);
+}
+
+std::size_t output_bytes(const Call& call, int rank, int size) {
+  return bytes_of(facts_of(call.kind).output, call, rank, size);
+}
+
+void expect_valid(const Call& call, int rank, int size) {
+  if (call.count < 0) {
+    throw UsageError(fmt::format("{} of {} elements: a count cannot be negative",
+                                 to_string(call.kind), call.count));
+  }
+  if (has_root(call.kind) && (call.root < 0 || call.root >= size)) {
+    throw UsageError(fmt::format("{} names rank {} as its root, but the group has ranks 0 to {}",
+                                 to_string(call.kind), call.root, size - 1));
+  }
+  if (reduces(call.kind)) expect_meaning({call.dtype, call.op});
+  expect_bytes(call, "input", call.input.size(), input_bytes(call, rank, size));
+  expect_bytes(call, "output", call.output.size(), output_bytes(call, rank, size));
+  if (call.kind == Collective::all_to_all && overlap(call.input, call.output)) {
+    throw UsageError("all_to_all cannot work in place: input and output overlap");
+  }
+}
+
+CallDescriptor descriptor_of(const Call& call) noexcept {
+  CallDescriptor descriptor{.kind = call.kind,
+                            .dtype = call.dtype,
+                            .op = reduces(call.kind) ? call.op : ReduceOp::sum,
+                            .has_riders = call.riders.has_value(),
+                            .root = has_root(call.kind) ? call.root : 0,
+                            .count = call.count};
+  std::copy_n(call.name.begin(), std::min(call.name.size(), kMaxCallName), descriptor.name);
+  return descriptor;
+}
+
+std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept {
+  // Word by word, each mixed with all before it (splitmix64's finaliser).
+  const auto mix = [](std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+    return x ^ (x >> 31);
+  };
+  std::uint64_t state = static_cast<std::uint64_t>(descriptor.kind) |
+                        static_cast<std::uint64_t>(descriptor.dtype) << 8 |
+                        static_cast<std::uint64_t>(descriptor.op) << 16 |
+                        static_cast<std::uint64_t>(descriptor.has_riders) << 24 |
+                        static_cast<std::uint64_t>(descriptor.root) << 32;
+  state = mix(state + 0x9E3779B97F4A7C15U);
+  state = mix(state ^ static_cast<std::uint64_t>(descriptor.count));
+  for (std::size_t i = 0; i < sizeof(descriptor.name) && descriptor.name[i] != 0; i += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, descriptor.name + i, sizeof(word));
+    state = mix(state ^ word) + i;
+  }
+  return state;
+}
+
+std::string to_string(const CallDescriptor& descriptor) {
+  std::string text{to_string(descriptor.kind)};
+  const auto kind = descriptor.kind;
+  const std::string_view name = descriptor.name;
+  if (kind == Collective::barrier && name.empty()) return text;
+  text += "(";
+  if (reduces(kind)) text += fmt::format("{}, ", to_string(descriptor.op));
+  if (kind == Collective::allocate || kind == Collective::split) {
+    text += fmt::format("{} bytes", descriptor.count);
+  } else if (kind != Collective::barrier) {
+    text += fmt::format("{} × {}", descriptor.count, to_string(descriptor.dtype));
+  }
+  const bool outwards = kind == Collective::broadcast || kind == Collective::scatter;
+  if (has_root(kind)) text += fmt::format(" {} rank {}", outwards ? "from" : "to", descriptor.root);
+  if (descriptor.has_riders) text += ", with riders";
+  if (!name.empty()) text += fmt::format("{}\"{}\"", kind == Collective::barrier ? "" : ", ", name);
+  return text + ")";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// What the elements of a span are, and how two of them become one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+enum class DType : std::uint8_t {
+  float32,
+  float64,
+  float16,
+  bfloat16,
+  int8,
+  int32,
+  int64,
+  uint8,
+  boolean,  // one byte: 0 or 1
+};
+constexpr int kNumDTypes = 9;
+
+/// average is the sum divided by the number of ranks, for floating point alone. min and max give
+/// NaN when any input is NaN. Integers wrap. For boolean sum and max mean or, product and min and.
+enum class ReduceOp : std::uint8_t { sum, average, min, max, product };
+constexpr int kNumReduceOps = 5;
+
+[[nodiscard]] std::size_t bytes_of(DType dtype) noexcept;
+[[nodiscard]] bool is_floating(DType dtype) noexcept;
+[[nodiscard]] std::string_view to_string(DType dtype) noexcept;
+[[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+#include "lockstep/fabric/leaf_tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "lockstep/base/assert.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+std::int64_t middle_of(std::int64_t begin, std::int64_t end) {
+  return begin +
+         static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(end - begin - 1)));
+}
+
+// Appends the program of the tree over [begin, end), made of the contributions from `next` on.
+void append_tree(std::span<const LeafInterval> intervals, std::int64_t begin, std::int64_t end,
+                 std::size_t& next, std::vector<int>& steps) {
+  const auto& first = intervals[next];
+  if (first == LeafInterval{begin, end}) {
+    steps.push_back(static_cast<int>(next++));
+    return;
+  }
+  const auto middle = middle_of(begin, end);
+  if (end - begin == 1 || first.end > middle) {
+    throw UsageError(fmt::format(
+        "the contribution of leaves {} to {} is no whole part of the sum: the tree over leaves {} "
+        "to {} is cut at {}; give each rank a block of leaves that begins at a multiple of its "
+        "power-of-two length",
+        first.begin, first.end, begin, end, middle));
+  }
+  append_tree(intervals, begin, middle, next, steps);
+  append_tree(intervals, middle, end, next, steps);
+  steps.push_back(TreePlan::kJoin);
+}
+
+}  // namespace
+
+TreePlan TreePlan::over_ranks(int num_contributions) {
+  std::vector<LeafInterval> intervals;
+  for (int rank = 0; rank < num_contributions; ++rank) intervals.push_back({rank, rank + 1});
+  return over(intervals);
+}
+
+TreePlan TreePlan::over(std::span<const LeafInterval> intervals) {
+  LOCKSTEP_ASSERT(!intervals.empty(), "a sum has at least one contribution");
+  std::int64_t end = 0;
+  for (const auto& interval : intervals) {
+    if (interval.begin != end || interval.end <= interval.begin) {
+      throw UsageError(fmt::format(
+          "a contribution of leaves {} to {} cannot follow leaf {}: contributions cover the leaves "
+          "in rank order, without gap or overlap",
+          interval.begin, interval.end, end));
+    }
+    end = interval.end;
+  }
+  std::vector<int> steps;
+  std::size_t next = 0;
+  append_tree(intervals, 0, end, next, steps);
+  return TreePlan(std::move(steps));
+}
+
+TreePlan::TreePlan(std::vector<int> steps) : steps_(std::move(steps)) {
+  int height = 0;
+  for (const int step : steps_) {
+    height += step == kJoin ? -1 : 1;
+    depth_ = std::max(depth_, height);
+  }
+}
+
+}  // namespace lockstep

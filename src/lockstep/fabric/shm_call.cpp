@@ -1,0 +1,266 @@
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/fabric/reduce.h"
+#include "lockstep/fabric/shm_call_internal.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kLine = 64;  // chunks begin at whole cache lines
+
+void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+// The part of a span that one rank joins.
+struct Chunk {
+  std::size_t begin = 0;  // bytes
+  std::size_t bytes = 0;
+};
+
+Chunk chunk_of(std::size_t total, int rank, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  const auto length = ((total + ranks - 1) / ranks + kLine - 1) / kLine * kLine;
+  const auto begin = std::min(total, static_cast<std::size_t>(rank) * length);
+  return {begin, std::min(length, total - begin)};
+}
+
+void join(const ShmCall& call, std::span<const std::byte* const> sources,
+          std::span<std::byte* const> destinations, std::size_t bytes) {
+  if (bytes == 0 || destinations.empty()) return;
+  reduce({call.call.dtype, call.call.op}, call.tree(), sources, destinations,
+         bytes / bytes_of(call.call.dtype));
+}
+
+// What one round moves: bytes [begin, begin + bytes) of every piece. In source q the window's part
+// of piece p lies at starts[q] + p × strides[q].
+struct Window {
+  std::size_t begin = 0;
+  std::size_t bytes = 0;
+  std::vector<const std::byte*> starts;
+  std::vector<std::size_t> strides;
+
+  [[nodiscard]] const std::byte* piece(int source, int piece) const {
+    const auto index = static_cast<std::size_t>(source);
+    return starts[index] + static_cast<std::size_t>(piece) * strides[index];
+  }
+};
+
+// How a kind's input is cut: one piece for each rank, or one for all.
+bool has_piece_for_each(Collective kind) {
+  return kind == Collective::reduce_scatter || kind == Collective::scatter ||
+         kind == Collective::all_to_all;
+}
+
+// Writes what this rank gets of a window to its output.
+void take(const ShmCall& call, const Window& window) {
+  const auto piece_bytes = static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype);
+  auto* output = call.call.output.data();
+  const int rank = call.rank();
+  const int size = call.size();
+  const int piece = has_piece_for_each(call.call.kind) ? rank : 0;
+  switch (call.call.kind) {
+    case Collective::all_reduce:
+    case Collective::reduce_scatter:
+    case Collective::reduce: {
+      if (call.call.output.empty()) return;
+      std::vector<const std::byte*> sources;
+      for (int source = 0; source < size; ++source) sources.push_back(window.piece(source, piece));
+      auto* destination = output + window.begin;
+      join(call, sources, std::span(&destination, 1), window.bytes);
+      return;
+    }
+    case Collective::broadcast:
+    case Collective::scatter:
+      if (!call.call.output.empty()) {
+        copy(output + window.begin, window.piece(call.call.root, piece), window.bytes);
+      }
+      return;
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::split:
+    case Collective::all_to_all:
+      if (call.call.output.empty()) return;
+      for (int source = 0; source < size; ++source) {
+        copy(output + static_cast<std::size_t>(source) * piece_bytes + window.begin,
+             window.piece(source, piece), window.bytes);
+      }
+      return;
+    case Collective::barrier:
+    case Collective::allocate:
+      return;
+  }
+}
+
+// The whole input of every rank.
+Window whole(const ShmCall& call, std::vector<const std::byte*> starts) {
+  const auto piece_bytes = static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype);
+  const auto sources = starts.size();
+  return {0, piece_bytes, std::move(starts), std::vector<std::size_t>(sources, piece_bytes)};
+}
+
+Steps take_inline(ShmCall& call) {
+  std::vector<const std::byte*> starts;
+  for (int rank = 0; rank < call.size(); ++rank) {
+    starts.push_back(call.memory->inline_slot(rank, call.number));
+  }
+  take(call, whole(call, std::move(starts)));
+  co_return;
+}
+
+Steps take_direct(ShmCall& call) {
+  take(call, whole(call, call.inputs));
+  call.take_step();
+  co_await call.all_finished();
+}
+
+Steps push(ShmCall& call) {
+  const auto chunk = chunk_of(static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype),
+                              call.rank(), call.size());
+  auto sources = call.inputs;
+  for (auto& source : sources) source += chunk.begin;
+  std::vector<std::byte*> destinations;
+  for (auto* output : call.outputs) {
+    if (output != nullptr) destinations.push_back(output + chunk.begin);
+  }
+  join(call, sources, destinations, chunk.bytes);
+  call.take_step();
+  co_await call.all_finished();
+}
+
+// Window number `round` of an input of `num_pieces` pieces, staged by those who have one.
+class Rounds {
+ public:
+  Rounds(const ShmCall& call, int num_pieces, std::size_t piece_bytes)
+      : call_(call),
+        num_pieces_(num_pieces),
+        piece_bytes_(piece_bytes),
+        before_(*call.rounds),
+        // Whole lines, so that every window of every piece is aligned.
+        window_bytes_(
+            std::max(kLine, kStageBytes / static_cast<std::size_t>(num_pieces) / kLine * kLine)) {
+    *call.rounds += count();
+  }
+
+  [[nodiscard]] std::uint64_t count() const {
+    return (piece_bytes_ + window_bytes_ - 1) / window_bytes_;
+  }
+  [[nodiscard]] std::size_t begin(std::uint64_t round) const { return round * window_bytes_; }
+  // Of a piece of `total` bytes.
+  [[nodiscard]] std::size_t bytes(std::uint64_t round, std::size_t total) const {
+    return begin(round) >= total ? 0 : std::min(window_bytes_, total - begin(round));
+  }
+  [[nodiscard]] const std::byte* result(int rank, std::uint64_t round) const {
+    return call_.memory->staged_result(rank, before_ + round);
+  }
+  [[nodiscard]] std::byte* own_result(std::uint64_t round) const {
+    return call_.memory->staged_result(call_.rank(), before_ + round);
+  }
+
+  void stage(std::uint64_t round) const {
+    if (round >= count() || call_.call.input.empty()) return;
+    auto* to = call_.memory->staged_input(call_.rank(), before_ + round);
+    for (int piece = 0; piece < num_pieces_; ++piece) {
+      if (num_pieces_ > 1 && piece == call_.rank()) continue;  // read where it lies
+      const auto start = static_cast<std::size_t>(piece) * piece_bytes_;
+      const auto size = call_.call.input.size();
+      const auto total = std::min(piece_bytes_, size - std::min(start, size));
+      copy(to + static_cast<std::size_t>(piece) * window_bytes_,
+           call_.call.input.data() + start + begin(round), bytes(round, total));
+    }
+  }
+
+  // Where each rank has its part of the window; this rank's own input lies in its own memory.
+  [[nodiscard]] Window window(std::uint64_t round) const {
+    Window window{begin(round), bytes(round, piece_bytes_), {}, {}};
+    for (int rank = 0; rank < call_.size(); ++rank) {
+      const bool own = rank == call_.rank() && !call_.call.input.empty();
+      window.starts.push_back(own ? call_.call.input.data() + window.begin
+                                  : call_.memory->staged_input(rank, before_ + round));
+      window.strides.push_back(own ? piece_bytes_ : window_bytes_);
+    }
+    return window;
+  }
+
+ private:
+  const ShmCall& call_;
+  int num_pieces_;
+  std::size_t piece_bytes_;
+  std::uint64_t before_;  // rounds of earlier calls
+  std::size_t window_bytes_;
+};
+
+Steps take_staged(ShmCall& call) {
+  const Rounds rounds(call, has_piece_for_each(call.call.kind) ? call.size() : 1,
+                      static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype));
+  rounds.stage(0);
+  call.take_step();
+  for (std::uint64_t round = 0; round < rounds.count(); ++round) {
+    co_await call.all_here();
+    take(call, rounds.window(round));
+    rounds.stage(round + 1);
+    call.take_step();
+  }
+}
+
+// Takes the others' results of a round into the output.
+void take_results(const ShmCall& call, const Rounds& rounds, std::uint64_t round) {
+  if (call.call.output.empty()) return;
+  for (int rank = 0; rank < call.size(); ++rank) {
+    if (rank == call.rank()) continue;
+    const auto chunk = chunk_of(call.call.output.size(), rank, call.size());
+    copy(call.call.output.data() + chunk.begin + rounds.begin(round), rounds.result(rank, round),
+         rounds.bytes(round, chunk.bytes));
+  }
+}
+
+Steps reduce_staged(ShmCall& call) {
+  const auto total = call.call.input.size();
+  const auto chunk = chunk_of(total, call.rank(), call.size());
+  const Rounds rounds(call, call.size(), chunk_of(total, 0, call.size()).bytes);
+  rounds.stage(0);
+  call.take_step();
+  for (std::uint64_t round = 0; round < rounds.count(); ++round) {
+    co_await call.all_here();
+    if (round > 0) take_results(call, rounds, round - 1);
+    const auto window = rounds.window(round);
+    std::vector<const std::byte*> sources;
+    for (int rank = 0; rank < call.size(); ++rank) {
+      sources.push_back(window.piece(rank, call.rank()));
+    }
+    std::vector<std::byte*> destinations{rounds.own_result(round)};
+    if (!call.call.output.empty()) {
+      destinations.push_back(call.call.output.data() + chunk.begin + window.begin);
+    }
+    join(call, sources, destinations, rounds.bytes(round, chunk.bytes));
+    rounds.stage(round + 1);
+    call.take_step();
+  }
+  co_await call.all_here();
+  if (rounds.count() > 0) take_results(call, rounds, rounds.count() - 1);
+}
+
+}  // namespace
+
+Steps recipe_for(ShmCall& call) {
+  if (call.is_inline) return take_inline(call);
+  const auto present = [](const auto* start) { return start != nullptr; };
+  const bool inputs_shared = std::all_of(call.inputs.begin(), call.inputs.end(), present);
+  const bool joins_all =
+      call.call.kind == Collective::all_reduce || call.call.kind == Collective::reduce;
+  if (joins_all) {
+    const bool pushes =
+        inputs_shared && (call.call.kind == Collective::reduce
+                              ? present(call.outputs[static_cast<std::size_t>(call.call.root)])
+                              : std::all_of(call.outputs.begin(), call.outputs.end(), present));
+    return pushes ? push(call) : reduce_staged(call);
+  }
+  const bool rooted =
+      call.call.kind == Collective::broadcast || call.call.kind == Collective::scatter;
+  const bool shared =
+      rooted ? present(call.inputs[static_cast<std::size_t>(call.call.root)]) : inputs_shared;
+  return shared ? take_direct(call) : take_staged(call);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/shm_mail_internal.h"
+
+namespace lockstep {
+namespace {
+
+std::string in_words(std::int64_t count, DType dtype, int tag) {
+  return fmt::format("{} × {} with tag {}", count, to_string(dtype), tag);
+}
+
+std::uint64_t state_of(std::uint64_t round, Letter::State state) { return 4 * round + state; }
+
+// The oldest letter offered with this tag.
+Letter* find_letter(Mailbox& box, int tag) {
+  Letter* found = nullptr;
+  for (auto& letter : box.letters) {
+    const auto state = letter.state.load(std::memory_order_acquire);
+    if (state % 4 != Letter::offered || letter.tag != tag) continue;
+    if (found == nullptr || letter.number < found->number) found = &letter;
+  }
+  return found;
+}
+
+// Tells the sender too.
+void expect_match(const ShmMail& mail, Letter& letter) {
+  if (letter.count == mail.message.count && letter.dtype == mail.message.dtype) return;
+  const auto sent = in_words(letter.count, letter.dtype, letter.tag);
+  letter.refused = true;
+  mail.raise(letter.state, state_of(letter.number / kLetters, Letter::taken));
+  throw PeerError(mail.message.peer,
+                  fmt::format("it sent {}, where this rank receives {} × {}", sent,
+                              mail.message.count, to_string(mail.message.dtype)));
+}
+
+}  // namespace
+
+Steps send_recipe(ShmMail& mail) {
+  auto& box = mail.memory->mailbox(mail.memory->lines().rank(), mail.message.peer);
+  auto& letter = box.letters[mail.number % kLetters];
+  const auto round = mail.number / kLetters;
+  co_await mail.reaches(letter.state, state_of(round, Letter::empty));
+  letter.number = mail.number;
+  letter.count = mail.message.count;
+  letter.tag = mail.message.tag;
+  letter.dtype = mail.message.dtype;
+  letter.refused = false;
+  letter.location = mail.memory->locate(mail.outgoing);
+  const bool in_letter = mail.outgoing.size() <= kLetterBytes;
+  if (in_letter && !mail.outgoing.empty()) {
+    std::memcpy(letter.bytes.data(), mail.outgoing.data(), mail.outgoing.size());
+  }
+  letter.state.store(state_of(round, Letter::offered), std::memory_order_seq_cst);
+  mail.raise(box.offers, box.offers.load(std::memory_order_relaxed) + 1);
+
+  if (!in_letter && letter.location.allocation < 0) {
+    co_await mail.reaches(letter.state, state_of(round, Letter::claimed));
+    for (std::size_t begin = 0; begin < mail.outgoing.size() && !letter.refused;) {
+      const auto written = box.written.load(std::memory_order_relaxed);
+      if (written > 0) co_await mail.reaches(box.read, written - 1);  // two pieces under way
+      const auto bytes = std::min(kMailBytes, mail.outgoing.size() - begin);
+      std::memcpy(box.pieces[written % 2].data(), mail.outgoing.data() + begin, bytes);
+      mail.raise(box.written, written + 1);
+      begin += bytes;
+    }
+  }
+  co_await mail.reaches(letter.state, state_of(round, Letter::taken));
+  const bool refused = letter.refused;
+  letter.state.store(state_of(round + 1, Letter::empty), std::memory_order_release);
+  if (refused) {
+    throw PeerError(mail.message.peer, fmt::format("the receiver expected something else than {}",
+                                                   in_words(mail.message.count, mail.message.dtype,
+                                                            mail.message.tag)));
+  }
+}
+
+Steps receive_recipe(ShmMail& mail) {
+  auto& box = mail.memory->mailbox(mail.message.peer, mail.memory->lines().rank());
+  const auto bytes = mail.incoming.size();
+  Letter* letter = nullptr;
+  const std::byte* lies_at = nullptr;
+  while (true) {
+    const auto offers = box.offers.load(std::memory_order_seq_cst);
+    letter = find_letter(box, mail.message.tag);
+    if (letter == nullptr) {
+      co_await mail.reaches(box.offers, offers + 1);
+      continue;
+    }
+    expect_match(mail, *letter);
+    lies_at = bytes <= kLetterBytes ? letter->bytes.data()
+                                    : mail.memory->resolve(mail.message.peer, letter->location);
+    const auto begun = mail.state->streams_begun;
+    if (lies_at != nullptr || mail.state->streams_ended.load() == begun) break;
+    co_await mail.reaches(mail.state->streams_ended, begun);
+  }
+  const auto round = letter->number / kLetters;
+  if (lies_at != nullptr) {
+    if (bytes > 0) std::memcpy(mail.incoming.data(), lies_at, bytes);
+  } else {
+    ++mail.state->streams_begun;
+    mail.raise(letter->state, state_of(round, Letter::claimed));
+    for (std::size_t begin = 0; begin < bytes;) {
+      const auto read = box.read.load(std::memory_order_relaxed);
+      co_await mail.reaches(box.written, read + 1);
+      const auto length = std::min(kMailBytes, bytes - begin);
+      std::memcpy(mail.incoming.data() + begin, box.pieces[read % 2].data(), length);
+      mail.raise(box.read, read + 1);
+      begin += length;
+    }
+    mail.state->streams_ended.store(mail.state->streams_begun);
+  }
+  mail.raise(letter->state, state_of(round, Letter::taken));
+}
+
+}  // namespace lockstep

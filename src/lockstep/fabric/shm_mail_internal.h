@@ -1,0 +1,48 @@
+// One message between two ranks through their mailbox, and the recipes of its two sides.
+//
+// The sender offers a letter that says what it sends. A small message lies in the letter, one in
+// library memory is read where it is: the receiver takes it and says so. A larger one goes through
+// the mailbox in pieces, once the receiver has claimed it; it claims one at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/fabric/engine.h"
+#include "lockstep/fabric/group_memory_internal.h"
+#include "lockstep/fabric/steps_internal.h"
+
+namespace lockstep {
+
+// What a rank remembers of its messages with one peer.
+struct MailState {
+  std::uint64_t sent = 0;
+  std::uint64_t streams_begun = 0;  // messages received piece by piece, one at a time
+  std::atomic<std::uint64_t> streams_ended = 0;
+};
+
+struct ShmMail {
+  Message message;
+  bool sends = false;
+  std::span<const std::byte> outgoing = {};
+  std::span<std::byte> incoming = {};
+  std::uint64_t number = 0;  // of the messages sent to this peer
+  GroupMemory* memory = nullptr;
+  MailState* state = nullptr;
+
+  [[nodiscard]] Awaited reaches(const std::atomic<std::uint64_t>& word,
+                                std::uint64_t target) const {
+    return {.lines = &memory->lines(), .word = &word, .target = target, .peer = message.peer};
+  }
+  void raise(std::atomic<std::uint64_t>& word, std::uint64_t value) const noexcept {
+    word.store(value, std::memory_order_seq_cst);
+    memory->lines().ring();
+  }
+};
+
+/// They throw PeerError when what is sent is not what is received.
+[[nodiscard]] Steps send_recipe(ShmMail& mail);
+[[nodiscard]] Steps receive_recipe(ShmMail& mail);
+
+}  // namespace lockstep

@@ -1,0 +1,143 @@
+// How a rank waits for another in shared memory, and what it does when the other does not come.
+//
+// Spin first: on a core of its own the other is done within microseconds. Then yield: it may need
+// this core. Then sleep until it rings. A rank that shares its core with others of the group does
+// not spin at all: it would burn the very slice that the other needs.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "lockstep/fabric/shm_engine_internal.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSpins = 2000;
+constexpr int kYields = 50;
+constexpr std::chrono::milliseconds kLongSleep{50};    // a lost rank is noticed this soon
+constexpr std::chrono::microseconds kShortSleep{200};  // while other groups may need this rank too
+
+void pause_core() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // as long as x86's pause; yield does nothing on most cores
+#endif
+}
+
+}  // namespace
+
+void ShmEngine::wait_for(ShmOperation& operation, std::optional<Deadline> deadline) {
+  Wait wait{deadline};
+  while (!operation.done) {
+    expect_usable();
+    advance_all();
+    if (operation.done) return;
+    const auto awaited = blocker_of(operation);
+    if (const auto lagging = awaited.lagging()) wait_a_little(awaited, *lagging, wait);
+  }
+}
+
+void ShmEngine::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
+  const bool alone = membership_.progress->pending() <= static_cast<int>(queue_.size());
+  for (int i = oversubscribed_ ? kSpins : 0; i < kSpins; ++i) {
+    if (!awaited.lags(rank)) return;
+    pause_core();
+  }
+  for (int i = 0; i < kYields; ++i) {
+    if (!awaited.lags(rank)) return;
+    ::sched_yield();
+  }
+  if (!wait.since) wait.since = Clock::now();
+  if (!alone) membership_.progress->advance_others(*this);
+  auto until = Deadline::after(alone ? Clock::duration(kLongSleep) : Clock::duration(kShortSleep));
+  if (wait.deadline) until = std::min(until, *wait.deadline);
+  memory_.lines().sleep(
+      rank, [&] { return !awaited.lags(rank); }, until);
+  if (awaited.lags(rank)) look_at_others(awaited, wait);
+}
+
+void ShmEngine::look_at_others(const Awaited& awaited, Wait& wait) {
+  if (const auto cause = find_failure(awaited)) fail(*cause);
+  const auto lagging = awaited.lagging();
+  if (!lagging) return;
+  const auto now = Clock::now();
+  const auto waited = now - *wait.since;
+  const auto seconds = std::chrono::duration<double>(waited).count();
+  if (!wait.reported && waited >= options_.stall_report) {
+    wait.reported = true;
+    log_.warning(fmt::format("waiting for {:.0f} s in {} of group {} for {}, {}", seconds,
+                             what_waits(), options_.name, rank_in_words(*lagging),
+                             last_call_in_words(*lagging)));
+  }
+  const bool late = wait.deadline ? wait.deadline->expired() : waited >= options_.timeout;
+  if (late) {
+    fail({*lagging, fmt::format("{} did not come to {} of group {} within {:.1f} s: {}",
+                                rank_in_words(*lagging), what_waits(), options_.name, seconds,
+                                last_call_in_words(*lagging))});
+  }
+}
+
+// Somebody who can never do what is awaited, or who says that the group has failed.
+std::optional<Cause> ShmEngine::find_failure(const Awaited& awaited) const {
+  const auto& lines = memory_.lines();
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank() || lines.standing(other) != Standing::failed) continue;
+    const auto cause = lines.cause(other);
+    return Cause{cause.culprit, cause.culprit == rank()
+                                    ? fmt::format("rank {} has given up on this rank: {}",
+                                                  global_rank(other), cause.text)
+                                    : cause.text};
+  }
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank() || !awaited.lags(other)) continue;
+    if (awaited.word != nullptr && other != awaited.peer) continue;
+    // Dead is looked up first: who leaves and ends meanwhile has left.
+    const bool dead = peers_.dead(other);
+    const bool left = lines.standing(other) == Standing::left;
+    if ((!dead && !left) || !awaited.lags(other)) continue;
+    return Cause{other, left
+                            ? fmt::format("rank {} has left group {} while others are in {}: {}",
+                                          global_rank(other), options_.name, what_waits(),
+                                          last_call_in_words(other))
+                            : fmt::format("rank {} (pid {}) is gone, and others are in {} of group "
+                                          "{}: {}; its own output says why",
+                                          global_rank(other), peers_.process(other), what_waits(),
+                                          options_.name, last_call_in_words(other))};
+  }
+  return std::nullopt;
+}
+
+std::string ShmEngine::call_in_words(int rank, std::uint64_t number) const {
+  const auto& lines = memory_.lines();
+  return fmt::format("call {} {}", number, to_string(lines.slot(rank, number).descriptor));
+}
+
+std::string ShmEngine::last_call_in_words(int rank) const {
+  const auto& lines = memory_.lines();
+  const auto number = lines.counter(rank, Condition::Of::entered);
+  if (number == 0) return "it has made no call yet";
+  const bool complete = lines.counter(rank, Condition::Of::completed) >= number;
+  return fmt::format("its last was {}, {}", call_in_words(rank, number),
+                     complete ? "complete" : "not complete");
+}
+
+std::string ShmEngine::rank_in_words(int rank) const {
+  return fmt::format("rank {} ({})", global_rank(rank), peers_.describe(rank));
+}
+
+std::string ShmEngine::what_waits() const {
+  for (const auto& operation : queue_) {
+    if (!operation->done) return call_in_words(rank(), operation->call.number);
+  }
+  if (mails_.empty()) return call_in_words(rank(), calls_);
+  const auto& mail = mails_.front()->mail;
+  return fmt::format("a {} rank {} with tag {}", mail.sends ? "send to" : "receive from",
+                     global_rank(mail.message.peer), mail.message.tag);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// For tests of this room. The ranks of a group as threads that share one mapping, so that the
+// thread sanitizer sees every access to the same memory at the same address.
+#pragma once
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "lockstep/fabric/shm_engine_internal.h"
+
+namespace lockstep {
+
+// What the threads have in common.
+struct ThreadMemory {
+  std::mutex mutex;
+  std::map<int, std::shared_ptr<SharedMemory>> made;  // mutex; by the order of making
+};
+
+class ThreadExchange final : public SegmentExchange {
+ public:
+  ThreadExchange(std::shared_ptr<ThreadMemory> memory, int size)
+      : memory_(std::move(memory)), processes_(static_cast<std::size_t>(size), ::getpid()) {}
+
+  [[nodiscard]] std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline) override {
+    const std::lock_guard lock(memory_->mutex);
+    auto& place = memory_->made[next_++];
+    if (!place) place = std::make_shared<SharedMemory>(bytes);
+    return place;
+  }
+  [[nodiscard]] bool mapped_apart() const noexcept override { return false; }
+  [[nodiscard]] std::span<const pid_t> processes() const noexcept override { return processes_; }
+
+ private:
+  std::shared_ptr<ThreadMemory> memory_;
+  std::vector<pid_t> processes_;
+  int next_ = 0;
+};
+
+inline std::shared_ptr<ShmEngine> thread_engine(std::shared_ptr<ThreadMemory> memory, int rank,
+                                                int size, EngineOptions options = {}) {
+  Membership membership;
+  membership.rank = rank;
+  membership.global_ranks.resize(static_cast<std::size_t>(size));
+  std::iota(membership.global_ranks.begin(), membership.global_ranks.end(), 0);
+  membership.progress = std::make_shared<Progress>();
+  if (!options.one_shot_bytes) options.one_shot_bytes = 4096;
+  return std::make_shared<ShmEngine>(
+      std::move(membership), std::make_unique<ThreadExchange>(std::move(memory), size), options);
+}
+
+}  // namespace lockstep
