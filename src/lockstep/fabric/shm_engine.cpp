@@ -37,6 +37,15 @@ cpu_set_t own_cores() {
   return cores;
 }
 
+void expect_length(const Message& message, std::size_t bytes) {
+  if (message.count >= 0 &&
+      static_cast<std::size_t>(message.count) * bytes_of(message.dtype) == bytes) {
+    return;
+  }
+  throw UsageError(fmt::format("a message of {} × {} cannot lie in a span of {} bytes",
+                               message.count, to_string(message.dtype), bytes));
+}
+
 std::shared_ptr<ShmEngine> open_engine(Membership membership,
                                        std::unique_ptr<SegmentExchange> exchange,
                                        const EngineOptions& options) {
@@ -104,6 +113,7 @@ std::shared_ptr<Operation> ShmEngine::start(const Call& call, std::shared_ptr<co
 std::shared_ptr<Operation> ShmEngine::send(const Message& message, std::span<const std::byte> bytes,
                                            std::shared_ptr<const void> keep) {
   (void)global_rank(message.peer);
+  expect_length(message, bytes.size());
   const Lock lock(mutex_);
   auto& state = mail_states_[static_cast<std::size_t>(message.peer)];
   return start_mail({.message = message,
@@ -118,6 +128,7 @@ std::shared_ptr<Operation> ShmEngine::send(const Message& message, std::span<con
 std::shared_ptr<Operation> ShmEngine::receive(const Message& message, std::span<std::byte> bytes,
                                               std::shared_ptr<const void> keep) {
   (void)global_rank(message.peer);
+  expect_length(message, bytes.size());
   const Lock lock(mutex_);
   auto& state = mail_states_[static_cast<std::size_t>(message.peer)];
   return start_mail({.message = message, .incoming = bytes, .memory = &memory_, .state = &state},
@@ -262,7 +273,11 @@ std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
     Wait wait;
     while (room.lagging()) {
       advance_all();
-      if (const auto lagging = room.lagging()) wait_a_little(room, *lagging, wait);
+      const auto lagging = room.lagging();
+      if (!lagging) break;
+      // This rank itself is held up by what its oldest call awaits of another.
+      const auto awaited = *lagging == rank() ? blocker_of(*queue_.front()) : room;
+      if (const auto other = awaited.lagging()) wait_a_little(awaited, *other, wait);
     }
   }
   auto& own = operation->call;
