@@ -71,10 +71,10 @@ std::uint64_t ControlLines::counter(int rank, Condition::Of of) const noexcept {
 }
 
 std::optional<int> ControlLines::lagging(const Condition& condition) const noexcept {
-  for (int rank = 0; rank < size_; ++rank) {
-    if (lags(rank, condition)) return rank;
-  }
-  return std::nullopt;
+  // All lines are looked at, whatever the first says: so their misses overlap.
+  int lagging = -1;
+  for (int rank = size_ - 1; rank >= 0; --rank) lagging = lags(rank, condition) ? rank : lagging;
+  return lagging < 0 ? std::nullopt : std::optional(lagging);
 }
 
 std::uint64_t ControlLines::mark(int rank, std::uint64_t number) const noexcept {

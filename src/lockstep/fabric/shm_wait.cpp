@@ -45,7 +45,7 @@ void ShmEngine::wait_for(ShmOperation& operation, std::optional<Deadline> deadli
 void ShmEngine::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
   const bool alone = membership_.progress->pending() <= static_cast<int>(queue_.size());
   for (int i = oversubscribed_ ? kSpins : 0; i < kSpins; ++i) {
-    if (!awaited.lags(rank)) return;
+    if (!awaited.lagging()) return;
     pause_core();
   }
   for (int i = 0; i < kYields; ++i) {
