@@ -52,6 +52,8 @@ void ControlLines::fail(const Cause& cause) noexcept {
   std::memcpy(own.cause.data(), cause.text.data(), length);
   own.cause[length] = '\0';
   stand(Standing::failed);
+  // Who begins a call that this rank has entered and given up sees that something is wrong.
+  for (auto& mark : line(rank_).counters.marks) mark.store(kFailedMark, std::memory_order_release);
 }
 
 void ControlLines::ring() noexcept {
@@ -78,7 +80,7 @@ std::optional<int> ControlLines::lagging(const Condition& condition) const noexc
 }
 
 std::uint64_t ControlLines::mark(int rank, std::uint64_t number) const noexcept {
-  return line(rank).counters.marks[number % kRecentMarks].load(std::memory_order_relaxed);
+  return line(rank).counters.marks[number % kRecentMarks].load(std::memory_order_acquire);
 }
 
 const CallSlot& ControlLines::slot(int rank, std::uint64_t number) const noexcept {

@@ -26,6 +26,7 @@ std::uint64_t mark_of(const CallSlot& slot) noexcept {
     return x ^ (x >> 32);
   };
   auto mark = fingerprint_of(slot.descriptor) ^ (slot.number * 0x9E3779B97F4A7C15U);
+  if (slot.has_leaves) mark = mix(mark);
   mark = mix(mark + static_cast<std::uint64_t>(slot.input.allocation + 1)) + slot.input.offset;
   return mix(mark + static_cast<std::uint64_t>(slot.output.allocation + 1)) + slot.output.offset;
 }
@@ -408,15 +409,20 @@ bool ShmEngine::expect_equal_calls(const ShmOperation& operation) {
   };
   for (int other = 0; other < size(); ++other) {
     if (lines.mark(other, number) == own_mark && !operation.call.call.leaves) continue;
+    if (const auto cause = reported_failure()) fail(*cause);
     // Equal calls on memory at different places have different marks too: the slots decide. All
     // ranks look at the same slots, so all of them give the same report.
     const auto& first = lines.slot(0, number);
     for (int rank = 1; rank < size(); ++rank) {
       if (!differs(rank, first)) continue;
+      const auto in_words = [&](int who) {
+        return call_in_words(who, number) +
+               (lines.slot(who, number).has_leaves ? ", with leaves stated" : "");
+      };
       fail({rank, fmt::format("the ranks of group {} make different calls: rank {} is in {}, rank "
                               "{} in {}; every rank must make the same calls in the same order",
-                              options_.name, global_rank(0), call_in_words(0, number),
-                              global_rank(rank), call_in_words(rank, number))});
+                              options_.name, global_rank(0), in_words(0), global_rank(rank),
+                              in_words(rank))});
     }
     return false;
   }

@@ -61,8 +61,7 @@ inline void run_group(const GroupSetting& setting, const GroupBody& body) {
         setting.size,
         [&](Rank& self) {
           const auto world = world_of_processes(self.rank(), self.size());
-          const auto engine = make_engine(setting.engine, world, setting.options);
-          body(*engine);
+          body(*make_engine(setting.engine, world, setting.options));
           self.barrier(self.deadline());  // rank 0 serves the store that the others say goodbye to
         },
         {.limit = setting.limit});
