@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -16,7 +19,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};  // with one process that comes
+constexpr std::chrono::seconds kPatience{5};            // with one process that comes
+constexpr std::chrono::milliseconds kBetweenLooks{50};  // at whom one waits for
 
 // What a member says when it is let in.
 struct Introduction {
@@ -34,6 +38,16 @@ std::string random_name() {
     name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   }
   return name;
+}
+
+// Returns when something can be received, or at the deadline.
+void wait_readable(int number, Deadline deadline, const Watch& watch) {
+  while (!deadline.expired()) {
+    const auto slice = std::min(deadline, Deadline::after(kBetweenLooks));
+    pollfd watched{number, POLLIN, 0};
+    if (::poll(&watched, 1, slice.poll_milliseconds()) > 0) return;
+    if (watch) watch();
+  }
 }
 
 template <typename T>
@@ -77,12 +91,13 @@ SocketExchange::Door SocketExchange::open() {
 }
 
 std::unique_ptr<SocketExchange> SocketExchange::lead(Door door, const Secret& secret, int size,
-                                                     Deadline deadline) {
+                                                     Deadline deadline, const Watch& watch) {
   std::vector<std::optional<Channel>> came(static_cast<std::size_t>(size));
   std::vector<pid_t> processes(came.size());
   processes[0] = ::getpid();
   for (int missing = size - 1; missing > 0;) {
     std::optional<Socket> socket;
+    wait_readable(door.listener.number(), deadline, watch);
     try {
       socket = door.listener.accept(deadline);
     } catch (const SystemError& error) {
@@ -114,7 +129,7 @@ std::unique_ptr<SocketExchange> SocketExchange::lead(Door door, const Secret& se
 
 std::unique_ptr<SocketExchange> SocketExchange::follow(const std::string& where,
                                                        const Secret& secret, int member,
-                                                       Deadline deadline) {
+                                                       Deadline deadline, const Watch& watch) {
   auto socket = Socket::connect_unix(where, deadline);
   if (socket.peer_user() != ::geteuid()) {
     throw UsageError(fmt::format("the Unix socket {} belongs to another user", where));
@@ -123,6 +138,7 @@ std::unique_ptr<SocketExchange> SocketExchange::follow(const std::string& where,
   channels.push_back(Channel::connect(std::move(socket), secret, context_of(where), deadline));
   const Introduction own{member, static_cast<std::int32_t>(::getpid())};
   send_values(channels.front(), std::span(&own, 1), deadline);
+  wait_readable(channels.front().number(), deadline, watch);
   auto processes = receive_values<pid_t>(channels.front(), deadline);
   return std::unique_ptr<SocketExchange>(
       new SocketExchange(Role::follower, std::move(channels), std::move(processes)));
@@ -136,12 +152,29 @@ SocketExchange::SocketExchange(Role role, std::vector<Channel> channels,
                                std::vector<pid_t> processes)
     : role_(role), channels_(std::move(channels)), processes_(std::move(processes)) {}
 
-std::shared_ptr<SharedMemory> SocketExchange::make(std::size_t bytes, Deadline deadline) {
+std::shared_ptr<SharedMemory> SocketExchange::make(std::size_t bytes, Deadline deadline,
+                                                   const Watch& watch) {
   if (role_ == Role::follower) {
+    wait_readable(channels_.front().number(), deadline, watch);
     return std::make_shared<SharedMemory>(channels_.front().receive_descriptor(deadline), bytes);
   }
-  auto memory = std::make_shared<SharedMemory>(bytes);
-  for (auto& channel : channels_) channel.send_descriptor(memory->descriptor(), deadline);
+  std::shared_ptr<SharedMemory> memory;
+  try {
+    memory = std::make_shared<SharedMemory>(bytes);
+  } catch (const Error&) {
+    channels_.clear();  // or the members would wait for it
+    throw;
+  }
+  // One that is gone keeps nobody else from its memory.
+  std::exception_ptr failure;
+  for (auto& channel : channels_) {
+    try {
+      channel.send_descriptor(memory->descriptor(), deadline);
+    } catch (const Error&) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
   return memory;
 }
 

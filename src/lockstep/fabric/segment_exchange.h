@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,9 @@
 
 namespace lockstep {
 
+/// Called again and again while an exchange waits for a member; throws when it waits in vain.
+using Watch = std::function<void()>;
+
 class SegmentExchange {
  public:
   SegmentExchange() = default;
@@ -29,9 +33,11 @@ class SegmentExchange {
 
   /// New memory that all members have mapped, zero until one of them writes.
   /// Collective: every member calls this, in the same order, with the same size. May return before
-  /// others have it. Throws SystemError when the leader or a member is gone, or at the deadline.
-  [[nodiscard]] virtual std::shared_ptr<SharedMemory> make(std::size_t bytes,
-                                                           Deadline deadline) = 0;
+  /// others have it. Throws SystemError when the leader or a member is gone, when there is no
+  /// memory, or at the deadline; what `watch` throws. The members that are there have their memory
+  /// then, or hear that there is none.
+  [[nodiscard]] virtual std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline deadline,
+                                                           const Watch& watch) = 0;
   /// True when each member has its own mapping: one of them can then change what it sees alone.
   [[nodiscard]] virtual bool mapped_apart() const noexcept { return true; }
   /// The process of each member.
@@ -51,16 +57,19 @@ class SocketExchange final : public SegmentExchange {
   /// The leader's side: waits for members 1 to size - 1. Strangers are turned away.
   /// Throws SystemError with ETIMEDOUT, naming who has not come.
   [[nodiscard]] static std::unique_ptr<SocketExchange> lead(Door door, const Secret& secret,
-                                                            int size, Deadline deadline);
+                                                            int size, Deadline deadline,
+                                                            const Watch& watch = {});
   /// The side of member `member`, 1 or more; `where` is the leader's door's name.
   /// Throws UsageError when somebody else listens there, SystemError when nobody does.
   [[nodiscard]] static std::unique_ptr<SocketExchange> follow(const std::string& where,
                                                               const Secret& secret, int member,
-                                                              Deadline deadline);
+                                                              Deadline deadline,
+                                                              const Watch& watch = {});
   /// Of one member: needs nobody.
   [[nodiscard]] static std::unique_ptr<SocketExchange> alone();
 
-  [[nodiscard]] std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline deadline) override;
+  [[nodiscard]] std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline deadline,
+                                                   const Watch& watch) override;
   [[nodiscard]] std::span<const pid_t> processes() const noexcept override { return processes_; }
 
  private:

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/assert.h"
@@ -47,6 +49,15 @@ void expect_length(const Message& message, std::size_t bytes) {
                                message.count, to_string(message.dtype), bytes));
 }
 
+// Who closes its connections because it ends counts as gone only a moment later.
+void look_again(const Watch& watch) {
+  const auto limit = Deadline::after(std::chrono::milliseconds(500));
+  while (!limit.expired()) {
+    watch();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 std::shared_ptr<ShmEngine> open_engine(Membership membership,
                                        std::unique_ptr<SegmentExchange> exchange,
                                        const EngineOptions& options) {
@@ -68,7 +79,7 @@ ShmEngine::ShmEngine(Membership membership, std::unique_ptr<SegmentExchange> exc
       options_(options),
       log_({.rank = membership_.global_ranks[static_cast<std::size_t>(membership_.rank)]}),
       exchange_(std::move(exchange)),
-      memory_(exchange_->make(GroupMemory::bytes_for(size()), Deadline::after(options.timeout)),
+      memory_(exchange_->make(GroupMemory::bytes_for(size()), Deadline::after(options.timeout), {}),
               membership_.rank, size()),
       peers_(exchange_->processes()),
       tree_(TreePlan::over_ranks(size())),
@@ -166,17 +177,32 @@ void ShmEngine::wait(Operation& operation, std::optional<Deadline> deadline) {
 }
 
 std::shared_ptr<LibraryMemory> ShmEngine::allocate(std::size_t bytes) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 46;  // of all ranks: what can be mapped
+  if (bytes > kMostBytes / static_cast<std::size_t>(size())) {
+    throw UsageError(fmt::format("{} bytes for each of {} ranks are more than a process can map",
+                                 bytes, size()));
+  }
   const Lock lock(mutex_);
   const Call call{.kind = Collective::allocate, .count = static_cast<std::int64_t>(bytes)};
   wait_for(*start_call(call, nullptr), std::nullopt);
   memory_.sweep();
+  // Nobody has entered the call after this one who does not have the memory.
+  const Awaited next{.lines = &memory_.lines(), .condition = {Condition::Of::entered, calls_ + 1}};
+  const Watch watch = [&] {
+    if (const auto cause = find_failure(next)) fail(*cause);
+  };
   std::shared_ptr<SharedMemory> memory;
   try {
-    memory =
-        exchange_->make(Allocation::memory_bytes(bytes, size()), Deadline::after(options_.timeout));
+    memory = exchange_->make(Allocation::memory_bytes(bytes, size()),
+                             Deadline::after(options_.timeout), watch);
+  } catch (const PeerError&) {
+    throw;
   } catch (const Error& error) {
-    fail({0, fmt::format("the memory of {} could not be handed out: {}",
-                         call_in_words(rank(), calls_), error.what())});
+    const auto* system = dynamic_cast<const SystemError*>(&error);
+    const int number = system != nullptr ? system->error_number() : 0;
+    if (number == EPIPE || number == ECONNRESET) look_again(watch);
+    fail({0, fmt::format("{} could not hand out the memory of {} of group {}: {}", rank_in_words(0),
+                         call_in_words(rank(), calls_), options_.name, error.what())});
   }
   auto allocation = memory_.add(std::move(memory), bytes);
   // Touched by the rank that will use it, so that it lies near that rank's core.
@@ -201,6 +227,7 @@ std::shared_ptr<Engine> ShmEngine::split(int color, int key) {
   }
   std::vector<Wish> wishes(static_cast<std::size_t>(size()));
   int number = 0;
+  std::uint64_t call_number = 0;
   {
     const Lock lock(mutex_);
     number = splits_++;
@@ -210,6 +237,7 @@ std::shared_ptr<Engine> ShmEngine::split(int color, int key) {
                           .output = std::as_writable_bytes(std::span(wishes))},
                          nullptr),
              std::nullopt);
+    call_number = calls_;
   }
   std::vector<int> members;
   for (int other = 0; other < size(); ++other) {
@@ -228,28 +256,33 @@ std::shared_ptr<Engine> ShmEngine::split(int color, int key) {
   options.name = fmt::format("{}/{}.{}", options_.name, number, color);
   const auto deadline = Deadline::after(options_.timeout);
   const auto num_members = static_cast<int>(members.size());
-  std::unique_ptr<SegmentExchange> exchange;
+  const Watch watch = [&] {
+    for (const int member : members) {
+      if (member == rank() || !peers_.dead(member)) continue;
+      throw PeerError(global_rank(member),
+                      fmt::format("rank {} (pid {}) is gone, and others are in call {} {}, which "
+                                  "makes group {}",
+                                  global_rank(member), peers_.process(member), call_number,
+                                  to_string(Collective::split), options.name));
+    }
+  };
   try {
+    std::unique_ptr<SegmentExchange> exchange;
     if (num_members == 1) {
       exchange = SocketExchange::alone();
     } else if (membership.rank == 0) {
-      exchange = SocketExchange::lead(std::move(*door), *membership_.secret, num_members, deadline);
+      exchange =
+          SocketExchange::lead(std::move(*door), *membership_.secret, num_members, deadline, watch);
     } else {
       const auto& leader = wishes[static_cast<std::size_t>(members.front())];
-      exchange =
-          SocketExchange::follow(leader.door, *membership_.secret, membership.rank, deadline);
+      exchange = SocketExchange::follow(leader.door, *membership_.secret, membership.rank, deadline,
+                                        watch);
     }
-  } catch (const SystemError& error) {
-    for (const int member : members) {
-      if (!peers_.dead(member)) continue;
-      throw PeerError(
-          global_rank(member),
-          fmt::format("rank {} (pid {}) is gone while group {} is made: {}", global_rank(member),
-                      peers_.process(member), options.name, error.what()));
-    }
+    return open_engine(std::move(membership), std::move(exchange), options);
+  } catch (const SystemError&) {
+    look_again(watch);
     throw;
   }
-  return open_engine(std::move(membership), std::move(exchange), options);
 }
 
 void ShmEngine::try_advance() noexcept {
@@ -507,18 +540,33 @@ std::shared_ptr<Engine> make_shm_engine(const World& world, const EngineOptions&
   const auto deadline = Deadline::after(options.timeout);
   const auto prefix = fmt::format("fabric/{}", membership.progress->next_group());
   const Member leader{MemberKind::rank, 0};
-  std::unique_ptr<SegmentExchange> exchange;
-  if (world.rank() == 0) {
-    auto door = SocketExchange::open();
-    store.set(prefix + "/door", door.name, deadline);
-    store.barrier(prefix, all_ranks(world.size()), deadline);
-    exchange = SocketExchange::lead(std::move(door), *membership.secret, world.size(), deadline);
-  } else {
-    store.barrier(prefix, all_ranks(world.size()), deadline);
-    const auto where = store.get_text(prefix + "/door", deadline, leader);
-    exchange = SocketExchange::follow(where, *membership.secret, world.rank(), deadline);
+  const Watch watch = [&] {
+    for (const auto& status : store.members(deadline)) {
+      if (status.member.kind != MemberKind::rank || status.state == MemberState::connected)
+        continue;
+      throw PeerError(status.member.number,
+                      fmt::format("{} is gone while group {} is made; its own output says why",
+                                  to_string(status.member), options.name));
+    }
+  };
+  try {
+    std::unique_ptr<SegmentExchange> exchange;
+    if (world.rank() == 0) {
+      auto door = SocketExchange::open();
+      store.set(prefix + "/door", door.name, deadline);
+      store.barrier(prefix, all_ranks(world.size()), deadline);
+      exchange =
+          SocketExchange::lead(std::move(door), *membership.secret, world.size(), deadline, watch);
+    } else {
+      store.barrier(prefix, all_ranks(world.size()), deadline);
+      const auto where = store.get_text(prefix + "/door", deadline, leader);
+      exchange = SocketExchange::follow(where, *membership.secret, world.rank(), deadline, watch);
+    }
+    return open_engine(std::move(membership), std::move(exchange), options);
+  } catch (const SystemError&) {
+    look_again(watch);
+    throw;
   }
-  return open_engine(std::move(membership), std::move(exchange), options);
 }
 
 }  // namespace lockstep

@@ -25,7 +25,8 @@ class ThreadExchange final : public SegmentExchange {
   ThreadExchange(std::shared_ptr<ThreadMemory> memory, int size)
       : memory_(std::move(memory)), processes_(static_cast<std::size_t>(size), ::getpid()) {}
 
-  [[nodiscard]] std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline) override {
+  [[nodiscard]] std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline,
+                                                   const Watch&) override {
     const std::lock_guard lock(memory_->mutex);
     auto& place = memory_->made[next_++];
     if (!place) place = std::make_shared<SharedMemory>(bytes);
