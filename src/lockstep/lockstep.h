@@ -6,6 +6,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/random.h"
 #include "lockstep/base/version.h"
+#include "lockstep/collectives/process_group.h"
 #include "lockstep/launch/init.h"
 #include "lockstep/rendezvous/world.h"
 #include "lockstep/trace/counter.h"

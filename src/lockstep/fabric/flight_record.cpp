@@ -1,10 +1,18 @@
 #include "lockstep/fabric/flight_record.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 namespace lockstep {
+
+FlightRecord::Clock::time_point FlightRecord::Clock::now() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return time_point(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
+}
 
 void FlightRecord::enter(std::uint64_t number, const CallDescriptor& call) noexcept {
   entries_[number % kCalls] = {number, call, Clock::now(), {}};

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "lockstep/fabric/reduce.h"
@@ -33,17 +34,41 @@ void join(const ShmCall& call, std::span<const std::byte* const> sources,
          bytes / bytes_of(call.call.dtype));
 }
 
+// One pointer a rank, without a trip to the heap for groups of a usual size.
+template <typename Pointer>
+class PointerList {
+ public:
+  void push_back(Pointer pointer) {
+    if (size_ < few_.size()) {
+      few_[size_++] = pointer;
+      return;
+    }
+    if (many_.empty()) many_.assign(few_.begin(), few_.end());
+    many_.push_back(pointer);
+  }
+  [[nodiscard]] std::span<const Pointer> span() const {
+    return many_.empty() ? std::span<const Pointer>(few_.data(), size_) : std::span(many_);
+  }
+
+ private:
+  std::array<Pointer, 32> few_;
+  std::size_t size_ = 0;
+  std::vector<Pointer> many_;  // all of them, once they are more than a few
+};
+
 // What one round moves: bytes [begin, begin + bytes) of every piece. In source q the window's part
-// of piece p lies at starts[q] + p × strides[q].
+// of piece p lies at starts[q] + p × stride; in this rank's own, at + p × own_stride.
 struct Window {
   std::size_t begin = 0;
   std::size_t bytes = 0;
-  std::vector<const std::byte*> starts;
-  std::vector<std::size_t> strides;
+  int rank = 0;
+  std::size_t stride = 0;
+  std::size_t own_stride = 0;
+  PointerList<const std::byte*> starts = {};
 
   [[nodiscard]] const std::byte* piece(int source, int piece) const {
-    const auto index = static_cast<std::size_t>(source);
-    return starts[index] + static_cast<std::size_t>(piece) * strides[index];
+    return starts.span()[static_cast<std::size_t>(source)] +
+           static_cast<std::size_t>(piece) * (source == rank ? own_stride : stride);
   }
 };
 
@@ -65,10 +90,10 @@ void take(const ShmCall& call, const Window& window) {
     case Collective::reduce_scatter:
     case Collective::reduce: {
       if (call.call.output.empty()) return;
-      std::vector<const std::byte*> sources;
+      PointerList<const std::byte*> sources;
       for (int source = 0; source < size; ++source) sources.push_back(window.piece(source, piece));
-      auto* destination = output + window.begin;
-      join(call, sources, std::span(&destination, 1), window.bytes);
+      auto* const destination = output + window.begin;
+      join(call, sources.span(), std::span(&destination, 1), window.bytes);
       return;
     }
     case Collective::broadcast:
@@ -93,24 +118,16 @@ void take(const ShmCall& call, const Window& window) {
   }
 }
 
-// The whole input of every rank.
-Window whole(const ShmCall& call, std::vector<const std::byte*> starts) {
+// The whole input of every rank, to be given its starts.
+Window whole(const ShmCall& call) {
   const auto piece_bytes = static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype);
-  const auto sources = starts.size();
-  return {0, piece_bytes, std::move(starts), std::vector<std::size_t>(sources, piece_bytes)};
-}
-
-Steps take_inline(ShmCall& call) {
-  std::vector<const std::byte*> starts;
-  for (int rank = 0; rank < call.size(); ++rank) {
-    starts.push_back(call.memory->inline_slot(rank, call.number));
-  }
-  take(call, whole(call, std::move(starts)));
-  co_return;
+  return {0, piece_bytes, call.rank(), piece_bytes, piece_bytes};
 }
 
 Steps take_direct(ShmCall& call) {
-  take(call, whole(call, call.inputs));
+  auto window = whole(call);
+  for (const auto* input : call.inputs) window.starts.push_back(input);
+  take(call, window);
   call.take_step();
   co_await call.all_finished();
 }
@@ -173,12 +190,12 @@ class Rounds {
 
   // Where each rank has its part of the window; this rank's own input lies in its own memory.
   [[nodiscard]] Window window(std::uint64_t round) const {
-    Window window{begin(round), bytes(round, piece_bytes_), {}, {}};
+    Window window{begin(round), bytes(round, piece_bytes_), call_.rank(), window_bytes_,
+                  call_.call.input.empty() ? window_bytes_ : piece_bytes_};
     for (int rank = 0; rank < call_.size(); ++rank) {
       const bool own = rank == call_.rank() && !call_.call.input.empty();
       window.starts.push_back(own ? call_.call.input.data() + window.begin
                                   : call_.memory->staged_input(rank, before_ + round));
-      window.strides.push_back(own ? piece_bytes_ : window_bytes_);
     }
     return window;
   }
@@ -225,15 +242,16 @@ Steps reduce_staged(ShmCall& call) {
     co_await call.all_here();
     if (round > 0) take_results(call, rounds, round - 1);
     const auto window = rounds.window(round);
-    std::vector<const std::byte*> sources;
+    PointerList<const std::byte*> sources;
     for (int rank = 0; rank < call.size(); ++rank) {
       sources.push_back(window.piece(rank, call.rank()));
     }
-    std::vector<std::byte*> destinations{rounds.own_result(round)};
+    PointerList<std::byte*> destinations;
+    destinations.push_back(rounds.own_result(round));
     if (!call.call.output.empty()) {
       destinations.push_back(call.call.output.data() + chunk.begin + window.begin);
     }
-    join(call, sources, destinations, rounds.bytes(round, chunk.bytes));
+    join(call, sources.span(), destinations.span(), rounds.bytes(round, chunk.bytes));
     rounds.stage(round + 1);
     call.take_step();
   }
@@ -243,8 +261,15 @@ Steps reduce_staged(ShmCall& call) {
 
 }  // namespace
 
+void take_inline(const ShmCall& call) {
+  auto window = whole(call);
+  for (int rank = 0; rank < call.size(); ++rank) {
+    window.starts.push_back(call.memory->inline_slot(rank, call.number));
+  }
+  take(call, window);
+}
+
 Steps recipe_for(ShmCall& call) {
-  if (call.is_inline) return take_inline(call);
   const auto present = [](const auto* start) { return start != nullptr; };
   const bool inputs_shared = std::all_of(call.inputs.begin(), call.inputs.end(), present);
   const bool joins_all =

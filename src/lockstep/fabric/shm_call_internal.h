@@ -59,7 +59,9 @@ struct ShmCall {
   }
 };
 
-/// The recipe for a call that all ranks have entered, by where their memory lies.
+/// All of an inline call that all ranks have entered.
+void take_inline(const ShmCall& call);
+/// The recipe for any other, by where the ranks' memory lies.
 [[nodiscard]] Steps recipe_for(ShmCall& call);
 
 }  // namespace lockstep

@@ -321,6 +321,7 @@ void ShmEngine::advance_all() {
         if (!may_begin || entered(*operation).lagging()) break;
         begin(*operation);
       }
+      if (operation->done) continue;
       operation->steps.advance();
       operation->done = operation->steps.done();
       may_begin = operation->done || operation->steps.awaited().last;
@@ -355,7 +356,7 @@ void ShmEngine::advance_all() {
 void ShmEngine::begin(ShmOperation& operation) {
   auto& call = operation.call;
   operation.begun = true;
-  expect_equal_calls(operation);
+  const bool symmetric = expect_equal_calls(operation);
   const auto& lines = memory_.lines();
   if (call.call.riders) {
     const auto& first = lines.slot(0, call.number).riders;
@@ -369,17 +370,20 @@ void ShmEngine::begin(ShmOperation& operation) {
       leaves.push_back(lines.slot(rank, call.number).leaves);
     call.own_tree = TreePlan::over(leaves);
   }
-  if (!call.is_inline) {
-    for (int rank = 0; rank < size(); ++rank) {
-      const auto& slot = lines.slot(rank, call.number);
-      call.inputs.push_back(memory_.resolve(rank, slot.input));
-      call.outputs.push_back(memory_.resolve(rank, slot.output));
-    }
+  if (call.is_inline) {
+    take_inline(call);
+    operation.done = true;
+    return;
+  }
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto& slot = lines.slot(symmetric ? this->rank() : rank, call.number);
+    call.inputs.push_back(memory_.resolve(rank, slot.input));
+    call.outputs.push_back(memory_.resolve(rank, slot.output));
   }
   operation.steps = recipe_for(call);
 }
 
-void ShmEngine::expect_equal_calls(const ShmOperation& operation) {
+bool ShmEngine::expect_equal_calls(const ShmOperation& operation) {
   const auto& lines = memory_.lines();
   const auto number = operation.call.number;
   const auto own_mark = lines.mark(rank(), number);
@@ -399,8 +403,9 @@ void ShmEngine::expect_equal_calls(const ShmOperation& operation) {
                               options_.name, global_rank(0), call_in_words(0, number),
                               global_rank(rank), call_in_words(rank, number))});
     }
-    return;
+    return false;
   }
+  return true;
 }
 
 Awaited ShmEngine::entered(const ShmOperation& operation) const noexcept {

@@ -92,7 +92,8 @@ class ShmEngine final : public Engine, private ProgressMember {
   void wait_for(ShmOperation& operation, std::optional<Deadline> deadline);
   void advance_all();
   void begin(ShmOperation& operation);
-  void expect_equal_calls(const ShmOperation& operation);
+  /// True when all ranks' memory lies at equal places too.
+  bool expect_equal_calls(const ShmOperation& operation);
   [[nodiscard]] Awaited entered(const ShmOperation& operation) const noexcept;
   [[nodiscard]] Awaited blocker_of(const ShmOperation& operation) const noexcept;
 

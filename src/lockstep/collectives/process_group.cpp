@@ -1,0 +1,282 @@
+#include "lockstep/collectives/process_group.h"
+
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/collectives/tensor_span_internal.h"
+#include "lockstep/fabric/shm_engine.h"
+
+namespace lockstep {
+namespace {
+
+using Operations = std::vector<std::shared_ptr<Operation>>;
+
+// Tensors that live until an operation is done.
+std::shared_ptr<const void> keep(std::vector<at::Tensor> tensors) {
+  return std::make_shared<const std::vector<at::Tensor>>(std::move(tensors));
+}
+
+std::int64_t count_of(const TensorSpan& span) {
+  return static_cast<std::int64_t>(span.bytes.size() / bytes_of(span.dtype));
+}
+
+Call call_of(Collective kind, const CallOptions& options) {
+  return {.kind = kind, .name = options.name, .riders = options.riders, .leaves = options.leaves};
+}
+
+// Where one side is `size` times the other.
+std::int64_t part_of(std::string_view verb, std::int64_t whole, std::int64_t part, int size) {
+  if (whole == part * size) return part;
+  throw UsageError(fmt::format("{} among {} ranks needs {} × {} elements on one side, not {}", verb,
+                               size, size, part, whole));
+}
+
+void expect_same_dtype(std::string_view verb, const TensorSpan& input, const TensorSpan& output) {
+  if (input.dtype == output.dtype) return;
+  throw UsageError(fmt::format("{} of {} into {}: input and output have one dtype", verb,
+                               to_string(input.dtype), to_string(output.dtype)));
+}
+
+void expect_pairs(std::string_view verb, at::TensorList inputs, at::TensorList outputs) {
+  if (inputs.size() == outputs.size()) return;
+  throw UsageError(fmt::format("{} of {} inputs into {} outputs: the lists have one length", verb,
+                               inputs.size(), outputs.size()));
+}
+
+std::shared_ptr<Operation> start_all_reduce(Engine& engine, const at::Tensor& tensor, ReduceOp op,
+                                            const CallOptions& options) {
+  const auto span = span_of(tensor, "tensor of all_reduce");
+  auto call = call_of(Collective::all_reduce, options);
+  call.dtype = span.dtype;
+  call.op = op;
+  call.count = count_of(span);
+  call.input = span.bytes;
+  call.output = span.bytes;
+  note_write(tensor);
+  return engine.start(call, keep({tensor}));
+}
+
+std::shared_ptr<Operation> start_reduce_scatter(Engine& engine, const at::Tensor& output,
+                                                const at::Tensor& input, ReduceOp op,
+                                                const CallOptions& options) {
+  const auto from = span_of(input, "input of reduce_scatter");
+  const auto to = span_of(output, "output of reduce_scatter");
+  expect_same_dtype("reduce_scatter", from, to);
+  auto call = call_of(Collective::reduce_scatter, options);
+  call.dtype = from.dtype;
+  call.op = op;
+  call.count = part_of("reduce_scatter", count_of(from), count_of(to), engine.size());
+  call.input = from.bytes;
+  call.output = to.bytes;
+  note_write(output);
+  return engine.start(call, keep({input, output}));
+}
+
+std::shared_ptr<Operation> start_all_gather(Engine& engine, const at::Tensor& output,
+                                            const at::Tensor& input, const CallOptions& options) {
+  const auto from = span_of(input, "input of all_gather");
+  const auto to = span_of(output, "output of all_gather");
+  expect_same_dtype("all_gather", from, to);
+  auto call = call_of(Collective::all_gather, options);
+  call.dtype = from.dtype;
+  call.count = part_of("all_gather", count_of(to), count_of(from), engine.size());
+  call.input = from.bytes;
+  call.output = to.bytes;
+  note_write(output);
+  return engine.start(call, keep({input, output}));
+}
+
+std::shared_ptr<Operation> start_broadcast(Engine& engine, const at::Tensor& tensor, int root,
+                                           const CallOptions& options) {
+  const auto span = span_of(tensor, "tensor of broadcast");
+  auto call = call_of(Collective::broadcast, options);
+  call.dtype = span.dtype;
+  call.root = root;
+  call.count = count_of(span);
+  if (engine.rank() == root) {
+    call.input = span.bytes;
+  } else {
+    call.output = span.bytes;
+    note_write(tensor);
+  }
+  return engine.start(call, keep({tensor}));
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& options)
+    : engine_(make_shm_engine(world, {.name = options.name,
+                                      .timeout = options.timeout,
+                                      .stall_report = options.stall_report})) {}
+
+ProcessGroup::ProcessGroup(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+
+int ProcessGroup::rank() const noexcept { return engine_->rank(); }
+int ProcessGroup::size() const noexcept { return engine_->size(); }
+int ProcessGroup::global_rank(int rank) const { return engine_->global_rank(rank); }
+std::string ProcessGroup::engine() const { return engine_->kind(); }
+
+ProcessGroup ProcessGroup::split(int color, int key) const {
+  return ProcessGroup(engine_->split(color, key));
+}
+
+at::Tensor ProcessGroup::allocate(std::int64_t bytes, at::Device device) const {
+  if (!device.is_cpu()) {
+    throw UsageError(fmt::format("this version allocates CPU memory, not {}", device.str()));
+  }
+  if (bytes < 0) throw UsageError(fmt::format("cannot allocate {} bytes", bytes));
+  auto memory = engine_->allocate(static_cast<std::size_t>(bytes));
+  auto* start = memory->bytes().data();
+  return at::from_blob(
+      start, {bytes}, [memory = std::move(memory)](void* /*start*/) mutable { memory.reset(); },
+      at::TensorOptions().dtype(at::kByte).device(device));
+}
+
+Work ProcessGroup::all_reduce(at::Tensor& tensor, ReduceOp op, const CallOptions& options) const {
+  return {engine_, {start_all_reduce(*engine_, tensor, op, options)}};
+}
+
+Work ProcessGroup::all_reduce(at::TensorList tensors, ReduceOp op,
+                              const CallOptions& options) const {
+  Operations operations;
+  for (const auto& tensor : tensors) {
+    operations.push_back(start_all_reduce(*engine_, tensor, op, options));
+  }
+  return {engine_, std::move(operations)};
+}
+
+Work ProcessGroup::reduce_scatter(at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                                  const CallOptions& options) const {
+  return {engine_, {start_reduce_scatter(*engine_, output, input, op, options)}};
+}
+
+Work ProcessGroup::reduce_scatter(at::TensorList outputs, at::TensorList inputs, ReduceOp op,
+                                  const CallOptions& options) const {
+  expect_pairs("reduce_scatter", inputs, outputs);
+  Operations operations;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    operations.push_back(start_reduce_scatter(*engine_, outputs[i], inputs[i], op, options));
+  }
+  return {engine_, std::move(operations)};
+}
+
+Work ProcessGroup::all_gather(at::Tensor& output, const at::Tensor& input,
+                              const CallOptions& options) const {
+  return {engine_, {start_all_gather(*engine_, output, input, options)}};
+}
+
+Work ProcessGroup::all_gather(at::TensorList outputs, at::TensorList inputs,
+                              const CallOptions& options) const {
+  expect_pairs("all_gather", inputs, outputs);
+  Operations operations;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    operations.push_back(start_all_gather(*engine_, outputs[i], inputs[i], options));
+  }
+  return {engine_, std::move(operations)};
+}
+
+Work ProcessGroup::broadcast(at::Tensor& tensor, int root, const CallOptions& options) const {
+  return {engine_, {start_broadcast(*engine_, tensor, root, options)}};
+}
+
+Work ProcessGroup::broadcast(at::TensorList tensors, int root, const CallOptions& options) const {
+  Operations operations;
+  for (const auto& tensor : tensors) {
+    operations.push_back(start_broadcast(*engine_, tensor, root, options));
+  }
+  return {engine_, std::move(operations)};
+}
+
+Work ProcessGroup::reduce(at::Tensor& tensor, int root, ReduceOp op,
+                          const CallOptions& options) const {
+  const auto span = span_of(tensor, "tensor of reduce");
+  auto call = call_of(Collective::reduce, options);
+  call.dtype = span.dtype;
+  call.op = op;
+  call.root = root;
+  call.count = count_of(span);
+  call.input = span.bytes;
+  if (rank() == root) {
+    call.output = span.bytes;
+    note_write(tensor);
+  }
+  return {engine_, {engine_->start(call, keep({tensor}))}};
+}
+
+Work ProcessGroup::gather(at::Tensor& output, const at::Tensor& input, int root,
+                          const CallOptions& options) const {
+  const auto from = span_of(input, "input of gather");
+  auto call = call_of(Collective::gather, options);
+  call.dtype = from.dtype;
+  call.root = root;
+  call.count = count_of(from);
+  call.input = from.bytes;
+  if (rank() == root) {
+    const auto to = span_of(output, "output of gather");
+    expect_same_dtype("gather", from, to);
+    (void)part_of("gather", count_of(to), count_of(from), size());
+    call.output = to.bytes;
+    note_write(output);
+  }
+  return {engine_, {engine_->start(call, keep({input, output}))}};
+}
+
+Work ProcessGroup::scatter(at::Tensor& output, const at::Tensor& input, int root,
+                           const CallOptions& options) const {
+  const auto to = span_of(output, "output of scatter");
+  auto call = call_of(Collective::scatter, options);
+  call.dtype = to.dtype;
+  call.root = root;
+  call.count = count_of(to);
+  call.output = to.bytes;
+  if (rank() == root) {
+    const auto from = span_of(input, "input of scatter");
+    expect_same_dtype("scatter", from, to);
+    (void)part_of("scatter", count_of(from), count_of(to), size());
+    call.input = from.bytes;
+  }
+  note_write(output);
+  return {engine_, {engine_->start(call, keep({input, output}))}};
+}
+
+Work ProcessGroup::all_to_all(at::Tensor& output, const at::Tensor& input,
+                              const CallOptions& options) const {
+  const auto from = span_of(input, "input of all_to_all");
+  const auto to = span_of(output, "output of all_to_all");
+  expect_same_dtype("all_to_all", from, to);
+  auto call = call_of(Collective::all_to_all, options);
+  call.dtype = from.dtype;
+  call.count = count_of(from) / size();
+  (void)part_of("all_to_all", count_of(from), call.count, size());
+  (void)part_of("all_to_all", count_of(to), call.count, size());
+  call.input = from.bytes;
+  call.output = to.bytes;
+  note_write(output);
+  return {engine_, {engine_->start(call, keep({input, output}))}};
+}
+
+Work ProcessGroup::barrier(const CallOptions& options) const {
+  return {engine_, {engine_->start(call_of(Collective::barrier, options), nullptr)}};
+}
+
+Work ProcessGroup::send(const at::Tensor& tensor, int to, int tag) const {
+  const auto span = span_of(tensor, "tensor of send");
+  return {engine_,
+          {engine_->send({.peer = to, .tag = tag, .dtype = span.dtype, .count = count_of(span)},
+                         span.bytes, keep({tensor}))}};
+}
+
+Work ProcessGroup::receive(at::Tensor& tensor, int from, int tag) const {
+  const auto span = span_of(tensor, "tensor of receive");
+  note_write(tensor);
+  return {
+      engine_,
+      {engine_->receive({.peer = from, .tag = tag, .dtype = span.dtype, .count = count_of(span)},
+                        span.bytes, keep({tensor}))}};
+}
+
+}  // namespace lockstep
