@@ -73,7 +73,7 @@ std::vector<const CommRow*> panel_rows(const CommReport& report, const CommRow& 
 std::vector<Line> lines_of(const CommReport& report, const std::vector<const CommRow*>& rows) {
   // Colours that people who see fewer of them can tell apart (Okabe and Ito).
   std::vector<Line> lines{{"lockstep, library memory", "#0072B2"},
-                          {"lockstep, ordinary memory", "#56B4E9"},
+                          {"lockstep, ordinary memory", "#3A9BD9"},
                           {"bound by in-place add", "#777777", true}};
   const std::string peer_colors[] = {"#D55E00", "#009E73", "#CC79A7"};
   for (std::size_t peer = 1; peer < report.names.size(); ++peer) {

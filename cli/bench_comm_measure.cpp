@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <set>
 
 namespace lockstep::cli {
 namespace {
@@ -80,6 +80,13 @@ __attribute__((noinline)) void add_in_place(float* __restrict sum, const float* 
   for (std::size_t i = 0; i < count; ++i) sum[i] += other[i];
 }
 
+// How many ranks run at the same time: more ranks than processors take turns.
+int ranks_at_once(const CommRequest& request) {
+  std::set<int> processors;
+  for (const auto& of_rank : request.processors) processors.insert(of_rank.begin(), of_rank.end());
+  return std::min(request.ranks, static_cast<int>(processors.size()));
+}
+
 // What the memory gives to all ranks at once when each adds arrays of `bytes` in place: reads two,
 // writes one. A sample is many adds where one is too short for the clock, yet short enough that a
 // busy machine leaves most of them undisturbed: the median counts.
@@ -93,8 +100,9 @@ double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std
   Rotation sums(arena.first(half), usable, request.rotation_bytes / 2);
   Rotation others(arena.subspan(half), usable, request.rotation_bytes / 2);
   const auto adds = std::max(kSampleBytes / usable, std::size_t{1});
-  std::vector<double> seconds(
-      std::clamp(kAllBytes / (usable * adds), std::size_t{9}, std::size_t{61}));
+  const auto most = request.iterations > 0 ? static_cast<std::size_t>(request.iterations) : 61U;
+  const auto samples = std::clamp(kAllBytes / (usable * adds), std::size_t{9}, std::size_t{61});
+  std::vector<double> seconds(std::min(samples, most));
   for (auto& taken : seconds) {
     engine.barrier();
     const auto begin = Clock::now();
@@ -105,7 +113,7 @@ double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std
     taken = seconds_since(begin);
   }
   engine.max_over_ranks(seconds);
-  return 3.0 * static_cast<double>(usable * adds) * request.ranks / median(seconds);
+  return 3.0 * static_cast<double>(usable * adds) * ranks_at_once(request) / median(seconds);
 }
 
 CommSamples measure_case(TimedEngine& engine, const CommRequest& request, const CommCase& timed) {

@@ -85,6 +85,14 @@ TEST(BenchCommReport, TheTableFitsAHundredColumnsAndShowsRatios) {
   EXPECT_TRUE(has_ratio);
 }
 
+TEST(BenchCommReport, TheHeaderSaysWhoIsPinnedWhere) {
+  auto report = example();
+  EXPECT_NE(header_text(report).find("processors: rank 0 on 0, rank 1 on 1\n"), std::string::npos);
+  report.request.processors = {{0}, {0}, {0}, {1, 3}, {4, 5, 6}};
+  EXPECT_NE(header_text(report).find("ranks 0-2 on 0, rank 3 on 1,3, rank 4 on 4-6\n"),
+            std::string::npos);
+}
+
 TEST(BenchCommReport, ABuildThatIsNotForMeasuringSaysSo) {
   auto report = example();
   report.build = "Debug";

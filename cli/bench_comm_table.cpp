@@ -1,6 +1,9 @@
 // The table of bench_comm_report.h. Bandwidths are in GB/s (10^9), times in microseconds.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "cli/bench_comm_report.h"
 
 namespace lockstep::cli {
@@ -56,17 +59,29 @@ bool same_group(const CommCase& a, const CommCase& b) {
   return a.op == b.op && a.dtype == b.dtype && a.memory == b.memory;
 }
 
-// "rank 0 on 0, rank 1 on 1", as much of it as a line holds.
+// "0", "0-3", "0,2,4".
+std::string processors_in_words(const std::vector<int>& processors) {
+  const bool contiguous = processors.back() - processors.front() + 1 == std::ssize(processors);
+  if (processors.size() > 2 && contiguous) {
+    return fmt::format("{}-{}", processors.front(), processors.back());
+  }
+  return fmt::format("{}", fmt::join(processors, ","));
+}
+
+// "rank 0 on 0, ranks 1-3 on 1", as much of it as a line holds.
 std::string places(const CommRequest& request) {
   std::string text;
-  for (std::size_t rank = 0; rank < request.processors.size(); ++rank) {
-    const auto place = fmt::format("{}rank {} on {}", rank > 0 ? ", " : "", rank,
-                                   request.processors[rank].size() == 1
-                                       ? std::to_string(request.processors[rank].front())
-                                       : fmt::format("{}-{}", request.processors[rank].front(),
-                                                     request.processors[rank].back()));
-    if (text.size() + place.size() > 84) return text + ", …";
+  const auto& processors = request.processors;
+  for (std::size_t first = 0; first < processors.size();) {
+    auto last = first;
+    while (last + 1 < processors.size() && processors[last + 1] == processors[first]) ++last;
+    const auto place = fmt::format(
+        "{}{} on {}", first > 0 ? ", " : "",
+        first == last ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, last),
+        processors_in_words(processors[first]));
+    if (text.size() + place.size() > 80) return text + ", ...";
     text += place;
+    first = last + 1;
   }
   return text;
 }
