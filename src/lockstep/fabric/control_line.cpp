@@ -52,6 +52,8 @@ void ControlLines::fail(const Cause& cause) noexcept {
   std::memcpy(own.cause.data(), cause.text.data(), length);
   own.cause[length] = '\0';
   stand(Standing::failed);
+  // Who begins a call that this rank has entered and given up sees that something is wrong.
+  for (auto& mark : line(rank_).counters.marks) mark.store(kFailedMark, std::memory_order_release);
 }
 
 void ControlLines::ring() noexcept {
@@ -71,14 +73,14 @@ std::uint64_t ControlLines::counter(int rank, Condition::Of of) const noexcept {
 }
 
 std::optional<int> ControlLines::lagging(const Condition& condition) const noexcept {
-  for (int rank = 0; rank < size_; ++rank) {
-    if (lags(rank, condition)) return rank;
-  }
-  return std::nullopt;
+  // All lines are looked at, whatever the first says: so their misses overlap.
+  int lagging = -1;
+  for (int rank = size_ - 1; rank >= 0; --rank) lagging = lags(rank, condition) ? rank : lagging;
+  return lagging < 0 ? std::nullopt : std::optional(lagging);
 }
 
 std::uint64_t ControlLines::mark(int rank, std::uint64_t number) const noexcept {
-  return line(rank).counters.marks[number % kRecentMarks].load(std::memory_order_relaxed);
+  return line(rank).counters.marks[number % kRecentMarks].load(std::memory_order_acquire);
 }
 
 const CallSlot& ControlLines::slot(int rank, std::uint64_t number) const noexcept {

@@ -32,6 +32,7 @@ namespace lockstep {
 constexpr std::size_t kMaxCallsInFlight = 64;
 constexpr std::size_t kCauseBytes = 1024;
 constexpr std::size_t kRecentMarks = 4;
+constexpr std::uint64_t kFailedMark = 0;  // of a rank that has failed, for every call
 
 // Where in library memory a span lies.
 struct Location {

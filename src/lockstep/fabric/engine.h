@@ -80,7 +80,9 @@ class Engine {
                                                          std::shared_ptr<const void> keep) = 0;
 
   /// Begins to send or receive. Messages from one rank to another with the same tag arrive in
-  /// order. A send is done when the receiver has the data.
+  /// order; sixteen of other tags may wait for their receives meanwhile. A send is done when the
+  /// receiver has the data. Throws UsageError for a rank that is none, or a span that is not
+  /// `count` elements long; PeerError, also from the operation where the two sides differ.
   [[nodiscard]] virtual std::shared_ptr<Operation> send(const Message& message,
                                                         std::span<const std::byte> bytes,
                                                         std::shared_ptr<const void> keep) = 0;

@@ -61,10 +61,11 @@ TreePlan TreePlan::over(std::span<const LeafInterval> intervals) {
   std::vector<int> steps;
   std::size_t next = 0;
   append_tree(intervals, 0, end, next, steps);
-  return TreePlan(std::move(steps));
+  return {std::move(steps), end == static_cast<std::int64_t>(intervals.size())};
 }
 
-TreePlan::TreePlan(std::vector<int> steps) : steps_(std::move(steps)) {
+TreePlan::TreePlan(std::vector<int> steps, bool over_ranks)
+    : steps_(std::move(steps)), over_ranks_(over_ranks) {
   int height = 0;
   for (const int step : steps_) {
     height += step == kJoin ? -1 : 1;

@@ -34,6 +34,8 @@ class TreePlan {
   /// two topmost entries by the lower one joined with the upper one. One entry is left at the end.
   static constexpr int kJoin = -1;
   [[nodiscard]] std::span<const int> steps() const noexcept { return steps_; }
+  /// True when every contribution is one leaf.
+  [[nodiscard]] bool is_over_ranks() const noexcept { return over_ranks_; }
   /// The most entries the stack ever holds.
   [[nodiscard]] int depth() const noexcept { return depth_; }
   [[nodiscard]] int num_contributions() const noexcept {
@@ -41,9 +43,10 @@ class TreePlan {
   }
 
  private:
-  explicit TreePlan(std::vector<int> steps);
+  TreePlan(std::vector<int> steps, bool over_ranks);
 
   std::vector<int> steps_;
+  bool over_ranks_;
   int depth_ = 0;
 };
 

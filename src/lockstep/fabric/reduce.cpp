@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <type_traits>
 
 #include "lockstep/base/assert.h"
@@ -13,193 +15,204 @@
 namespace lockstep {
 namespace {
 
-// Elements joined at a time: a stack of blocks stays in the first-level cache.
-constexpr std::size_t kBlock = 512;
-constexpr int kMaxDepth = 17;  // of a tree over 65,536 contributions
+// Elements are joined a cache line at a time, in registers: each line of each source is read once,
+// and written where it was just read.
+constexpr std::size_t kLine = 64;
 
-struct Boolean {
-  std::uint8_t value;
+template <typename T, std::size_t Lanes>
+struct VectorOf {
+  // GCC's vector extension: arithmetic lane by lane, in what registers the machine has.
+  typedef T type __attribute__((vector_size(Lanes * sizeof(T))));
 };
 
-// What elements of type Stored are while they are joined. Unsigned for integers: they wrap.
-template <typename Stored>
-struct JoinedAs {
-  using type = Stored;
+// How elements lie in memory: `Stored` each; how they are joined: vectors of `Joined`.
+template <typename StoredType, typename JoinedType>
+struct Format {
+  using Stored = StoredType;
+  using Joined = JoinedType;
+  static constexpr std::size_t kLanes = kLine / sizeof(Joined);
+  using Vector = typename VectorOf<Joined, kLanes>::type;
+  using Raw = typename VectorOf<Stored, kLanes>::type;
 };
-template <>
-struct JoinedAs<Float16> {
-  using type = float;
-};
-template <>
-struct JoinedAs<BFloat16> {
-  using type = float;
-};
-template <>
-struct JoinedAs<Boolean> {
-  using type = std::uint8_t;
-};
-template <typename Stored>
-using Joined = typename JoinedAs<Stored>::type;
 
-template <typename Stored>
-Joined<Stored> load(Stored value) noexcept {
-  if constexpr (std::is_same_v<Stored, Boolean>) {
-    return value.value != 0 ? 1 : 0;
-  } else if constexpr (std::is_class_v<Stored>) {
-    return widen(value);
-  } else {
-    return value;
+// Integers are joined unsigned: they wrap. min and max need the sign.
+struct Float32 : Format<float, float> {
+  static Vector widen(Raw raw) { return raw; }
+  static Raw narrow(Vector value) { return value; }
+};
+struct Float64 : Format<double, double> {
+  static Vector widen(Raw raw) { return raw; }
+  static Raw narrow(Vector value) { return value; }
+};
+template <typename Bits>
+struct Integer : Format<Bits, Bits> {
+  using typename Format<Bits, Bits>::Vector;
+  static Vector widen(Vector raw) { return raw; }
+  static Vector narrow(Vector value) { return value; }
+};
+struct Boolean : Format<std::uint8_t, std::uint8_t> {
+  static Vector widen(Raw raw) { return raw != 0 ? (raw & 0) + 1 : (raw & 0); }
+  static Raw narrow(Vector value) { return value; }
+};
+struct Half : Format<std::uint16_t, float> {
+  using Wide = VectorOf<std::uint32_t, kLanes>::type;
+  static Vector widen(Raw raw) { return widen_float16<Vector>(__builtin_convertvector(raw, Wide)); }
+  static Raw narrow(Vector value) {
+    return __builtin_convertvector(narrow_to_float16<Wide>(value), Raw);
   }
-}
-
-template <typename Stored>
-Stored store(Joined<Stored> value) noexcept {
-  if constexpr (std::is_same_v<Stored, Float16>) {
-    return narrow_to_float16(value);
-  } else if constexpr (std::is_same_v<Stored, BFloat16>) {
-    return narrow_to_bfloat16(value);
-  } else {
-    return Stored{value};
+};
+struct BrainHalf : Format<std::uint16_t, float> {
+  using Wide = VectorOf<std::uint32_t, kLanes>::type;
+  static Vector widen(Raw raw) {
+    return widen_bfloat16<Vector>(__builtin_convertvector(raw, Wide));
   }
-}
+  static Raw narrow(Vector value) {
+    return __builtin_convertvector(narrow_to_bfloat16<Wide>(value), Raw);
+  }
+};
 
 struct Sum {
-  template <typename T>
-  static T join(T a, T b) noexcept {
-    if constexpr (std::is_integral_v<T>) {
-      using Wrapping = std::make_unsigned_t<T>;
-      return static_cast<T>(
-          static_cast<Wrapping>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b)));
-    } else {
-      return a + b;
-    }
+  template <typename V>
+  static V join(V a, V b) noexcept {
+    return a + b;
   }
 };
-
 struct Product {
-  template <typename T>
-  static T join(T a, T b) noexcept {
-    if constexpr (std::is_integral_v<T>) {
-      // 64 bits, so that no promotion to a signed int can overflow.
-      return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-    } else {
-      return a * b;
-    }
+  template <typename V>
+  static V join(V a, V b) noexcept {
+    return a * b;
   }
 };
-
 // a != a is true for NaN alone; where b is NaN the comparison is false and b is taken.
 struct Min {
-  template <typename T>
-  static T join(T a, T b) noexcept {
-    return (a < b || a != a) ? a : b;
+  template <typename V>
+  static V join(V a, V b) noexcept {
+    return ((a < b) | (a != a)) ? a : b;
   }
 };
-
 struct Max {
-  template <typename T>
-  static T join(T a, T b) noexcept {
-    return (a > b || a != a) ? a : b;
+  template <typename V>
+  static V join(V a, V b) noexcept {
+    return ((a > b) | (a != a)) ? a : b;
   }
 };
 
-template <typename Stored, typename Op>
-class BlockMachine {
+template <typename F, typename Op>
+class Joiner {
  public:
-  using Value = Joined<Stored>;
+  using Stored = typename F::Stored;
+  using Vector = typename F::Vector;
+  using Raw = typename F::Raw;
 
-  BlockMachine(const TreePlan& plan, bool averages)
-      : plan_(plan), divisor_(averages ? static_cast<Value>(plan.num_contributions()) : Value{1}) {
-    LOCKSTEP_ASSERT(plan.depth() <= kMaxDepth, "a job has at most 65,536 ranks");
+  // The tree over contributions [First, First + Count), known at compile time.
+  template <int First, int Count>
+  static Vector tree(const std::byte* const* sources, std::size_t offset) noexcept {
+    if constexpr (Count == 1) {
+      return load(sources[First] + offset, sizeof(Raw));
+    } else {
+      constexpr int kMiddle = static_cast<int>(std::bit_floor(static_cast<unsigned>(Count - 1)));
+      return Op::join(tree<First, kMiddle>(sources, offset),
+                      tree<First + kMiddle, Count - kMiddle>(sources, offset));
+    }
   }
 
-  // The elements [begin, begin + count) of every contribution; the result lies in result().
-  void run(std::span<const std::byte* const> sources, std::size_t begin, std::size_t count) {
+  // Any plan; the last bytes of a span, `bytes` of them, too.
+  static Vector interpret(const TreePlan& plan, const std::byte* const* sources, std::size_t offset,
+                          std::size_t bytes) noexcept {
+    std::array<Vector, kMaxDepth> stack;
     std::size_t height = 0;
-    const auto steps = plan_.steps();
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (steps[i] == TreePlan::kJoin) {
+    for (const int step : plan.steps()) {
+      if (step == TreePlan::kJoin) {
         --height;
-        join_blocks(block(height - 1), block(height), count);
-        continue;
-      }
-      // A contribution that is joined at once is read where it lies.
-      const auto* source = at(sources, steps[i]) + begin;
-      const auto next = i + 1 < steps.size() ? steps[i + 1] : 0;
-      if (next == TreePlan::kJoin) {
-        join_source(block(height - 1), source, count);
-        ++i;
-      } else if (i + 2 < steps.size() && steps[i + 2] == TreePlan::kJoin) {
-        join_sources(block(height++), source, at(sources, next) + begin, count);
-        i += 2;
+        stack[height - 1] = Op::join(stack[height - 1], stack[height]);
       } else {
-        load_source(block(height++), source, count);
+        stack[height++] = load(sources[step] + offset, bytes);
       }
     }
+    return stack[0];
   }
 
-  void write(std::byte* destination, std::size_t begin, std::size_t count) const {
-    auto* __restrict out = reinterpret_cast<Stored*>(destination) + begin;
-    const Value* __restrict in = stack_.data();
-    if (divisor_ == Value{1}) {
-      for (std::size_t i = 0; i < count; ++i) out[i] = store<Stored>(in[i]);
-    } else if constexpr (std::is_floating_point_v<Value>) {
-      for (std::size_t i = 0; i < count; ++i) out[i] = store<Stored>(in[i] / divisor_);
+  template <typename JoinLine>
+  static void run(const TreePlan& plan, bool averages, std::span<const std::byte* const> sources,
+                  std::span<std::byte* const> destinations, std::size_t count,
+                  const JoinLine& join_line) noexcept {
+    const auto total = count * sizeof(Stored);
+    const auto divisor = static_cast<typename F::Joined>(averages ? plan.num_contributions() : 1);
+    std::size_t offset = 0;
+    for (; offset + sizeof(Raw) <= total; offset += sizeof(Raw)) {
+      const auto joined = join_line(sources.data(), offset);
+      write(destinations, offset, sizeof(Raw), averages ? joined / divisor : joined);
     }
+    if (offset == total) return;
+    const auto joined = interpret(plan, sources.data(), offset, total - offset);
+    write(destinations, offset, total - offset, averages ? joined / divisor : joined);
   }
+
+  static constexpr int kMaxDepth = 17;  // of a tree over 65,536 contributions
 
  private:
-  static const Stored* at(std::span<const std::byte* const> sources, int index) {
-    return reinterpret_cast<const Stored*>(sources[static_cast<std::size_t>(index)]);
+  static Vector load(const std::byte* from, std::size_t bytes) noexcept {
+    Raw raw{};
+    std::memcpy(&raw, from, bytes);
+    return F::widen(raw);
   }
 
-  Value* block(std::size_t height) { return stack_.data() + height * kBlock; }
-
-  static void load_source(Value* __restrict out, const Stored* __restrict in, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = load(in[i]);
+  static void write(std::span<std::byte* const> destinations, std::size_t offset, std::size_t bytes,
+                    Vector value) noexcept {
+    const Raw raw = F::narrow(value);
+    for (auto* destination : destinations) std::memcpy(destination + offset, &raw, bytes);
   }
-  static void join_sources(Value* __restrict out, const Stored* __restrict a,
-                           const Stored* __restrict b, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = Op::join(load(a[i]), load(b[i]));
-  }
-  static void join_source(Value* __restrict out, const Stored* __restrict in, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = Op::join(out[i], load(in[i]));
-  }
-  static void join_blocks(Value* __restrict out, const Value* __restrict in, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = Op::join(out[i], in[i]);
-  }
-
-  const TreePlan& plan_;
-  Value divisor_;
-  std::array<Value, kMaxDepth * kBlock>
-      stack_;  // blocks, the lowest first; filled as they are used
 };
 
-template <typename Stored, typename Op>
-void run_blocks(const TreePlan& plan, bool averages, std::span<const std::byte* const> sources,
+template <typename F, typename Op>
+void join_spans(const TreePlan& plan, bool averages, std::span<const std::byte* const> sources,
                 std::span<std::byte* const> destinations, std::size_t count) {
-  BlockMachine<Stored, Op> machine(plan, averages);
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    const auto length = std::min(kBlock, count - begin);
-    machine.run(sources, begin, length);
-    for (auto* destination : destinations) machine.write(destination, begin, length);
+  using J = Joiner<F, Op>;
+  LOCKSTEP_ASSERT(plan.depth() <= J::kMaxDepth, "a job has at most 65,536 ranks");
+  const auto run = [&](const auto& join_line) {
+    J::run(plan, averages, sources, destinations, count, join_line);
+  };
+  // What gradients go through: the usual sizes of a host have their tree in the code.
+  if constexpr (std::is_same_v<Op, Sum> && std::is_floating_point_v<typename F::Joined>) {
+    switch (plan.is_over_ranks() ? plan.num_contributions() : 0) {
+      case 2:
+        return run([](auto* from, std::size_t at) { return J::template tree<0, 2>(from, at); });
+      case 4:
+        return run([](auto* from, std::size_t at) { return J::template tree<0, 4>(from, at); });
+      case 8:
+        return run([](auto* from, std::size_t at) { return J::template tree<0, 8>(from, at); });
+      case 16:
+        return run([](auto* from, std::size_t at) { return J::template tree<0, 16>(from, at); });
+      default:
+        break;
+    }
   }
+  run([&](auto* from, std::size_t at) {
+    return J::interpret(plan, from, at, sizeof(typename J::Raw));
+  });
 }
 
 using Kernel = void (*)(const TreePlan&, bool, std::span<const std::byte* const>,
                         std::span<std::byte* const>, std::size_t);
-// In the order of ReduceOp.
-template <typename Stored, typename SumOp = Sum, typename ProductOp = Product>
+
+// In the order of ReduceOp. `Signed` is the format whose order min and max follow.
+template <typename F, typename Signed = F, typename SumOp = Sum, typename ProductOp = Product>
 constexpr std::array<Kernel, kNumReduceOps> kernels_of() {
-  return {&run_blocks<Stored, SumOp>, &run_blocks<Stored, SumOp>, &run_blocks<Stored, Min>,
-          &run_blocks<Stored, Max>, &run_blocks<Stored, ProductOp>};
+  return {&join_spans<F, SumOp>, &join_spans<F, SumOp>, &join_spans<Signed, Min>,
+          &join_spans<Signed, Max>, &join_spans<F, ProductOp>};
 }
 
 // In the order of DType.
 constexpr std::array<std::array<Kernel, kNumReduceOps>, kNumDTypes> kKernels{
-    kernels_of<float>(),        kernels_of<double>(),       kernels_of<Float16>(),
-    kernels_of<BFloat16>(),     kernels_of<std::int8_t>(),  kernels_of<std::int32_t>(),
-    kernels_of<std::int64_t>(), kernels_of<std::uint8_t>(), kernels_of<Boolean, Max, Min>()};
+    kernels_of<Float32>(),
+    kernels_of<Float64>(),
+    kernels_of<Half>(),
+    kernels_of<BrainHalf>(),
+    kernels_of<Integer<std::uint8_t>, Integer<std::int8_t>>(),
+    kernels_of<Integer<std::uint32_t>, Integer<std::int32_t>>(),
+    kernels_of<Integer<std::uint64_t>, Integer<std::int64_t>>(),
+    kernels_of<Integer<std::uint8_t>>(),
+    kernels_of<Boolean, Boolean, Max, Min>()};
 
 }  // namespace
 

@@ -26,6 +26,7 @@ std::uint64_t mark_of(const CallSlot& slot) noexcept {
     return x ^ (x >> 32);
   };
   auto mark = fingerprint_of(slot.descriptor) ^ (slot.number * 0x9E3779B97F4A7C15U);
+  if (slot.has_leaves) mark = mix(mark);
   mark = mix(mark + static_cast<std::uint64_t>(slot.input.allocation + 1)) + slot.input.offset;
   return mix(mark + static_cast<std::uint64_t>(slot.output.allocation + 1)) + slot.output.offset;
 }
@@ -35,6 +36,15 @@ cpu_set_t own_cores() {
   CPU_ZERO(&cores);
   if (::sched_getaffinity(0, sizeof(cores), &cores) != 0) CPU_SET(0, &cores);
   return cores;
+}
+
+void expect_length(const Message& message, std::size_t bytes) {
+  if (message.count >= 0 &&
+      static_cast<std::size_t>(message.count) * bytes_of(message.dtype) == bytes) {
+    return;
+  }
+  throw UsageError(fmt::format("a message of {} × {} cannot lie in a span of {} bytes",
+                               message.count, to_string(message.dtype), bytes));
 }
 
 std::shared_ptr<ShmEngine> open_engine(Membership membership,
@@ -104,6 +114,7 @@ std::shared_ptr<Operation> ShmEngine::start(const Call& call, std::shared_ptr<co
 std::shared_ptr<Operation> ShmEngine::send(const Message& message, std::span<const std::byte> bytes,
                                            std::shared_ptr<const void> keep) {
   (void)global_rank(message.peer);
+  expect_length(message, bytes.size());
   const Lock lock(mutex_);
   auto& state = mail_states_[static_cast<std::size_t>(message.peer)];
   return start_mail({.message = message,
@@ -118,6 +129,7 @@ std::shared_ptr<Operation> ShmEngine::send(const Message& message, std::span<con
 std::shared_ptr<Operation> ShmEngine::receive(const Message& message, std::span<std::byte> bytes,
                                               std::shared_ptr<const void> keep) {
   (void)global_rank(message.peer);
+  expect_length(message, bytes.size());
   const Lock lock(mutex_);
   auto& state = mail_states_[static_cast<std::size_t>(message.peer)];
   return start_mail({.message = message, .incoming = bytes, .memory = &memory_, .state = &state},
@@ -262,7 +274,11 @@ std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
     Wait wait;
     while (room.lagging()) {
       advance_all();
-      if (const auto lagging = room.lagging()) wait_a_little(room, *lagging, wait);
+      const auto lagging = room.lagging();
+      if (!lagging) break;
+      // This rank itself is held up by what its oldest call awaits of another.
+      const auto awaited = *lagging == rank() ? blocker_of(*queue_.front()) : room;
+      if (const auto other = awaited.lagging()) wait_a_little(awaited, *other, wait);
     }
   }
   auto& own = operation->call;
@@ -393,15 +409,20 @@ bool ShmEngine::expect_equal_calls(const ShmOperation& operation) {
   };
   for (int other = 0; other < size(); ++other) {
     if (lines.mark(other, number) == own_mark && !operation.call.call.leaves) continue;
+    if (const auto cause = reported_failure()) fail(*cause);
     // Equal calls on memory at different places have different marks too: the slots decide. All
     // ranks look at the same slots, so all of them give the same report.
     const auto& first = lines.slot(0, number);
     for (int rank = 1; rank < size(); ++rank) {
       if (!differs(rank, first)) continue;
+      const auto in_words = [&](int who) {
+        return call_in_words(who, number) +
+               (lines.slot(who, number).has_leaves ? ", with leaves stated" : "");
+      };
       fail({rank, fmt::format("the ranks of group {} make different calls: rank {} is in {}, rank "
                               "{} in {}; every rank must make the same calls in the same order",
-                              options_.name, global_rank(0), call_in_words(0, number),
-                              global_rank(rank), call_in_words(rank, number))});
+                              options_.name, global_rank(0), in_words(0), global_rank(rank),
+                              in_words(rank))});
     }
     return false;
   }

@@ -105,6 +105,7 @@ class ShmEngine final : public Engine, private ProgressMember {
   };
   void wait_a_little(const Awaited& awaited, int rank, Wait& wait);
   void look_at_others(const Awaited& awaited, Wait& wait);
+  [[nodiscard]] std::optional<Cause> reported_failure() const;
   [[nodiscard]] std::optional<Cause> find_failure(const Awaited& awaited) const;
   [[nodiscard]] std::string call_in_words(int rank, std::uint64_t number) const;
   [[nodiscard]] std::string last_call_in_words(int rank) const;

@@ -13,7 +13,17 @@ std::string in_words(std::int64_t count, DType dtype, int tag) {
   return fmt::format("{} × {} with tag {}", count, to_string(dtype), tag);
 }
 
-std::uint64_t state_of(std::uint64_t round, Letter::State state) { return 4 * round + state; }
+// The value of a letter's `state` in the same use of it.
+std::uint64_t value_of(const Letter& letter, Letter::State state) {
+  return letter.state.load(std::memory_order_relaxed) / 4 * 4 + state;
+}
+
+Letter* find_free(Mailbox& box) {
+  for (auto& letter : box.letters) {
+    if (letter.state.load(std::memory_order_relaxed) % 4 == Letter::empty) return &letter;
+  }
+  return nullptr;
+}
 
 // The oldest letter offered with this tag.
 Letter* find_letter(Mailbox& box, int tag) {
@@ -31,7 +41,7 @@ void expect_match(const ShmMail& mail, Letter& letter) {
   if (letter.count == mail.message.count && letter.dtype == mail.message.dtype) return;
   const auto sent = in_words(letter.count, letter.dtype, letter.tag);
   letter.refused = true;
-  mail.raise(letter.state, state_of(letter.number / kLetters, Letter::taken));
+  mail.raise(letter.state, value_of(letter, Letter::taken));
   throw PeerError(mail.message.peer,
                   fmt::format("it sent {}, where this rank receives {} × {}", sent,
                               mail.message.count, to_string(mail.message.dtype)));
@@ -41,9 +51,14 @@ void expect_match(const ShmMail& mail, Letter& letter) {
 
 Steps send_recipe(ShmMail& mail) {
   auto& box = mail.memory->mailbox(mail.memory->lines().rank(), mail.message.peer);
-  auto& letter = box.letters[mail.number % kLetters];
-  const auto round = mail.number / kLetters;
-  co_await mail.reaches(letter.state, state_of(round, Letter::empty));
+  auto& offered = mail.state->offered;
+  co_await mail.reaches(offered, mail.number);
+  Letter* free = find_free(box);
+  while (free == nullptr) {
+    co_await mail.reaches(mail.state->freed, mail.state->freed.load() + 1);
+    free = find_free(box);
+  }
+  auto& letter = *free;
   letter.number = mail.number;
   letter.count = mail.message.count;
   letter.tag = mail.message.tag;
@@ -54,11 +69,14 @@ Steps send_recipe(ShmMail& mail) {
   if (in_letter && !mail.outgoing.empty()) {
     std::memcpy(letter.bytes.data(), mail.outgoing.data(), mail.outgoing.size());
   }
-  letter.state.store(state_of(round, Letter::offered), std::memory_order_seq_cst);
-  mail.raise(box.offers, box.offers.load(std::memory_order_relaxed) + 1);
+  const auto claimed = value_of(letter, Letter::claimed);
+  const auto through = value_of(letter, Letter::taken);
+  letter.state.store(value_of(letter, Letter::offered), std::memory_order_seq_cst);
+  offered.store(mail.number + 1);
+  mail.raise(box.offers, mail.number + 1);
 
   if (!in_letter && letter.location.allocation < 0) {
-    co_await mail.reaches(letter.state, state_of(round, Letter::claimed));
+    co_await mail.reaches(letter.state, claimed);
     for (std::size_t begin = 0; begin < mail.outgoing.size() && !letter.refused;) {
       const auto written = box.written.load(std::memory_order_relaxed);
       if (written > 0) co_await mail.reaches(box.read, written - 1);  // two pieces under way
@@ -68,9 +86,10 @@ Steps send_recipe(ShmMail& mail) {
       begin += bytes;
     }
   }
-  co_await mail.reaches(letter.state, state_of(round, Letter::taken));
+  co_await mail.reaches(letter.state, through);
   const bool refused = letter.refused;
-  letter.state.store(state_of(round + 1, Letter::empty), std::memory_order_release);
+  letter.state.store(through + 1, std::memory_order_release);  // empty again
+  ++mail.state->freed;
   if (refused) {
     throw PeerError(mail.message.peer, fmt::format("the receiver expected something else than {}",
                                                    in_words(mail.message.count, mail.message.dtype,
@@ -97,12 +116,11 @@ Steps receive_recipe(ShmMail& mail) {
     if (lies_at != nullptr || mail.state->streams_ended.load() == begun) break;
     co_await mail.reaches(mail.state->streams_ended, begun);
   }
-  const auto round = letter->number / kLetters;
   if (lies_at != nullptr) {
     if (bytes > 0) std::memcpy(mail.incoming.data(), lies_at, bytes);
   } else {
     ++mail.state->streams_begun;
-    mail.raise(letter->state, state_of(round, Letter::claimed));
+    mail.raise(letter->state, value_of(*letter, Letter::claimed));
     for (std::size_t begin = 0; begin < bytes;) {
       const auto read = box.read.load(std::memory_order_relaxed);
       co_await mail.reaches(box.written, read + 1);
@@ -113,7 +131,7 @@ Steps receive_recipe(ShmMail& mail) {
     }
     mail.state->streams_ended.store(mail.state->streams_begun);
   }
-  mail.raise(letter->state, state_of(round, Letter::taken));
+  mail.raise(letter->state, value_of(*letter, Letter::taken));
 }
 
 }  // namespace lockstep

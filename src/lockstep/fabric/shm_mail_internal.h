@@ -3,6 +3,9 @@
 // The sender offers a letter that says what it sends. A small message lies in the letter, one in
 // library memory is read where it is: the receiver takes it and says so. A larger one goes through
 // the mailbox in pieces, once the receiver has claimed it; it claims one at a time.
+//
+// Letters are offered in the order of sending, whichever of them is free, so that messages of one
+// tag arrive in order. When all kLetters wait for a receiver of their tags, later ones wait too.
 #pragma once
 
 #include <atomic>
@@ -18,7 +21,9 @@ namespace lockstep {
 // What a rank remembers of its messages with one peer.
 struct MailState {
   std::uint64_t sent = 0;
-  std::uint64_t streams_begun = 0;  // messages received piece by piece, one at a time
+  std::atomic<std::uint64_t> offered = 0;  // of those sent
+  std::atomic<std::uint64_t> freed = 0;    // letters, after use
+  std::uint64_t streams_begun = 0;         // messages received piece by piece, one at a time
   std::atomic<std::uint64_t> streams_ended = 0;
 };
 

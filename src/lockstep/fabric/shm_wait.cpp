@@ -45,7 +45,7 @@ void ShmEngine::wait_for(ShmOperation& operation, std::optional<Deadline> deadli
 void ShmEngine::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
   const bool alone = membership_.progress->pending() <= static_cast<int>(queue_.size());
   for (int i = oversubscribed_ ? kSpins : 0; i < kSpins; ++i) {
-    if (!awaited.lags(rank)) return;
+    if (!awaited.lagging()) return;
     pause_core();
   }
   for (int i = 0; i < kYields; ++i) {
@@ -82,8 +82,8 @@ void ShmEngine::look_at_others(const Awaited& awaited, Wait& wait) {
   }
 }
 
-// Somebody who can never do what is awaited, or who says that the group has failed.
-std::optional<Cause> ShmEngine::find_failure(const Awaited& awaited) const {
+// What another rank says of the group's failure.
+std::optional<Cause> ShmEngine::reported_failure() const {
   const auto& lines = memory_.lines();
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || lines.standing(other) != Standing::failed) continue;
@@ -93,6 +93,13 @@ std::optional<Cause> ShmEngine::find_failure(const Awaited& awaited) const {
                                                   global_rank(other), cause.text)
                                     : cause.text};
   }
+  return std::nullopt;
+}
+
+// Somebody who can never do what is awaited, or who says that the group has failed.
+std::optional<Cause> ShmEngine::find_failure(const Awaited& awaited) const {
+  const auto& lines = memory_.lines();
+  if (auto cause = reported_failure()) return cause;
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || !awaited.lags(other)) continue;
     if (awaited.word != nullptr && other != awaited.peer) continue;

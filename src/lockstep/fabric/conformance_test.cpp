@@ -1,0 +1,76 @@
+// What every engine must give: each collective, type and operation against a serial oracle that
+// joins in the same tree, for 1 to 8 ranks as threads and as processes, and every kind of memory.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "lockstep/fabric/test_calls_internal.h"
+#include "lockstep/fabric/test_group_internal.h"
+
+namespace lockstep {
+namespace {
+
+// Calls of one dtype that fall on both sides of the switch point: of `count` elements a rank.
+std::vector<std::int64_t> counts_around(std::size_t switch_point, DType dtype, int size) {
+  const auto at = static_cast<std::int64_t>(switch_point / bytes_of(dtype));
+  return {0, 1, at / size, at, at + 1};
+}
+
+void check_all(Engine& engine, std::size_t switch_point, DType dtype) {
+  const CallMemory memory(engine, 64U << 10);
+  std::uint64_t seed = 0;
+  const auto check = [&](Collective kind, ReduceOp op, int root) {
+    for (const auto count : counts_around(switch_point, dtype, engine.size())) {
+      for (const auto where : kMemoryKinds) {
+        const auto form = ++seed % 2 == 0 && can_be_in_place(kind) ? Form::in_place : Form::apart;
+        const Call call{.kind = kind, .dtype = dtype, .op = op, .root = root, .count = count};
+        CheckedCall(engine, call, form, memory.span(where), seed).wait();
+      }
+    }
+  };
+  for (const auto kind : kDataCollectives) {
+    for (const auto op : kReduceOps) {
+      if (!reduces(kind) && op != ReduceOp::sum) continue;
+      if (reduces(kind) && !has_meaning(dtype, op)) continue;
+      check(kind, op, static_cast<int>(seed % static_cast<std::uint64_t>(engine.size())));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                                            ::testing::Range(1, 9)));
+INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::apart),
+                                            ::testing::Values(1, 2, 5)));
+INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                                            ::testing::Range(1, 9)));
+
+TEST_P(GroupTest, EveryCollectiveTypeAndOperationGivesTheBitsOfTheOracle) {
+  const auto setting = this->setting();
+  run_group(setting, [&](Engine& engine) {
+    ASSERT_EQ(engine.size(), setting.size);
+    for (const auto dtype : kDTypes) check_all(engine, *setting.options.one_shot_bytes, dtype);
+  });
+}
+
+TEST_P(GroupTest, EveryRankCanBeTheRoot) {
+  run_group(setting(), [](Engine& engine) {
+    const CallMemory memory(engine, 64U << 10);
+    for (int root = 0; root < engine.size(); ++root) {
+      for (const auto kind : kDataCollectives) {
+        if (!has_root(kind)) continue;
+        for (const auto where : kMemoryKinds) {
+          for (const std::int64_t count : {3, 501}) {
+            const Call call{.kind = kind, .dtype = DType::bfloat16, .root = root, .count = count};
+            CheckedCall(engine, call, Form::apart, memory.span(where), 5).wait();
+          }
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,176 @@
+// A rank that is killed at any point: every survivor hears who it was within a second, and can make
+// a new group. Hundreds of points when LOCKSTEP_SOAK_SEED is set.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
+#include "lockstep/fabric/test_calls_internal.h"
+#include "lockstep/fabric/test_group_internal.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using testing::Rank;
+
+// When the victim was killed, and its process: a file that all ranks know by their parent. The
+// clock is the system's, the same in all processes.
+struct Deed {
+  std::int64_t nanoseconds = 0;
+  pid_t process = 0;
+
+  [[nodiscard]] static std::string path() {
+    return (std::filesystem::temp_directory_path() /
+            ("lockstep-kill-" + std::to_string(::getppid())))
+        .string();
+  }
+  static void write_and_die() {
+    const Deed deed{Clock::now().time_since_epoch().count(), ::getpid()};
+    std::ofstream(path(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(&deed), sizeof(deed));
+    ::kill(::getpid(), SIGKILL);
+  }
+  [[nodiscard]] static Deed read() {
+    Deed deed;
+    std::ifstream(path(), std::ios::binary).read(reinterpret_cast<char*>(&deed), sizeof(deed));
+    return deed;
+  }
+};
+
+// A program of calls that never ends by itself, the same on all ranks. `group` is a second one.
+void work_for_ever(Engine& engine, RandomStream random) {
+  const CallMemory memory(engine, 1U << 20);
+  for (std::uint64_t number = 0;; ++number) {
+    const auto choice = random.below(16);
+    if (choice == 0) {
+      (void)engine.allocate(10'000);
+      continue;
+    }
+    if (choice == 1) {
+      const auto half = engine.split(engine.rank() % 2, 0);
+      run(*half, {.kind = Collective::barrier});
+      continue;
+    }
+    const auto kind = kDataCollectives[random.below(kDataCollectives.size())];
+    const auto count = random.below(3) == 0 ? 9 : random.below(2) == 0 ? 2000 : 9000;
+    const Call call{.kind = kind, .dtype = DType::float32, .count = count, .name = "work"};
+    const auto where = kMemoryKinds[random.below(kMemoryKinds.size())];
+    CheckedCall checked(engine, call, Form::apart, memory.span(where), number);
+    if (choice < 5) {
+      while (!engine.done(checked.operation())) std::this_thread::yield();
+    }
+    checked.wait();
+  }
+}
+
+std::size_t count_entries(const std::string& folder) {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
+  return count;
+}
+
+std::size_t count_library_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:lockstep memory") != std::string::npos) ++count;
+  }
+  return count;
+}
+
+void survive(int rank, int size, int victim, const World& world, RandomStream random) {
+  auto engine = make_engine(EngineKind::shm, world, {.one_shot_bytes = 4096});
+  if (rank == victim) {
+    // From a millisecond to 50 after the start, at whatever the rank is in then.
+    RandomStream delay = random;
+    const std::chrono::microseconds after(1000 + delay.below(50'000));
+    std::jthread([after] {
+      std::this_thread::sleep_for(after);
+      Deed::write_and_die();
+    }).detach();
+  }
+  try {
+    work_for_ever(*engine, random);
+  } catch (const PeerError& error) {
+    const auto heard = Clock::now().time_since_epoch().count();
+    const auto deed = Deed::read();
+    const auto took = static_cast<double>(heard - deed.nanoseconds) / 1e9;
+    ::printf("rank %d of %d heard of rank %d after %.3f s: %s\n", rank, size, victim, took,
+             error.what());
+    const std::string text = error.what();
+    EXPECT_EQ(error.rank(), victim) << text;
+    EXPECT_LT(took, 1.0) << text;
+    EXPECT_NE(text.find("rank " + std::to_string(victim)), std::string::npos) << text;
+    EXPECT_NE(text.find("pid " + std::to_string(deed.process)), std::string::npos) << text;
+    EXPECT_NE(text.find("call "), std::string::npos) << text;
+    // The group stays refused, by the same cause.
+    EXPECT_THROW(run(*engine, {.kind = Collective::barrier}), PeerError);
+  }
+}
+
+// The survivors meet again as a smaller world.
+void go_on_without(int rank, int size, int victim, int number) {
+  const int new_rank = rank < victim ? rank : rank - 1;
+  const auto world = world_of_processes(new_rank, size - 1, number);
+  const auto engine = make_engine(EngineKind::shm, world, {.one_shot_bytes = 4096});
+  const CallMemory memory(*engine, 1U << 20);
+  for (const auto kind : kDataCollectives) {
+    CheckedCall(*engine, {.kind = kind, .dtype = DType::float32, .count = 5000}, Form::apart,
+                memory.span(MemoryKind::library), 3)
+        .wait();
+  }
+}
+
+void kill_one_of(int size, std::uint64_t seed) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  RandomStream random({seed, random_purpose("kill")}, 0, 0);
+  const int victim = static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
+  const auto outcomes =
+      testing::run_ranks_as_processes(size,
+                                      [&](Rank& self) {
+                                        const auto descriptors = count_entries("/proc/self/fd");
+                                        {
+                                          const auto world = world_of_processes(self.rank(), size);
+                                          survive(self.rank(), size, victim, world, random);
+                                        }
+                                        if (size > 2) go_on_without(self.rank(), size, victim, 1);
+                                        EXPECT_EQ(count_library_mappings(), 0U);
+                                        EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
+                                      },
+                                      {.expect = testing::Expect::anything});
+  std::filesystem::remove(Deed::path());
+  for (int rank = 0; rank < size; ++rank) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+    if (rank == victim) {
+      EXPECT_EQ(outcome.signal, SIGKILL) << outcome.output;
+    } else {
+      EXPECT_TRUE(outcome.succeeded()) << "rank " << rank << ":\n" << outcome.output;
+    }
+  }
+}
+
+TEST(Kill, SurvivorsNameAKilledRankWithinASecondAndGoOnWithoutIt) {
+  const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
+  const std::uint64_t first = soak ? std::stoull(*soak) : 1;
+  const std::uint64_t count = soak ? 200 : 5;
+  for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) {
+    kill_one_of(2 + static_cast<int>(i % 4), first + i);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    EXPECT_EQ(entry.path().string().find("lockstep"), std::string::npos) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,189 @@
+// Messages between two ranks: sizes around the letter and the pieces of the mailbox, tags in any
+// order, to oneself, many under way.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/test_calls_internal.h"
+#include "lockstep/fabric/test_group_internal.h"
+
+namespace lockstep {
+namespace {
+
+using oracle::Bytes;
+
+INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                                            ::testing::Values(1, 2, 3, 5)));
+INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(2, 4)));
+
+Message message_of(int peer, int tag, std::size_t bytes) {
+  return {.peer = peer, .tag = tag, .count = static_cast<std::int64_t>(bytes)};
+}
+
+// What `from` sends to `to` as its message number `number`.
+Bytes text_of(int from, int to, int number, std::size_t bytes) {
+  return oracle::draw(DType::uint8, bytes,
+                      1000 * static_cast<std::uint64_t>(from) + static_cast<std::uint64_t>(to),
+                      static_cast<std::uint64_t>(number));
+}
+
+struct Post {
+  Bytes bytes;
+  std::shared_ptr<Operation> operation;
+};
+
+std::unique_ptr<Post> send(Engine& engine, int to, int tag, int number, std::size_t bytes) {
+  auto post = std::make_unique<Post>();
+  post->bytes = text_of(engine.rank(), to, number, bytes);
+  post->operation = engine.send(message_of(to, tag, bytes), post->bytes, nullptr);
+  return post;
+}
+
+void receive(Engine& engine, int from, int tag, int number, std::size_t bytes) {
+  Bytes found(bytes);
+  engine.wait(*engine.receive(message_of(from, tag, bytes), found, nullptr));
+  EXPECT_EQ(found, text_of(from, engine.rank(), number, bytes))
+      << "message " << number << " from " << from << ", " << bytes << " bytes, tag " << tag;
+}
+
+TEST_P(GroupTest, MessagesOfEverySizeArriveWhole) {
+  run_group(setting(), [](Engine& engine) {
+    const int size = engine.size();
+    const int next = (engine.rank() + 1) % size;
+    const int previous = (engine.rank() + size - 1) % size;
+    int number = 0;
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, kLetterBytes - 1, kLetterBytes, kLetterBytes + 1,
+          kMailBytes - 1, kMailBytes, kMailBytes + 1, 2 * kMailBytes, 5 * kMailBytes + 17}) {
+      const auto post = send(engine, next, 4, ++number, bytes);
+      receive(engine, previous, 4, number, bytes);
+      engine.wait(*post->operation);
+    }
+  });
+}
+
+TEST_P(GroupTest, LibraryMemoryIsReadWhereItLies) {
+  run_group(setting(), [](Engine& engine) {
+    const int size = engine.size();
+    const int next = (engine.rank() + 1) % size;
+    const int previous = (engine.rank() + size - 1) % size;
+    constexpr std::size_t kBytes = 200'000;
+    const auto memory = engine.allocate(kBytes);
+    const auto text = text_of(engine.rank(), next, 1, kBytes);
+    std::copy(text.begin(), text.end(), memory->bytes().begin());
+    const auto sent = engine.send(message_of(next, 0, kBytes), memory->bytes(), nullptr);
+    receive(engine, previous, 0, 1, kBytes);
+    engine.wait(*sent);
+  });
+}
+
+TEST_P(GroupTest, TagsAreReceivedInAnotherOrderThanSent) {
+  run_group(setting(), [](Engine& engine) {
+    const int size = engine.size();
+    const int next = (engine.rank() + 1) % size;
+    const int previous = (engine.rank() + size - 1) % size;
+    const auto bytes_of_tag = [](int tag) { return static_cast<std::size_t>(tag) * 30'000 + 5; };
+    std::vector<std::unique_ptr<Post>> posts;
+    for (int tag = 0; tag < 8; ++tag) {
+      posts.push_back(send(engine, next, tag, tag, bytes_of_tag(tag)));
+    }
+    for (const int tag : {3, 7, 0, 5, 6, 1, 2, 4}) {
+      receive(engine, previous, tag, tag, bytes_of_tag(tag));
+    }
+    for (auto& post : posts) engine.wait(*post->operation);
+  });
+}
+
+// More than the letters of a mailbox, and the oldest is received last.
+TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
+  run_group(setting(), [](Engine& engine) {
+    const int size = engine.size();
+    const int next = (engine.rank() + 1) % size;
+    const int previous = (engine.rank() + size - 1) % size;
+    constexpr int kMessages = 3 * static_cast<int>(kLetters);
+    std::vector<std::unique_ptr<Post>> posts;
+    posts.push_back(send(engine, next, 1, 0, 40));
+    for (int number = 1; number < kMessages; ++number) {
+      posts.push_back(send(engine, next, 2, number, 40));
+    }
+    for (int number = 1; number < kMessages; ++number) receive(engine, previous, 2, number, 40);
+    receive(engine, previous, 1, 0, 40);
+    for (auto post = posts.rbegin(); post != posts.rend(); ++post) {
+      engine.wait(*(*post)->operation);
+    }
+  });
+}
+
+TEST_P(GroupTest, EveryRankTalksToEveryRankAndToItself) {
+  run_group(setting(), [](Engine& engine) {
+    std::vector<std::unique_ptr<Post>> posts;
+    const auto size_of = [](int from, int to) {
+      return static_cast<std::size_t>((from * 7 + to * 3) % 5) * 50'000 + 100;
+    };
+    for (int number = 0; number < 3; ++number) {
+      for (int peer = 0; peer < engine.size(); ++peer) {
+        posts.push_back(send(engine, peer, 9, number, size_of(engine.rank(), peer)));
+      }
+    }
+    for (int number = 0; number < 3; ++number) {
+      for (int peer = engine.size() - 1; peer >= 0; --peer) {
+        receive(engine, peer, 9, number, size_of(peer, engine.rank()));
+      }
+    }
+    for (auto& post : posts) engine.wait(*post->operation);
+  });
+}
+
+TEST_P(GroupTest, MessagesAndCallsGoOnTogether) {
+  run_group(setting(), [](Engine& engine) {
+    const int next = (engine.rank() + 1) % engine.size();
+    const int previous = (engine.rank() + engine.size() - 1) % engine.size();
+    for (int number = 0; number < 10; ++number) {
+      const auto post = send(engine, next, 0, number, 100'000);
+      CheckedCall call(engine, {.kind = Collective::all_reduce, .count = 90'000}, Form::apart, {},
+                       static_cast<std::uint64_t>(number));
+      if (engine.rank() % 2 == 0) call.wait();
+      receive(engine, previous, 0, number, 100'000);
+      if (engine.rank() % 2 != 0) call.wait();
+      engine.wait(*post->operation);
+    }
+  });
+}
+
+TEST_P(GroupTest, AMessageOfAnotherSizeIsRefusedOnBothSides) {
+  const auto setting = this->setting();
+  if (setting.size < 2) return;
+  for (const std::size_t sent : {std::size_t{40}, std::size_t{300'000}}) {
+    run_group(setting, [&](Engine& engine) {
+      if (engine.rank() > 1) return;
+      Bytes bytes(sent + static_cast<std::size_t>(engine.rank()));
+      const auto message = message_of(1 - engine.rank(), 6, bytes.size());
+      try {
+        engine.wait(engine.rank() == 0 ? *engine.send(message, bytes, nullptr)
+                                       : *engine.receive(message, bytes, nullptr));
+        ADD_FAILURE() << "no error";
+      } catch (const PeerError& error) {
+        EXPECT_NE(std::string(error.what()).find("tag 6"), std::string::npos) << error.what();
+      }
+    });
+  }
+}
+
+TEST(Messages, ALengthThatIsNotTheCountsIsRefused) {
+  run_group({}, [](Engine& engine) {
+    Bytes bytes(10);
+    const Message message{.peer = 0, .dtype = DType::float32, .count = 3};
+    EXPECT_THROW((void)engine.send(message, bytes, nullptr), UsageError);
+    EXPECT_THROW((void)engine.receive(message, bytes, nullptr), UsageError);
+    EXPECT_THROW((void)engine.receive({.peer = 0, .count = -1}, {}, nullptr), UsageError);
+    EXPECT_THROW((void)engine.send({.peer = 1}, {}, nullptr), UsageError);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

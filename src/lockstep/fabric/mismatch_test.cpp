@@ -1,0 +1,187 @@
+// Ranks that make different calls: every one hears of it in that call, with both sides named.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/test_group_internal.h"
+
+namespace lockstep {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                                            ::testing::Range(2, 6)));
+INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(2, 5)));
+
+// A call with memory of its own, as long as it wants it.
+struct Attempt {
+  Call call;
+  std::vector<std::byte> input = {};
+  std::vector<std::byte> output = {};
+};
+
+void make(Engine& engine, Attempt attempt) {
+  auto& call = attempt.call;
+  attempt.input.resize(input_bytes(call, engine.rank(), engine.size()));
+  attempt.output.resize(output_bytes(call, engine.rank(), engine.size()));
+  call.input = attempt.input;
+  call.output = attempt.output;
+  run(engine, call);
+}
+
+template <typename Act>
+std::string failure_of(const Act& act) {
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    act();
+  } catch (const PeerError& error) {
+    // Far below the deadline of 30 s: nobody waited for it.
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+void expect_words(const std::string& text, const std::vector<std::string>& all_words) {
+  for (const auto& words : all_words) {
+    EXPECT_NE(text.find(words), std::string::npos) << words << " is not in: " << text;
+  }
+}
+
+struct Difference {
+  std::string what;
+  Call usual;
+  Call other;
+};
+
+std::vector<Difference> differences() {
+  const Call sum{.kind = Collective::all_reduce, .dtype = DType::float32, .count = 8};
+  const Call large{.kind = Collective::all_reduce, .dtype = DType::float32, .count = 8000};
+  const Call broadcast{.kind = Collective::broadcast, .count = 5};
+  const auto changed = [](Call call, const auto& change) {
+    change(call);
+    return call;
+  };
+  return {
+      {"op", sum, changed(sum, [](Call& call) { call.op = ReduceOp::max; })},
+      {"dtype", sum, changed(sum, [](Call& call) { call.dtype = DType::int32; })},
+      {"count", sum, changed(sum, [](Call& call) { call.count = 9; })},
+      {"count across the switch point", sum, large},
+      {"count of large calls", large, changed(large, [](Call& call) { call.count = 8001; })},
+      {"op of large calls", large, changed(large, [](Call& call) { call.op = ReduceOp::min; })},
+      {"kind", sum, changed(sum, [](Call& call) { call.kind = Collective::all_gather; })},
+      {"root", broadcast, changed(broadcast, [](Call& call) { call.root = 1; })},
+      {"name", sum, changed(sum, [](Call& call) { call.name = "gradients 3"; })},
+      {"riders", sum, changed(sum, [](Call& call) { call.riders = Riders{}; })},
+  };
+}
+
+TEST_P(GroupTest, EveryRankNamesBothSidesOfADifference) {
+  for (const auto& difference : differences()) {
+    SCOPED_TRACE(difference.what);
+    for (const int odd : {0, setting().size - 1}) {
+      run_group(setting(), [&](Engine& engine) {
+        const bool is_odd = engine.rank() == odd;
+        make(engine, {difference.usual});
+        const auto failure =
+            failure_of([&] { make(engine, {is_odd ? difference.other : difference.usual}); });
+        // Who is odd out of two is anybody's guess: the message names rank 0 and the first that
+        // differs from it.
+        const auto usual = to_string(descriptor_of(difference.usual));
+        const auto other = to_string(descriptor_of(difference.other));
+        expect_words(failure, {"rank 0 is in call 3 " + (odd == 0 ? other : usual),
+                               "in call 3 " + (odd == 0 ? usual : other),
+                               odd == 0 ? "rank 1 in" : "rank " + std::to_string(odd) + " in"});
+        expect_words(failure_of([&] { make(engine, {difference.usual}); }),
+                     {"is of no more use", "rank 0 is in call 3"});
+      });
+    }
+  }
+}
+
+TEST_P(GroupTest, CallsInAnotherOrderAreNamed) {
+  run_group(setting(), [](Engine& engine) {
+    const Call first{.kind = Collective::all_reduce, .count = 4, .name = "first"};
+    const Call second{.kind = Collective::all_reduce, .count = 4, .name = "second"};
+    const bool is_odd = engine.rank() == engine.size() - 1;
+    const auto failure = failure_of([&] {
+      make(engine, {is_odd ? second : first});
+      make(engine, {is_odd ? first : second});
+    });
+    expect_words(failure, {"\"first\"", "\"second\"", "rank 0 is in call 2"});
+  });
+}
+
+// One rank is in a call that the others do not make: they go on to another.
+TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersMakeTheirNext) {
+  run_group(setting(), [](Engine& engine) {
+    const Call usual{.kind = Collective::all_reduce, .count = 4, .name = "loss"};
+    const auto failure = failure_of([&] {
+      if (engine.rank() == 1) run(engine, {.kind = Collective::barrier, .name = "extra"});
+      make(engine, {usual});
+    });
+    expect_words(failure, {"\"loss\"", "\"extra\"", "rank 1"});
+  });
+}
+
+TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersLeave) {
+  run_group(setting(), [](Engine& engine) {
+    run(engine, {.kind = Collective::barrier, .name = "last"});
+    if (engine.rank() != engine.size() - 1) return;
+    expect_words(
+        failure_of([&] { run(engine, {.kind = Collective::barrier, .name = "extra"}); }),
+        {"has left group world", "call 3 barrier(\"extra\")", "its last was call 2", "\"last\""});
+  });
+}
+
+TEST_P(GroupTest, AMissingCallIsNamedWhenItsRankLeaves) {
+  run_group(setting(), [](Engine& engine) {
+    run(engine, {.kind = Collective::barrier, .name = "last"});
+    if (engine.rank() == engine.size() - 1) return;
+    const auto failure =
+        failure_of([&] { make(engine, {{.kind = Collective::all_reduce, .count = 9000}}); });
+    expect_words(failure, {"rank " + std::to_string(engine.size() - 1) + " has left group world",
+                           "call 3 all_reduce(sum, 9000 × uint8)", "its last was call 2"});
+  });
+}
+
+TEST_P(GroupTest, AMissingCallIsNamedAtTheDeadlineWhileItsRankStays) {
+  auto setting = this->setting();
+  setting.options.timeout = std::chrono::milliseconds(300);
+  run_group(setting, [](Engine& engine) {
+    const auto late = engine.size() - 1;
+    const auto wait_for_others = std::chrono::milliseconds(engine.rank() == late ? 700 : 0);
+    std::this_thread::sleep_for(wait_for_others);
+    const auto failure = failure_of([&] { run(engine, {.kind = Collective::barrier}); });
+    expect_words(failure, {"rank " + std::to_string(late) + " (pid ",
+                           "did not come to call 2 barrier of group world within 0.3 s",
+                           "its last was call 1"});
+  });
+}
+
+TEST_P(GroupTest, LeavesOnOneRankAloneAreADifference) {
+  run_group(setting(), [](Engine& engine) {
+    Call call{.kind = Collective::all_reduce, .count = 4};
+    if (engine.rank() == 0) call.leaves = LeafInterval{0, 1};
+    expect_words(failure_of([&] { make(engine, {call}); }), {"rank 0", "rank 1", "leaves"});
+  });
+}
+
+TEST_P(GroupTest, LeavesThatAreNoTreeAreRefusedOnEveryRank) {
+  run_group(setting(), [](Engine& engine) {
+    Call call{.kind = Collective::all_reduce, .count = 4};
+    call.leaves = LeafInterval{2 * engine.rank(), 2 * engine.rank() + 3};
+    expect_words(failure_of([&] { make(engine, {call}); }),
+                 {"contributions cover the leaves in rank order"});
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

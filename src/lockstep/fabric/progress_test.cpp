@@ -1,0 +1,123 @@
+// Many operations under way at once, waited for in any order, in several groups of one process.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/random.h"
+#include "lockstep/fabric/test_calls_internal.h"
+#include "lockstep/fabric/test_group_internal.h"
+
+namespace lockstep {
+namespace {
+
+using Calls = std::vector<std::unique_ptr<CheckedCall>>;
+
+INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                                            ::testing::Values(1, 2, 3, 5)));
+INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::apart),
+                                            ::testing::Values(3)));
+INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(2, 4)));
+
+// An order of [0, count) of each rank's own.
+std::vector<std::size_t> shuffled(std::size_t count, int rank) {
+  std::vector<std::size_t> order(count);
+  for (std::size_t i = 0; i < count; ++i) order[i] = i;
+  RandomStream random({11, random_purpose("order")}, static_cast<std::uint64_t>(rank), 0);
+  for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  return order;
+}
+
+Call some_call(std::uint64_t seed) {
+  return {.kind = kDataCollectives[seed % kDataCollectives.size()],
+          .dtype = kDTypes[seed % kDTypes.size()],
+          .count = static_cast<std::int64_t>(seed * 37 % 400)};
+}
+
+TEST_P(GroupTest, CallsAreWaitedForInAnyOrder) {
+  run_group(setting(), [](Engine& engine) {
+    Calls calls;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      calls.push_back(std::make_unique<CheckedCall>(engine, some_call(seed), Form::apart,
+                                                    std::span<std::byte>{}, seed));
+    }
+    for (const auto i : shuffled(calls.size(), engine.rank())) calls[i]->wait();
+  });
+}
+
+TEST_P(GroupTest, MoreCallsThanTheRingHoldsCanBeUnderWay) {
+  run_group(setting(), [](Engine& engine) {
+    Calls calls;
+    for (std::uint64_t seed = 0; seed < 3 * kMaxCallsInFlight; ++seed) {
+      // The last rank comes late, then early: the ring fills on the others.
+      if (engine.rank() == engine.size() - 1 && seed % 50 == 10) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      calls.push_back(std::make_unique<CheckedCall>(engine, some_call(seed), Form::apart,
+                                                    std::span<std::byte>{}, seed));
+    }
+    for (auto& call : calls) call->wait();
+  });
+}
+
+// A rank whose ring is full goes on as soon as the others do, not at the end of a sleep. 130 calls
+// past the ring at the 50 ms of one sleep each would take 6 s.
+TEST_P(GroupTest, AFullRingCostsNoSleep) {
+  run_group(setting(), [](Engine& engine) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::vector<std::shared_ptr<Operation>> barriers;
+    for (std::size_t i = 0; i < 3 * kMaxCallsInFlight; ++i) {
+      if (engine.rank() == engine.size() - 1) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+      barriers.push_back(engine.start({.kind = Collective::barrier}, nullptr));
+    }
+    for (auto& barrier : barriers) engine.wait(*barrier);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  });
+}
+
+TEST_P(GroupTest, DoneAdvancesAndEndsWithTheRightResult) {
+  run_group(setting(), [](Engine& engine) {
+    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+      CheckedCall call(engine, some_call(seed), Form::apart, {}, seed);
+      while (!engine.done(call.operation())) std::this_thread::yield();
+      call.expect_right();
+    }
+  });
+}
+
+// The rest are no threads of one mapping: their engine cannot split.
+class SplitGroupTest : public GroupTest {};
+INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, SplitGroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::apart),
+                                            ::testing::Values(2, 4)));
+INSTANTIATE_TEST_SUITE_P(Processes, SplitGroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(2, 3, 4)));
+
+// Each call needs several steps of every rank, so a wait in one group must move the others on.
+TEST_P(SplitGroupTest, GroupsAreWaitedForInDifferentOrderOnDifferentRanks) {
+  run_group(setting(), [](Engine& engine) {
+    std::vector<std::shared_ptr<Engine>> groups;
+    for (int i = 0; i < 4; ++i) groups.push_back(engine.split(0, i % 2 == 0 ? 0 : -engine.rank()));
+    for (std::uint64_t round = 0; round < 3; ++round) {
+      Calls calls;
+      for (std::uint64_t i = 0; i < groups.size(); ++i) {
+        const Call call{.kind = Collective::all_reduce, .dtype = DType::int32, .count = 100'000};
+        calls.push_back(std::make_unique<CheckedCall>(*groups[i], call, Form::apart,
+                                                      std::span<std::byte>{}, 10 * round + i));
+      }
+      for (const auto i : shuffled(calls.size(), engine.rank())) calls[i]->wait();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+// For tests of this room. One call with random data in memory of a given kind, held against the
+// oracle on every rank.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "lockstep/fabric/engine.h"
+#include "lockstep/fabric/test_oracle_internal.h"
+
+namespace lockstep {
+
+enum class MemoryKind { library, ordinary, mixed };  // mixed: even ranks library, odd ones not
+enum class Form { apart, in_place };
+
+inline constexpr std::array kDTypes{DType::float32,  DType::float64, DType::float16,
+                                    DType::bfloat16, DType::int8,    DType::int32,
+                                    DType::int64,    DType::uint8,   DType::boolean};
+inline constexpr std::array kReduceOps{ReduceOp::sum, ReduceOp::average, ReduceOp::min,
+                                       ReduceOp::max, ReduceOp::product};
+inline constexpr std::array kMemoryKinds{MemoryKind::library, MemoryKind::ordinary,
+                                         MemoryKind::mixed};
+inline constexpr std::array kDataCollectives{Collective::all_reduce, Collective::reduce_scatter,
+                                             Collective::all_gather, Collective::broadcast,
+                                             Collective::reduce,     Collective::gather,
+                                             Collective::scatter,    Collective::all_to_all};
+
+inline bool has_meaning(DType dtype, ReduceOp op) {
+  return op != ReduceOp::average || is_floating(dtype);
+}
+
+inline bool can_be_in_place(Collective kind) {
+  return kind != Collective::all_to_all && kind != Collective::broadcast;
+}
+
+// A call that has begun, with its memory and what must come out.
+class CheckedCall {
+ public:
+  // `library` is null for ordinary memory, else at least bytes_needed long.
+  CheckedCall(Engine& engine, Call call, Form form, std::span<std::byte> library,
+              std::uint64_t seed)
+      : engine_(engine), call_(call), form_(form) {
+    const int size = engine.size();
+    const int rank = engine.rank();
+    const auto piece = static_cast<std::size_t>(call.count) * bytes_of(call.dtype);
+    std::vector<oracle::Bytes> inputs;
+    for (int other = 0; other < size; ++other) {
+      inputs.push_back(oracle::draw(call.dtype,
+                                    input_bytes(call, other, size) / bytes_of(call.dtype), seed,
+                                    static_cast<std::uint64_t>(engine.global_rank(other))));
+    }
+    const auto& own = inputs[static_cast<std::size_t>(rank)];
+    const auto output = output_bytes(call, rank, size);
+    wanted_ = oracle::output_of(call, inputs, rank);
+    const bool in_place = form == Form::in_place && !own.empty() && output > 0;
+    const auto needed = own.size() + output + kGap;
+    if (library.empty()) {
+      ordinary_.resize(needed);
+      library = ordinary_;
+    }
+    // The longer side holds the shorter one at the rank's place, or both lie behind each other.
+    const auto place = static_cast<std::size_t>(rank) * piece;
+    std::size_t input_at = 0;
+    std::size_t output_at = (own.size() + kGap - 1) / kGap * kGap;
+    if (in_place) {
+      input_at = own.size() < output ? place : 0;
+      output_at = own.size() > output ? place : 0;
+    }
+    const auto input = library.subspan(input_at, own.size());
+    std::copy(own.begin(), own.end(), input.begin());
+    call_.input = input;
+    call_.output = library.subspan(output_at, output);
+    operation_ = engine.start(call_, nullptr);
+  }
+
+  [[nodiscard]] Operation& operation() { return *operation_; }
+
+  void wait() {
+    engine_.wait(*operation_);
+    expect_right();
+  }
+
+  void expect_right() const {
+    const auto place = oracle::first_difference(call_.dtype, call_.output, wanted_);
+    EXPECT_FALSE(place) << "rank " << engine_.rank() << " of " << engine_.size() << ": "
+                        << to_string(descriptor_of(call_)) << ", element " << *place
+                        << (form_ == Form::in_place ? ", in place" : "")
+                        << (ordinary_.empty() ? ", library memory" : ", ordinary memory");
+  }
+
+  static constexpr std::size_t kGap = 64;
+  [[nodiscard]] static std::size_t bytes_needed(const Call& call, int size) {
+    const auto piece = static_cast<std::size_t>(call.count) * bytes_of(call.dtype);
+    return piece * 2 * static_cast<std::size_t>(size) + kGap;
+  }
+
+ private:
+  Engine& engine_;
+  Call call_;
+  Form form_;
+  oracle::Bytes ordinary_;
+  oracle::Bytes wanted_;
+  std::shared_ptr<Operation> operation_;
+};
+
+// Library memory for one call at a time, and the choice whether this rank uses it.
+class CallMemory {
+ public:
+  CallMemory(Engine& engine, std::size_t bytes)
+      : even_(engine.rank() % 2 == 0), library_(engine.allocate(bytes)) {}
+
+  [[nodiscard]] std::span<std::byte> span(MemoryKind kind) const {
+    const bool library = kind == MemoryKind::library || (kind == MemoryKind::mixed && even_);
+    return library ? library_->bytes() : std::span<std::byte>{};
+  }
+
+ private:
+  bool even_;
+  std::shared_ptr<LibraryMemory> library_;
+};
+
+}  // namespace lockstep

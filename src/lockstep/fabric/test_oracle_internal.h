@@ -1,0 +1,295 @@
+// For tests of this room. What a collective must give, computed by one thread from everybody's
+// inputs, by the words of leaf_tree.h and dtype.h and with nothing of the code under test.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/base/random.h"
+#include "lockstep/fabric/call.h"
+#include "lockstep/fabric/dtype.h"
+
+namespace lockstep::oracle {
+
+using Bytes = std::vector<std::byte>;
+constexpr std::size_t kMaxRanks = 64;
+
+// A 16-bit format by its parameters; every value of one is a double, so double is exact.
+struct HalfFormat {
+  int fraction_bits = 10;
+  int bias = 15;
+
+  [[nodiscard]] double decode(std::uint16_t bits) const {
+    const int fraction = bits & ((1 << fraction_bits) - 1);
+    const int exponent_bits = 15 - fraction_bits;
+    const int exponent = (bits >> fraction_bits) & ((1 << exponent_bits) - 1);
+    const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+    if (exponent == (1 << exponent_bits) - 1) {
+      return fraction == 0 ? sign * std::numeric_limits<double>::infinity()
+                           : std::numeric_limits<double>::quiet_NaN();
+    }
+    if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - fraction_bits);
+    return sign * std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+  }
+
+  // The nearest value, ties to the even one; NaN is any NaN.
+  [[nodiscard]] std::uint16_t encode(double value) const {
+    const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
+    const int top = (1 << (15 - fraction_bits)) - 1;
+    const auto infinity = static_cast<std::uint16_t>(top << fraction_bits);
+    if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | 1);
+    const double magnitude = std::fabs(value);
+    if (magnitude == 0) return sign;
+    if (std::isinf(magnitude)) return sign | infinity;
+    const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
+    // In units of the last place; nearbyint rounds halves to even.
+    const double units = std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent));
+    const double encoded = units + std::ldexp(exponent + bias - 1, fraction_bits);
+    return encoded >= infinity ? sign | infinity
+                               : static_cast<std::uint16_t>(sign | static_cast<int>(encoded));
+  }
+};
+constexpr HalfFormat kFloat16{10, 15};
+constexpr HalfFormat kBFloat16{7, 127};
+
+inline const HalfFormat& format_of(DType dtype) {
+  return dtype == DType::float16 ? kFloat16 : kBFloat16;
+}
+
+template <typename T>
+T join(ReduceOp op, T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using Wide = std::uint64_t;  // wraps, and so does the cut to T
+    switch (op) {
+      case ReduceOp::product:
+        return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
+      case ReduceOp::min:
+        return std::min(a, b);
+      case ReduceOp::max:
+        return std::max(a, b);
+      default:
+        return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
+    }
+  } else {
+    const bool has_nan = std::isnan(a) || std::isnan(b);
+    switch (op) {
+      case ReduceOp::product:
+        return a * b;
+      case ReduceOp::min:
+        return has_nan ? std::numeric_limits<T>::quiet_NaN() : a < b ? a : b;
+      case ReduceOp::max:
+        return has_nan ? std::numeric_limits<T>::quiet_NaN() : a > b ? a : b;
+      default:
+        return a + b;
+    }
+  }
+}
+
+// The tree over leaves [begin, end): cut at the largest power of two below their number.
+template <typename T>
+T join_tree(ReduceOp op, std::span<const std::type_identity_t<T>> leaves) {
+  if (leaves.size() == 1) return leaves.front();
+  std::size_t middle = 1;
+  while (middle * 2 < leaves.size()) middle *= 2;
+  return join(op, join_tree<T>(op, leaves.first(middle)), join_tree<T>(op, leaves.subspan(middle)));
+}
+
+template <typename T>
+T read(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+template <typename T>
+void write(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof(T));
+}
+
+template <typename T>
+void join_numbers(ReduceOp op, std::span<const Bytes> inputs, std::size_t i, std::byte* out) {
+  std::array<T, kMaxRanks> leaves;
+  std::size_t count = 0;
+  for (const auto& input : inputs) leaves.at(count++) = read<T>(input.data() + i * sizeof(T));
+  auto joined = join_tree<T>(op, std::span(leaves).first(count));
+  if constexpr (std::is_floating_point_v<T>) {
+    if (op == ReduceOp::average) joined /= static_cast<T>(inputs.size());
+  }
+  write(out + i * sizeof(T), joined);
+}
+
+inline void join_halves(DType dtype, ReduceOp op, std::span<const Bytes> inputs, std::size_t i,
+                        std::byte* out) {
+  const auto& format = format_of(dtype);
+  std::array<float, kMaxRanks> leaves;
+  std::size_t count = 0;
+  for (const auto& input : inputs) {
+    leaves.at(count++) =
+        static_cast<float>(format.decode(read<std::uint16_t>(input.data() + 2 * i)));
+  }
+  auto joined = join_tree<float>(op, std::span(leaves).first(count));
+  if (op == ReduceOp::average) joined /= static_cast<float>(inputs.size());
+  write(out + 2 * i, format.encode(joined));
+}
+
+inline void join_booleans(ReduceOp op, std::span<const Bytes> inputs, std::size_t i,
+                          std::byte* out) {
+  bool all = true;
+  bool any = false;
+  for (const auto& input : inputs) {
+    const bool value = input[i] != std::byte{0};
+    all = all && value;
+    any = any || value;
+  }
+  const bool is_and = op == ReduceOp::product || op == ReduceOp::min;
+  out[i] = std::byte{static_cast<unsigned char>(is_and ? all : any)};
+}
+
+/// All inputs joined, element by element. They are of equal length.
+inline Bytes reduced(DType dtype, ReduceOp op, std::span<const Bytes> inputs) {
+  Bytes out(inputs.front().size());
+  for (std::size_t i = 0; i < out.size() / bytes_of(dtype); ++i) {
+    switch (dtype) {
+      case DType::float32:
+        join_numbers<float>(op, inputs, i, out.data());
+        break;
+      case DType::float64:
+        join_numbers<double>(op, inputs, i, out.data());
+        break;
+      case DType::float16:
+      case DType::bfloat16:
+        join_halves(dtype, op, inputs, i, out.data());
+        break;
+      case DType::int8:
+        join_numbers<std::int8_t>(op, inputs, i, out.data());
+        break;
+      case DType::int32:
+        join_numbers<std::int32_t>(op, inputs, i, out.data());
+        break;
+      case DType::int64:
+        join_numbers<std::int64_t>(op, inputs, i, out.data());
+        break;
+      case DType::uint8:
+        join_numbers<std::uint8_t>(op, inputs, i, out.data());
+        break;
+      case DType::boolean:
+        join_booleans(op, inputs, i, out.data());
+        break;
+    }
+  }
+  return out;
+}
+
+inline Bytes part(const Bytes& whole, std::size_t index, std::size_t bytes) {
+  const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(index * bytes);
+  return {begin, begin + static_cast<std::ptrdiff_t>(bytes)};
+}
+
+/// What `rank` must find in its output. `inputs` are those of all ranks, empty where one has none.
+inline Bytes output_of(const Call& call, std::span<const Bytes> inputs, int rank) {
+  const auto piece = static_cast<std::size_t>(call.count) * bytes_of(call.dtype);
+  const auto self = static_cast<std::size_t>(rank);
+  const auto root = static_cast<std::size_t>(call.root);
+  const auto pieces_for = [&](std::size_t receiver) {
+    std::vector<Bytes> pieces;
+    for (const auto& input : inputs) pieces.push_back(part(input, receiver, piece));
+    return pieces;
+  };
+  const auto joined_up = [](const std::vector<Bytes>& pieces) {
+    Bytes all;
+    for (const auto& bytes : pieces) all.insert(all.end(), bytes.begin(), bytes.end());
+    return all;
+  };
+  switch (call.kind) {
+    case Collective::all_reduce:
+      return reduced(call.dtype, call.op, inputs);
+    case Collective::reduce:
+      return self == root ? reduced(call.dtype, call.op, inputs) : Bytes{};
+    case Collective::reduce_scatter:
+      return reduced(call.dtype, call.op, pieces_for(self));
+    case Collective::all_gather:
+      return joined_up({inputs.begin(), inputs.end()});
+    case Collective::gather:
+      return self == root ? joined_up({inputs.begin(), inputs.end()}) : Bytes{};
+    case Collective::broadcast:
+      return self == root ? Bytes{} : inputs[root];
+    case Collective::scatter:
+      return part(inputs[root], self, piece);
+    case Collective::all_to_all:
+      return joined_up(pieces_for(self));
+    default:
+      return {};
+  }
+}
+
+/// Random elements of a dtype at a place of a stream, equal whoever draws them. Numbers of very
+/// different size, so that an order of summing other than the tree's gives other bits; integers of
+/// all bits, so that they wrap.
+inline Bytes draw(DType dtype, std::size_t count, std::uint64_t seed, std::uint64_t rank) {
+  RandomStream random({seed, random_purpose("fabric test")}, rank, 0);
+  Bytes bytes(count * bytes_of(dtype));
+  const auto number = [&random] {
+    const auto bits = random();
+    const double fraction = static_cast<double>(static_cast<std::int64_t>(bits)) * 0x1p-63;
+    return std::ldexp(fraction, static_cast<int>(bits % 13) - 6);
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    auto* at = bytes.data() + i * bytes_of(dtype);
+    switch (dtype) {
+      case DType::float32:
+        write(at, static_cast<float>(number()));
+        break;
+      case DType::float64:
+        write(at, number());
+        break;
+      case DType::float16:
+      case DType::bfloat16:
+        write(at, format_of(dtype).encode(number()));
+        break;
+      case DType::boolean:
+        *at = std::byte{static_cast<unsigned char>(random() % 8 != 0)};
+        break;
+      default: {
+        const auto bits = random();
+        std::memcpy(at, &bits, bytes_of(dtype));
+      }
+    }
+  }
+  return bytes;
+}
+
+/// Equal bits, but for NaN, whose payload is nobody's promise. The place of the first difference.
+inline std::optional<std::size_t> first_difference(DType dtype, std::span<const std::byte> found,
+                                                   std::span<const std::byte> wanted) {
+  if (found.size() != wanted.size()) return std::min(found.size(), wanted.size());
+  if (found.empty() || std::memcmp(found.data(), wanted.data(), found.size()) == 0) return {};
+  const auto is_nan = [dtype](const std::byte* at) {
+    switch (dtype) {
+      case DType::float32:
+        return std::isnan(read<float>(at));
+      case DType::float64:
+        return std::isnan(read<double>(at));
+      case DType::float16:
+      case DType::bfloat16:
+        return std::isnan(format_of(dtype).decode(read<std::uint16_t>(at)));
+      default:
+        return false;
+    }
+  };
+  const auto width = bytes_of(dtype);
+  for (std::size_t i = 0; i < found.size() / width; ++i) {
+    const auto* a = found.data() + i * width;
+    const auto* b = wanted.data() + i * width;
+    if (std::memcmp(a, b, width) != 0 && !(is_nan(a) && is_nan(b))) return i;
+  }
+  return {};
+}
+
+}  // namespace lockstep::oracle
