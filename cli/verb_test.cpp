@@ -52,6 +52,14 @@ TEST(Command, AnUnknownVerbGetsTheNearestMatch) {
             "`lockstep --help` lists them.\n");
 }
 
+TEST(Command, AnUnknownSubVerbGetsTheNearestMatchToo) {
+  EXPECT_EQ(ask({"bench"}).code, kUsage);
+  EXPECT_EQ(ask({"bench", "--help"}).out.find("comm-rank"), std::string::npos);
+  const auto answer = ask({"bench", "com"});
+  EXPECT_EQ(answer.code, kUsage);
+  EXPECT_NE(answer.error.find("did you mean \"comm\"?"), std::string::npos);
+}
+
 TEST(Command, AWordNearNothingIsNamedWithoutAGuess) {
   EXPECT_EQ(ask({"deploy"}).error,
             "lockstep: \"deploy\" is not a verb. `lockstep --help` lists them.\n");

@@ -9,6 +9,11 @@ install(TARGETS ${rooms} lockstep_lockstep EXPORT lockstepTargets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET lockstep)
   install(TARGETS lockstep)
+  install(FILES ${PROJECT_SOURCE_DIR}/cli/bench_comm_gloo.py
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+endif()
+if(TARGET lockstep-bench-mpi)
+  install(TARGETS lockstep-bench-mpi)
 endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)

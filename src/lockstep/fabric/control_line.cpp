@@ -30,7 +30,7 @@ ControlLines::ControlLines(std::byte* start, int rank, int size) noexcept
 void ControlLines::enter(const CallSlot& slot, std::uint64_t mark) noexcept {
   auto& own = line(rank_);
   own.slots[slot.number % kMaxCallsInFlight] = slot;
-  own.counters.marks[slot.number % kRecentMarks].store(mark, std::memory_order_relaxed);
+  marks_of(own)[slot.number % kRecentMarks].store(mark, std::memory_order_relaxed);
   raise(Condition::Of::entered, slot.number);
 }
 
@@ -53,7 +53,7 @@ void ControlLines::fail(const Cause& cause) noexcept {
   own.cause[length] = '\0';
   stand(Standing::failed);
   // Who begins a call that this rank has entered and given up sees that something is wrong.
-  for (auto& mark : line(rank_).counters.marks) mark.store(kFailedMark, std::memory_order_release);
+  for (auto& mark : marks_of(line(rank_))) mark.store(kFailedMark, std::memory_order_release);
 }
 
 void ControlLines::ring() noexcept {
@@ -69,7 +69,7 @@ void ControlLines::set_cores(const cpu_set_t& cores) noexcept {
 
 std::uint64_t ControlLines::counter(int rank, Condition::Of of) const noexcept {
   // Sequentially consistent for sleep(); on the processors we know it costs what acquire costs.
-  return line(rank).counters.values[index_of(of)].load(std::memory_order_seq_cst);
+  return line(rank).counters[index_of(of)].value.load(std::memory_order_seq_cst);
 }
 
 std::optional<int> ControlLines::lagging(const Condition& condition) const noexcept {
@@ -80,7 +80,7 @@ std::optional<int> ControlLines::lagging(const Condition& condition) const noexc
 }
 
 std::uint64_t ControlLines::mark(int rank, std::uint64_t number) const noexcept {
-  return line(rank).counters.marks[number % kRecentMarks].load(std::memory_order_acquire);
+  return marks_of(line(rank))[number % kRecentMarks].load(std::memory_order_acquire);
 }
 
 const CallSlot& ControlLines::slot(int rank, std::uint64_t number) const noexcept {
@@ -104,7 +104,7 @@ int ControlLines::count_cores() const noexcept {
 }
 
 void ControlLines::raise(Condition::Of of, std::uint64_t value) noexcept {
-  line(rank_).counters.values[index_of(of)].store(value, std::memory_order_seq_cst);
+  line(rank_).counters[index_of(of)].value.store(value, std::memory_order_seq_cst);
   ring();
 }
 

@@ -116,10 +116,11 @@ class ControlLines {
   [[nodiscard]] int size() const noexcept { return size_; }
 
  private:
-  // 128 bytes: processors fetch lines in pairs.
-  struct alignas(128) Counters {
-    std::array<std::atomic<std::uint64_t>, 3> values;            // by Condition::Of
-    std::array<std::atomic<std::uint64_t>, kRecentMarks> marks;  // of the last calls
+  // 128 bytes: processors fetch lines in pairs. One counter each: who spins on one is not disturbed
+  // by another. The marks of the last calls lie beside the number of calls entered.
+  struct alignas(128) Counter {
+    std::atomic<std::uint64_t> value;
+    std::array<std::atomic<std::uint64_t>, kRecentMarks> marks;
   };
   struct alignas(128) Doorbell {
     std::atomic<std::uint32_t> rings;
@@ -132,12 +133,13 @@ class ControlLines {
     cpu_set_t cores;
   };
   struct Line {
-    Counters counters;
+    std::array<Counter, 3> counters;  // by Condition::Of
     Doorbell doorbell;
     Presence presence;
     std::array<CallSlot, kMaxCallsInFlight> slots;
   };
 
+  [[nodiscard]] static auto& marks_of(Line& line) noexcept { return line.counters[0].marks; }
   [[nodiscard]] Line& line(int rank) const noexcept { return lines_[rank]; }
   [[nodiscard]] Doorbell& doorbell(int rank) const noexcept { return line(rank).doorbell; }
   void raise(Condition::Of of, std::uint64_t value) noexcept;

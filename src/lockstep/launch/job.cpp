@@ -169,7 +169,7 @@ RoundOutcome Job::run_round(int round) {
     place = RoundPlace{server->endpoint(), free_port(host)};
   }
   if (nodes_) place = nodes_->share_place(round, place);
-  if (round == 0) {
+  if (round == 0 && options_.announce) {
     console_->notice(fmt::format("{} ranks{} of {}, rendezvous {}, logs in {}", size_,
                                  nodes_ ? fmt::format(" on {} nodes", options_.num_nodes) : "",
                                  options_.command.front(), place->store.to_string(),

@@ -1,0 +1,8 @@
+// Compiled for what every processor of this kind has.
+#include "lockstep/fabric/reduce_lines_internal.h"
+
+namespace lockstep {
+
+const ReduceKernels& baseline_kernels() noexcept { return kKernels; }
+
+}  // namespace lockstep

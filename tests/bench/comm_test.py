@@ -1,0 +1,110 @@
+"""`lockstep bench comm` as a person runs it: small, and checked for answers that can be true, not for speed."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree as xml
+
+LOCKSTEP = os.environ["LOCKSTEP_COMMAND"]
+PYTHON = os.environ.get("LOCKSTEP_TEST_PYTHON", sys.executable)
+# A launcher's variables of whoever runs this must not reach the ranks.
+CLEAN = {k: v for k, v in os.environ.items() if not re.match(r"LOCKSTEP_|SLURM_|OMPI_|PMI|TORCHELASTIC_|(LOCAL_)?RANK$", k)}
+
+
+class BenchComm(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bench_comm_"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.environment = {**CLEAN, "TMPDIR": str(self.folder / "scratch")}
+        (self.folder / "scratch").mkdir()
+
+    def skipTest(self, reason):
+        print(f"SKIPPED: {self.id().rpartition('.')[2]}: {reason}", flush=True)  # for tools/run_tests
+        super().skipTest(reason)
+
+    def bench(self, *arguments, code=0):
+        """Runs the bench to its end; returns what it printed and its JSON."""
+        file = self.folder / "out.json"
+        done = subprocess.run([LOCKSTEP, "bench", "comm", "--json", str(file), *arguments], cwd=self.folder, text=True,
+                              env=self.environment, capture_output=True, timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertEqual(list((self.folder / "scratch").iterdir()), [], "the scratch folder is gone at the end")
+        return done.stdout + done.stderr, json.loads(file.read_text()) if file.exists() else None
+
+    def check_engine(self, figures):
+        self.assertGreater(figures["p50_us"], 0)
+        self.assertLessEqual(figures["p50_us"], figures["p99_us"])
+        self.assertLessEqual(figures["p99_us"], figures["max_us"])
+        self.assertGreater(figures["hot_p50_us"], 0)
+
+    def test_a_quick_run_prints_a_table_and_writes_sane_json_and_svg(self):
+        output, found = self.bench("-n", "2", "--sizes", "1K,64K", "--iterations", "5", "--svg", "chart.svg")
+        self.assertEqual(found["ranks"], 2)
+        self.assertEqual([(r["memory"], r["bytes"]) for r in found["rows"]],
+                         [("library", 1024), ("library", 65536), ("ordinary", 1024), ("ordinary", 65536)])
+        for row in found["rows"]:
+            self.check_engine(row["engines"]["shm"])
+            self.assertEqual(row["engines"]["shm"]["iterations"], 5)
+            self.assertGreater(row["in_place_add"], 1e8)
+            self.assertAlmostEqual(row["algbw"], row["bytes"] / row["engines"]["shm"]["p50_us"] * 1e6, delta=1)
+            self.assertAlmostEqual(row["bound_us"], 4 * row["bytes"] / row["in_place_add"] * 1e6, delta=1e-3)
+        self.assertLessEqual(max(map(len, output.splitlines())), 100)
+        self.assertTrue(xml.parse(self.folder / "chart.svg").getroot().tag.endswith("svg"))
+
+    def test_every_op_and_type_runs_also_with_more_ranks_than_cores(self):
+        _, found = self.bench("-n", "5", "--sizes", "8,20000", "--iterations", "2", "--ops", "all", "--dtypes", "all")
+        self.assertEqual(len(found["rows"]), 8 * 9 * 2 * 2)
+
+    def test_open_mpi_beside_ours(self):
+        if not pathlib.Path(LOCKSTEP).with_name("lockstep-bench-mpi").exists():
+            output, _ = self.bench("--compare", "mpi", code=2)
+            self.assertIn("built without MPI", output)
+            return
+        _, found = self.bench("-n", "3", "--sizes", "1K", "--iterations", "3", "--compare", "mpi", "--ops", "all",
+                              "--dtypes", "float32,bfloat16", "--rounds", "1")
+        for row in found["rows"]:
+            if row["dtype"] == "float32":
+                self.check_engine(row["engines"]["mpi"])
+            else:
+                self.assertIsNone(row["engines"]["mpi"], "MPI has no bfloat16")
+
+    def test_gloo_beside_ours(self):
+        if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
+            self.skipTest(f"{PYTHON} has no torch; tools/bootstrap test brings it")
+        _, found = self.bench("-n", "2", "--sizes", "1K", "--iterations", "3", "--compare", "gloo", "--rounds", "1",
+                              "--ops", "all", "--memory", "ordinary", "--python", PYTHON)
+        self.assertIn("PyTorch", found["engines"]["gloo"])
+        for row in found["rows"]:
+            self.check_engine(row["engines"]["gloo"])
+
+    def test_a_python_without_torch_is_refused_with_the_next_step(self):
+        output, _ = self.bench("--compare", "gloo", "--python", "/bin/false", code=2)
+        self.assertIn("--python PATH or LOCKSTEP_PYTHON", output)
+
+    def test_an_array_too_large_for_the_memory_limit_is_refused(self):
+        output, _ = self.bench("-n", "2", "--sizes", "2G", code=2)
+        self.assertIn("does not fit", output)
+
+    def test_interrupted_it_ends_at_once_and_leaves_nothing(self):
+        bench = subprocess.Popen([LOCKSTEP, "bench", "comm", "-n", "2", "--seconds", "60s"], cwd=self.folder, text=True,
+                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        scratch = self.folder / "scratch"
+        deadline = time.monotonic() + 30
+        while not list(scratch.glob("*/shm-0/logs/*")):  # the ranks run
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        bench.send_signal(signal.SIGINT)
+        output, _ = bench.communicate(timeout=30)
+        self.assertEqual(bench.returncode, 130, output)
+        self.assertEqual(list(scratch.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
