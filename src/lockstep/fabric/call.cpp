@@ -70,6 +70,15 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
          before(b.data(), a.data() + a.size());
 }
 
+// Where nobody but this rank reads what it writes: one side over the other, or the shorter one at
+// this rank's piece of the longer one.
+bool works_in_place(const Call& call, int rank, std::size_t piece_bytes) {
+  const auto place = static_cast<std::size_t>(rank) * piece_bytes;
+  if (call.input.size() == call.output.size()) return call.input.data() == call.output.data();
+  return call.input.size() > call.output.size() ? call.output.data() == call.input.data() + place
+                                                : call.input.data() == call.output.data() + place;
+}
+
 }  // namespace
 
 void JoinedRiders::join(const Riders& riders, const Riders& first) noexcept {
@@ -105,8 +114,15 @@ void expect_valid(const Call& call, int rank, int size) {
   if (reduces(call.kind)) expect_meaning({call.dtype, call.op});
   expect_bytes(call, "input", call.input.size(), input_bytes(call, rank, size));
   expect_bytes(call, "output", call.output.size(), output_bytes(call, rank, size));
-  if (call.kind == Collective::all_to_all && overlap(call.input, call.output)) {
+  if (!overlap(call.input, call.output)) return;
+  if (call.kind == Collective::all_to_all) {
     throw UsageError("all_to_all cannot work in place: input and output overlap");
+  }
+  if (!works_in_place(call, rank, static_cast<std::size_t>(call.count) * bytes_of(call.dtype))) {
+    throw UsageError(fmt::format(
+        "input and output of {} overlap where other ranks still read: to work in place, give the "
+        "same span as both, or the shorter side at this rank's piece of the longer one",
+        to_string(descriptor_of(call))));
   }
 }
 

@@ -79,7 +79,9 @@ constexpr std::size_t kMaxCallName = 47;
 [[nodiscard]] std::size_t output_bytes(const Call& call, int rank, int size);
 
 /// Throws UsageError unless the call can be made by `rank` of `size`: a negative count, a root that
-/// is none, an average of integers, memory of another length, all_to_all in place.
+/// is none, an average of integers, memory of another length. Input and output may be the same
+/// span, or the shorter one this rank's piece of the longer one; all_to_all cannot be in place. No
+/// other overlap is allowed.
 void expect_valid(const Call& call, int rank, int size);
 
 /// As the control line keeps it: what must be equal on all ranks, without pointers.

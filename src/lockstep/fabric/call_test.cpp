@@ -1,0 +1,158 @@
+#include "lockstep/fabric/call.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+std::string words_of(const Call& call) { return to_string(descriptor_of(call)); }
+
+TEST(Call, ReadsAsASentenceForPeople) {
+  EXPECT_EQ(
+      words_of(
+          {.kind = Collective::all_reduce, .dtype = DType::float32, .count = 1024, .name = "loss"}),
+      "all_reduce(sum, 1024 × float32, \"loss\")");
+  EXPECT_EQ(words_of({.kind = Collective::broadcast, .dtype = DType::int64, .root = 2, .count = 8}),
+            "broadcast(8 × int64 from rank 2)");
+  EXPECT_EQ(words_of({.kind = Collective::reduce, .op = ReduceOp::max, .root = 1, .count = 3}),
+            "reduce(max, 3 × uint8 to rank 1)");
+  EXPECT_EQ(words_of({.kind = Collective::barrier}), "barrier");
+  EXPECT_EQ(words_of({.kind = Collective::barrier, .name = "end"}), "barrier(\"end\")");
+  EXPECT_EQ(words_of({.kind = Collective::allocate, .count = 4096}), "allocate(4096 bytes)");
+  EXPECT_EQ(words_of({.kind = Collective::all_gather, .count = 1, .riders = Riders{}}),
+            "all_gather(1 × uint8, with riders)");
+}
+
+TEST(Call, ALongNameIsCutAndStillEnds) {
+  const std::string name(100, 'x');
+  const auto descriptor = descriptor_of({.kind = Collective::barrier, .name = name});
+  EXPECT_EQ(std::string(descriptor.name), std::string(kMaxCallName, 'x'));
+}
+
+TEST(Call, TheFingerprintHoldsEverythingThatMustBeEqual) {
+  const Call base{.kind = Collective::reduce, .dtype = DType::float32, .count = 10, .name = "a"};
+  std::vector<Call> calls(9, base);
+  calls[1].kind = Collective::all_reduce;
+  calls[2].dtype = DType::int32;
+  calls[3].op = ReduceOp::max;
+  calls[4].root = 1;
+  calls[5].count = 11;
+  calls[6].name = "b";
+  calls[7].riders = Riders{};
+  calls[8].name = "a2345678b";
+  std::set<std::uint64_t> fingerprints;
+  for (const auto& call : calls) fingerprints.insert(fingerprint_of(descriptor_of(call)));
+  EXPECT_EQ(fingerprints.size(), calls.size());
+  EXPECT_EQ(fingerprint_of(descriptor_of(base)), fingerprint_of(descriptor_of(base)));
+}
+
+TEST(Call, WhatAKindDoesNotUseMakesNoDifference) {
+  const Call gather{.kind = Collective::all_gather, .count = 4};
+  Call other = gather;
+  other.op = ReduceOp::product;
+  other.root = 3;
+  EXPECT_EQ(descriptor_of(gather), descriptor_of(other));
+}
+
+TEST(Call, SidesHaveTheLengthsOfTheTable) {
+  struct Row {
+    Collective kind;
+    std::size_t root_input, other_input, root_output, other_output;
+  };
+  constexpr std::size_t one = 12;
+  constexpr std::size_t each = 4 * 12;
+  for (const auto& row :
+       {Row{Collective::all_reduce, one, one, one, one},
+        Row{Collective::reduce_scatter, each, each, one, one},
+        Row{Collective::all_gather, one, one, each, each},
+        Row{Collective::broadcast, one, 0, 0, one}, Row{Collective::reduce, one, one, one, 0},
+        Row{Collective::gather, one, one, each, 0}, Row{Collective::scatter, each, 0, one, one},
+        Row{Collective::all_to_all, each, each, each, each},
+        Row{Collective::barrier, 0, 0, 0, 0}}) {
+    const Call call{.kind = row.kind, .dtype = DType::int32, .root = 2, .count = 3};
+    EXPECT_EQ(input_bytes(call, 2, 4), row.root_input) << to_string(row.kind);
+    EXPECT_EQ(input_bytes(call, 0, 4), row.other_input) << to_string(row.kind);
+    EXPECT_EQ(output_bytes(call, 2, 4), row.root_output) << to_string(row.kind);
+    EXPECT_EQ(output_bytes(call, 0, 4), row.other_output) << to_string(row.kind);
+  }
+}
+
+std::string refusal_of(const Call& call, int rank = 0, int size = 2) {
+  try {
+    expect_valid(call, rank, size);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Call, WhatCannotBeIsRefusedWithTheReason) {
+  std::array<std::byte, 8> memory{};
+  const auto says = [](const Call& call, const std::string& words) {
+    const auto refusal = refusal_of(call);
+    EXPECT_NE(refusal.find(words), std::string::npos) << "'" << refusal << "' without " << words;
+  };
+  says({.kind = Collective::all_reduce, .count = -1}, "cannot be negative");
+  says({.kind = Collective::broadcast, .root = 2, .count = 0}, "names rank 2 as its root");
+  says({.kind = Collective::reduce, .root = -1, .count = 0}, "ranks 0 to 1");
+  says({.kind = Collective::all_reduce, .op = ReduceOp::average, .count = 0}, "average of uint8");
+  says({.kind = Collective::all_reduce, .count = 4, .input = memory, .output = memory},
+       "needs an input of 4 bytes on this rank, not 8");
+  says({.kind = Collective::all_gather, .count = 8, .input = memory, .output = memory},
+       "needs an output of 16 bytes");
+  EXPECT_EQ(refusal_of({.kind = Collective::all_reduce, .root = 99, .count = 0}), "")
+      << "a root where there is none is nobody's concern";
+}
+
+// Of two ranks, elements of one byte: `at` is where the shorter side begins in the longer one.
+std::string refusal_in_place(Collective kind, int rank, std::size_t at) {
+  static std::array<std::byte, 16> memory{};
+  Call call{.kind = kind, .root = rank, .count = 4};
+  const auto input = input_bytes(call, rank, 2);
+  const auto output = output_bytes(call, rank, 2);
+  call.input = std::span(memory).subspan(input < output ? at : 0, input);
+  call.output = std::span(memory).subspan(input < output ? 0 : at, output);
+  return refusal_of(call, rank);
+}
+
+TEST(Call, WorksInPlaceOnlyWhereNobodyElseReadsWhatItWrites) {
+  for (const auto kind : {Collective::all_reduce, Collective::reduce}) {
+    EXPECT_EQ(refusal_in_place(kind, 0, 0), "");
+    EXPECT_EQ(refusal_in_place(kind, 0, 4), "") << "beside each other";
+    EXPECT_NE(refusal_in_place(kind, 0, 2), "");
+  }
+  for (const auto kind : {Collective::reduce_scatter, Collective::scatter, Collective::all_gather,
+                          Collective::gather}) {
+    EXPECT_EQ(refusal_in_place(kind, 0, 0), "");
+    EXPECT_EQ(refusal_in_place(kind, 1, 4), "");
+    EXPECT_NE(refusal_in_place(kind, 0, 4), "") << "the place of another rank's piece";
+    EXPECT_NE(refusal_in_place(kind, 1, 0), "");
+    EXPECT_EQ(refusal_in_place(kind, 1, 8), "");
+  }
+  EXPECT_NE(refusal_in_place(Collective::all_to_all, 0, 0), "");
+}
+
+TEST(JoinedRiders, AddsAndOrsWhatTheRanksSay) {
+  const std::array<Riders, 3> said{Riders{.samples = 3, .digest = 5},
+                                   Riders{.samples = 4, .digest = 5, .non_finite = true},
+                                   Riders{.digest = 5, .have_unused = true, .sitting_out = true}};
+  JoinedRiders joined;
+  for (const auto& riders : said) joined.join(riders, said.front());
+  EXPECT_EQ(joined.samples, 7);
+  EXPECT_TRUE(joined.digests_equal);
+  EXPECT_FALSE(joined.stop);
+  EXPECT_TRUE(joined.non_finite);
+  EXPECT_TRUE(joined.have_unused);
+  EXPECT_EQ(joined.sitting_out, 1);
+  joined.join({.digest = 6}, said.front());
+  EXPECT_FALSE(joined.digests_equal);
+}
+
+}  // namespace
+}  // namespace lockstep

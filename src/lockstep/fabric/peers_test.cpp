@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/fabric/peers_internal.h"
+
+namespace lockstep {
+namespace {
+
+// A process that does nothing until it is killed; reaped at the end.
+class Idle {
+ public:
+  Idle() : process_(::fork()) {
+    if (process_ != 0) return;
+    for (;;) ::pause();
+  }
+  Idle(const Idle&) = delete;
+  Idle& operator=(const Idle&) = delete;
+  ~Idle() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  [[nodiscard]] pid_t process() const { return process_; }
+
+ private:
+  pid_t process_;
+};
+
+template <typename Condition>
+bool soon(const Condition& condition) {
+  const auto deadline = Deadline::after(std::chrono::seconds(10));
+  while (!condition()) {
+    if (deadline.expired()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+TEST(Peers, WhoLivesIsNotDead) {
+  const Idle idle;
+  const Peers peers(std::array{::getpid(), idle.process()});
+  EXPECT_FALSE(peers.dead(0));
+  EXPECT_FALSE(peers.dead(1));
+  EXPECT_EQ(peers.process(1), idle.process());
+  EXPECT_EQ(peers.describe(1), "pid " + std::to_string(idle.process()));
+}
+
+TEST(Peers, AKilledProcessIsDeadBeforeItIsReapedAndAfter) {
+  const Idle idle;
+  const Peers peers(std::array{idle.process()});
+  ::kill(idle.process(), SIGKILL);
+  EXPECT_TRUE(soon([&] { return peers.dead(0); }));
+  ::waitpid(idle.process(), nullptr, 0);
+  EXPECT_TRUE(peers.dead(0));
+}
+
+TEST(Peers, AProcessThatWasGoneFromTheStartIsDead) {
+  pid_t process = 0;
+  {
+    const Idle idle;
+    process = idle.process();
+  }
+  EXPECT_TRUE(Peers(std::array{process}).dead(0));
+}
+
+TEST(Peers, AStoppedProcessIsAliveAndSaidToBeStopped) {
+  const Idle idle;
+  const Peers peers(std::array{idle.process()});
+  ::kill(idle.process(), SIGSTOP);
+  const auto expected = "pid " + std::to_string(idle.process()) + ", stopped by a signal";
+  EXPECT_TRUE(soon([&] { return peers.describe(0) == expected; })) << peers.describe(0);
+  EXPECT_FALSE(peers.dead(0));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// What travels with a call besides its data: riders, and the leaves a contribution stands for.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "lockstep/fabric/test_calls_internal.h"
+#include "lockstep/fabric/test_group_internal.h"
+
+namespace lockstep {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                                            ::testing::Range(1, 9)));
+INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
+                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(3)));
+
+TEST_P(GroupTest, RidersOfAllRanksAreJoined) {
+  run_group(setting(), [](Engine& engine) {
+    const int last = engine.size() - 1;
+    for (const std::int64_t count : {0, 10, 20'000}) {
+      std::vector<std::byte> data(static_cast<std::size_t>(count));
+      const Riders own{.samples = engine.rank() + 1,
+                       .digest = engine.rank() == 0 ? 7U : 8U,
+                       .stop = engine.rank() == last,
+                       .sitting_out = engine.rank() != 0};
+      const auto operation = engine.start({.kind = Collective::all_reduce,
+                                           .count = count,
+                                           .input = data,
+                                           .output = data,
+                                           .riders = own},
+                                          nullptr);
+      engine.wait(*operation);
+      const auto& joined = operation->riders();
+      EXPECT_EQ(joined.samples, (last + 1) * (last + 2) / 2);
+      EXPECT_EQ(joined.digests_equal, last == 0);
+      EXPECT_TRUE(joined.stop);
+      EXPECT_FALSE(joined.non_finite);
+      EXPECT_FALSE(joined.have_unused);
+      EXPECT_EQ(joined.sitting_out, last);
+    }
+  });
+}
+
+// Eight leaves over any number of ranks: whole blocks, the first ones as large as they can be.
+std::vector<LeafInterval> eight_leaves_over(int size) {
+  std::vector<LeafInterval> blocks{{0, 8}};
+  while (static_cast<int>(blocks.size()) < size) {
+    auto largest = blocks.end();
+    for (auto block = blocks.begin(); block != blocks.end(); ++block) {
+      if (largest == blocks.end() || block->end - block->begin >= largest->end - largest->begin) {
+        largest = block;
+      }
+    }
+    const auto middle = (largest->begin + largest->end) / 2;
+    const LeafInterval upper{middle, largest->end};
+    largest->end = middle;
+    blocks.insert(largest + 1, upper);
+  }
+  return blocks;
+}
+
+TEST_P(GroupTest, ASumOverLeavesHasTheSameBitsForEveryNumberOfRanks) {
+  run_group(setting(), [](Engine& engine) {
+    constexpr std::size_t kCount = 500;
+    std::vector<oracle::Bytes> leaves;
+    for (std::uint64_t leaf = 0; leaf < 8; ++leaf) {
+      leaves.push_back(oracle::draw(DType::float32, kCount, 1, leaf));
+    }
+    const auto interval = eight_leaves_over(engine.size())[static_cast<std::size_t>(engine.rank())];
+    const auto own_leaves =
+        std::span(leaves).subspan(static_cast<std::size_t>(interval.begin),
+                                  static_cast<std::size_t>(interval.end - interval.begin));
+    for (const std::size_t count : {std::size_t{20}, kCount}) {  // inline and staged
+      auto sum = oracle::reduced(DType::float32, ReduceOp::sum, own_leaves);
+      sum.resize(count * 4);
+      auto expected = oracle::reduced(DType::float32, ReduceOp::sum, leaves);
+      expected.resize(count * 4);
+      run(engine, {.kind = Collective::all_reduce,
+                   .dtype = DType::float32,
+                   .count = static_cast<std::int64_t>(count),
+                   .input = sum,
+                   .output = sum,
+                   .leaves = interval});
+      EXPECT_EQ(sum, expected);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

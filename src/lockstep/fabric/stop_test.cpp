@@ -1,0 +1,152 @@
+// Ranks that are stopped: reported, then named at the deadline; woken in time, nothing has
+// happened; woken too late, they touch nobody's memory and are told.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
+#include "lockstep/fabric/test_calls_internal.h"
+#include "lockstep/fabric/test_group_internal.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using testing::Rank;
+
+constexpr std::size_t kLargeBytes = 16U << 20;  // milliseconds of pushing: a stop falls into it
+
+// Sums a span full of this rank's number + 1 until something fails, and says what.
+PeerError sum_until_failure(Engine& engine, LibraryMemory& memory) {
+  const auto span = memory.bytes();
+  const int size = engine.size();
+  const std::byte wanted{static_cast<unsigned char>(size * (size + 1) / 2)};
+  try {
+    for (;;) {
+      const std::byte own{static_cast<unsigned char>(engine.rank() + 1)};
+      std::fill(span.begin(), span.end(), own);
+      run(engine, {.kind = Collective::all_reduce,
+                   .count = static_cast<std::int64_t>(span.size()),
+                   .name = "large",
+                   .input = span,
+                   .output = span});
+      EXPECT_EQ(std::count(span.begin(), span.end(), wanted),
+                static_cast<std::ptrdiff_t>(span.size()));
+    }
+  } catch (const PeerError& error) {
+    return error;
+  }
+}
+
+void expect_words(const std::string& text, std::initializer_list<std::string_view> all_words) {
+  for (const auto words : all_words) {
+    EXPECT_NE(text.find(words), std::string::npos) << words << " is not in: " << text;
+  }
+}
+
+// `victim` is stopped at some moment of its work, and woken when all others have given it up.
+void stop_one_of(int size, std::uint64_t seed) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  RandomStream random({seed, random_purpose("stop")}, 0, 0);
+  const int victim = static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
+  const std::chrono::microseconds delay(random.below(30'000));
+  const auto body = [&](Rank& self) {
+    const auto world = world_of_processes(self.rank(), size);
+    const auto engine = make_engine(
+        EngineKind::shm, world, {.timeout = 1500ms, .stall_report = 300ms, .one_shot_bytes = 4096});
+    const auto memory = engine->allocate(kLargeBytes);
+    self.note("working");
+    const auto error = sum_until_failure(*engine, *memory);
+    if (self.rank() == victim) {
+      expect_words(error.what(), {"has given up on this rank", "stopped by a signal"});
+      self.barrier(self.deadline());
+      return;
+    }
+    EXPECT_EQ(error.rank(), victim) << error.what();
+    expect_words(error.what(), {"rank " + std::to_string(victim) + " (pid ", "stopped by a signal",
+                                "call ", "all_reduce(sum, 16777216 × uint8, \"large\")"});
+    // From here the memory is this rank's alone, whatever the other does when it wakes up.
+    std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{0x5A});
+    self.note("given up");
+    self.barrier(self.deadline());
+    EXPECT_EQ(std::count(memory->bytes().begin(), memory->bytes().end(), std::byte{0x5A}),
+              static_cast<std::ptrdiff_t>(kLargeBytes));
+  };
+  const auto outcomes = testing::run_ranks_as_processes(
+      size, body, {.expect = testing::Expect::anything, .meanwhile = [&](const auto& ranks) {
+                     const auto deadline = Deadline::after(30s);
+                     for (int rank = 0; rank < size; ++rank) {
+                       ranks.wait_for_note(rank, "working", deadline);
+                     }
+                     std::this_thread::sleep_for(delay);
+                     ranks.send_signal(victim, SIGSTOP);
+                     for (int rank = 0; rank < size; ++rank) {
+                       if (rank != victim) ranks.wait_for_note(rank, "given up", deadline);
+                     }
+                     ranks.send_signal(victim, SIGCONT);
+                   }});
+  std::size_t reports = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(outcome.succeeded()) << "rank " << rank << ":\n" << outcome.output;
+    if (outcome.output.find("warning: waiting for") != std::string::npos) ++reports;
+  }
+  EXPECT_GE(reports, static_cast<std::size_t>(size) - 1) << "who waits reports it before it fails";
+}
+
+TEST(Stop, AStoppedRankIsReportedNamedAndHarmlessWhenItWakes) {
+  const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
+  const std::uint64_t first = soak ? std::stoull(*soak) : 1;
+  for (std::uint64_t i = 0; i < (soak ? 30U : 3U) && !HasFailure(); ++i) {
+    stop_one_of(2 + static_cast<int>(i % 3), first + i);
+  }
+}
+
+TEST(Stop, RanksThatAreStoppedForAWhileGiveTheRightSums) {
+  const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
+  const std::uint64_t seed = soak ? std::stoull(*soak) : 1;
+  const int stops = soak ? 500 : 40;
+  constexpr int kSize = 3;
+  const auto body = [&](Rank& self) {
+    const auto world = world_of_processes(self.rank(), kSize);
+    const auto engine = make_engine(EngineKind::shm, world, {.one_shot_bytes = 4096});
+    const CallMemory memory(*engine, 1U << 20);
+    self.note("working");
+    for (std::uint64_t i = 0; i < 40U * static_cast<std::uint64_t>(stops); ++i) {
+      const Call call{.kind = kDataCollectives[i % kDataCollectives.size()],
+                      .dtype = DType::int32,
+                      .count = i % 5 == 0 ? 20'000 : 300};
+      CheckedCall(*engine, call, Form::apart, memory.span(kMemoryKinds[i % 3]), i).wait();
+    }
+    self.barrier(self.deadline());
+  };
+  (void)testing::run_ranks_as_processes(
+      kSize, body,
+      {.limit = 600s, .meanwhile = [&](const auto& ranks) {
+         RandomStream random({seed, random_purpose("stop and go")}, 0, 0);
+         try {
+           for (int rank = 0; rank < kSize; ++rank) {
+             ranks.wait_for_note(rank, "working", Deadline::after(30s));
+           }
+           for (int i = 0; i < stops; ++i) {
+             const int rank = static_cast<int>(random.below(kSize));
+             ranks.send_signal(rank, SIGSTOP);
+             std::this_thread::sleep_for(std::chrono::microseconds(random.below(20'000)));
+             ranks.send_signal(rank, SIGCONT);
+             std::this_thread::sleep_for(std::chrono::microseconds(random.below(20'000)));
+           }
+         } catch (const PeerError&) {
+           // A rank has ended: the work was quicker than the stops.
+         }
+       }});
+}
+
+}  // namespace
+}  // namespace lockstep
