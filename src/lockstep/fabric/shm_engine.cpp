@@ -325,6 +325,11 @@ std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
   own.rank_tree = &tree_;
   const auto largest_input = std::max(input_bytes(call, call.root, size()), call.input.size());
   own.is_inline = largest_input <= std::min(options_.inline_bytes, kMaxInlineBytes);
+  const auto input = memory_.locate(call.input);
+  // What can be joined where it lies soon costs less than a copy.
+  if (joins_all(call.kind) && input.allocation >= 0 && largest_input > kMaxLibraryInlineBytes) {
+    own.is_inline = false;
+  }
   if (own.is_inline && !call.input.empty()) {
     std::memcpy(memory_.inline_slot(rank(), number), call.input.data(), call.input.size());
   }
@@ -334,7 +339,7 @@ std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
                 .leaves = call.leaves.value_or(LeafInterval{}),
                 .has_leaves = call.leaves.has_value()};
   if (!own.is_inline) {
-    slot.input = memory_.locate(call.input);
+    slot.input = input;
     slot.output = memory_.locate(call.output);
   }
   calls_ = number;
@@ -419,6 +424,10 @@ void ShmEngine::begin(ShmOperation& operation) {
       leaves.push_back(lines.slot(rank, call.number).leaves);
     call.own_tree = TreePlan::over(leaves);
   }
+  for (int rank = 0; rank < size() && !symmetric; ++rank) {
+    // One rank's input lies in library memory alone: then all go through the staging areas.
+    if (lines.slot(rank, call.number).input.allocation >= 0) call.is_inline = false;
+  }
   if (call.is_inline && takes_one_shot(call.call)) {
     take_one_shot(call);
     operation.done = true;
@@ -434,8 +443,7 @@ void ShmEngine::begin(ShmOperation& operation) {
 
 // Whether every rank does all of an inline call by itself, or each a part for all.
 bool ShmEngine::takes_one_shot(const Call& call) const noexcept {
-  const bool joins_all = call.kind == Collective::all_reduce || call.kind == Collective::reduce;
-  return !joins_all || call.input.size() <= one_shot_bytes_.value_or(kMaxInlineBytes);
+  return !joins_all(call.kind) || call.input.size() <= one_shot_bytes_.value_or(kMaxInlineBytes);
 }
 
 bool ShmEngine::expect_equal_calls(const ShmOperation& operation) {
