@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kLine = 64;  // chunks begin at whole cache lines
 
-void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
@@ -99,7 +99,7 @@ void take(const ShmCall& call, const Window& window) {
     case Collective::broadcast:
     case Collective::scatter:
       if (!call.call.output.empty()) {
-        copy(output + window.begin, window.piece(call.call.root, piece), window.bytes);
+        copy_bytes(output + window.begin, window.piece(call.call.root, piece), window.bytes);
       }
       return;
     case Collective::all_gather:
@@ -108,8 +108,8 @@ void take(const ShmCall& call, const Window& window) {
     case Collective::all_to_all:
       if (call.call.output.empty()) return;
       for (int source = 0; source < size; ++source) {
-        copy(output + static_cast<std::size_t>(source) * piece_bytes + window.begin,
-             window.piece(source, piece), window.bytes);
+        copy_bytes(output + static_cast<std::size_t>(source) * piece_bytes + window.begin,
+                   window.piece(source, piece), window.bytes);
       }
       return;
     case Collective::barrier:
@@ -144,6 +144,26 @@ Steps push(ShmCall& call) {
   join(call, sources, destinations, chunk.bytes);
   call.take_step();
   co_await call.all_finished();
+}
+
+// The chunk that a rank joins is read by nobody else, so the result takes its place in the slot.
+Steps share_inline(ShmCall& call) {
+  const auto total = call.call.input.size();
+  const auto own = chunk_of(total, call.rank(), call.size());
+  PointerList<const std::byte*> sources;
+  for (int rank = 0; rank < call.size(); ++rank) {
+    sources.push_back(call.memory->inline_slot(rank, call.number) + own.begin);
+  }
+  auto* const result = call.memory->inline_slot(call.rank(), call.number) + own.begin;
+  join(call, sources.span(), std::span(&result, 1), own.bytes);
+  call.take_step();
+  co_await call.all_here();
+  if (call.call.output.empty()) co_return;
+  for (int rank = 0; rank < call.size(); ++rank) {
+    const auto chunk = chunk_of(total, rank, call.size());
+    copy_bytes(call.call.output.data() + chunk.begin,
+               call.memory->inline_slot(rank, call.number) + chunk.begin, chunk.bytes);
+  }
 }
 
 // Window number `round` of an input of `num_pieces` pieces, staged by those who have one.
@@ -183,8 +203,8 @@ class Rounds {
       const auto start = static_cast<std::size_t>(piece) * piece_bytes_;
       const auto size = call_.call.input.size();
       const auto total = std::min(piece_bytes_, size - std::min(start, size));
-      copy(to + static_cast<std::size_t>(piece) * window_bytes_,
-           call_.call.input.data() + start + begin(round), bytes(round, total));
+      copy_bytes(to + static_cast<std::size_t>(piece) * window_bytes_,
+                 call_.call.input.data() + start + begin(round), bytes(round, total));
     }
   }
 
@@ -227,8 +247,8 @@ void take_results(const ShmCall& call, const Rounds& rounds, std::uint64_t round
   for (int rank = 0; rank < call.size(); ++rank) {
     if (rank == call.rank()) continue;
     const auto chunk = chunk_of(call.call.output.size(), rank, call.size());
-    copy(call.call.output.data() + chunk.begin + rounds.begin(round), rounds.result(rank, round),
-         rounds.bytes(round, chunk.bytes));
+    copy_bytes(call.call.output.data() + chunk.begin + rounds.begin(round),
+               rounds.result(rank, round), rounds.bytes(round, chunk.bytes));
   }
 }
 
@@ -261,7 +281,7 @@ Steps reduce_staged(ShmCall& call) {
 
 }  // namespace
 
-void take_inline(const ShmCall& call) {
+void take_one_shot(const ShmCall& call) {
   auto window = whole(call);
   for (int rank = 0; rank < call.size(); ++rank) {
     window.starts.push_back(call.memory->inline_slot(rank, call.number));
@@ -270,6 +290,7 @@ void take_inline(const ShmCall& call) {
 }
 
 Steps recipe_for(ShmCall& call) {
+  if (call.is_inline) return share_inline(call);
   const auto present = [](const auto* start) { return start != nullptr; };
   const bool inputs_shared = std::all_of(call.inputs.begin(), call.inputs.end(), present);
   const bool joins_all =

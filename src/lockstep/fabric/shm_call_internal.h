@@ -3,8 +3,11 @@
 // Words: S is the bytes of an input, N the ranks. A *piece* is what one rank gets of another's
 // input; a *window* is the part of every piece that is moved in one round.
 //
-//   inline   S is small: the input was copied into a slot with the call. When all have entered,
+//   one-shot S is small: the input was copied into a slot with the call. When all have entered,
 //            each rank takes what it needs from the slots. One wait.
+//   shared   all_reduce and reduce of slots for which reading N of them costs more than a wait:
+//            rank r joins chunk r of all slots into its own, and takes the others' chunks. Two
+//            waits.
 //   direct   the inputs lie in library memory. When all have entered, each rank takes what it needs
 //            from where it lies, takes a step, and waits for all to have done so. Two waits.
 //   push     all_reduce and reduce with inputs and outputs in library memory: rank r joins chunk r
@@ -59,8 +62,8 @@ struct ShmCall {
   }
 };
 
-/// All of an inline call that all ranks have entered.
-void take_inline(const ShmCall& call);
+/// All of a one-shot call that all ranks have entered.
+void take_one_shot(const ShmCall& call);
 /// The recipe for any other, by where the ranks' memory lies.
 [[nodiscard]] Steps recipe_for(ShmCall& call);
 

@@ -342,7 +342,7 @@ std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
   own.rounds = &rounds_;
   own.rank_tree = &tree_;
   const auto largest_input = std::max(input_bytes(call, call.root, size()), call.input.size());
-  own.is_inline = largest_input <= one_shot_bytes_.value_or(0);
+  own.is_inline = largest_input <= std::min(options_.inline_bytes, kMaxInlineBytes);
   if (own.is_inline && !call.input.empty()) {
     std::memcpy(memory_.inline_slot(rank(), number), call.input.data(), call.input.size());
   }
@@ -437,8 +437,8 @@ void ShmEngine::begin(ShmOperation& operation) {
       leaves.push_back(lines.slot(rank, call.number).leaves);
     call.own_tree = TreePlan::over(leaves);
   }
-  if (call.is_inline) {
-    take_inline(call);
+  if (call.is_inline && takes_one_shot(call.call)) {
+    take_one_shot(call);
     operation.done = true;
     return;
   }
@@ -448,6 +448,12 @@ void ShmEngine::begin(ShmOperation& operation) {
     call.outputs.push_back(memory_.resolve(rank, slot.output));
   }
   operation.steps = recipe_for(call);
+}
+
+// Whether every rank does all of an inline call by itself, or each a part for all.
+bool ShmEngine::takes_one_shot(const Call& call) const noexcept {
+  const bool joins_all = call.kind == Collective::all_reduce || call.kind == Collective::reduce;
+  return !joins_all || call.input.size() <= one_shot_bytes_.value_or(kMaxInlineBytes);
 }
 
 bool ShmEngine::expect_equal_calls(const ShmOperation& operation) {

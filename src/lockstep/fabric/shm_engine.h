@@ -17,7 +17,9 @@ struct EngineOptions {
   std::string name = "world";                      // of the group, in messages
   std::chrono::milliseconds timeout{600'000};      // a rank may be evaluating
   std::chrono::milliseconds stall_report{10'000};  // a wait that takes longer is reported once
-  // Largest input that travels with its call, at most 16 KiB; none: measured when the group is made
+  // Largest input that travels with its call, at most 16 KiB; the same on all ranks.
+  std::size_t inline_bytes = 16U << 10;
+  // Largest of those that every rank joins by itself; none: measured when the group is made.
   std::optional<std::size_t> one_shot_bytes = {};
 };
 

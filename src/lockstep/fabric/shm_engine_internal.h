@@ -94,6 +94,7 @@ class ShmEngine final : public Engine, private ProgressMember {
   void wait_for(ShmOperation& operation, std::optional<Deadline> deadline);
   void advance_all();
   void begin(ShmOperation& operation);
+  [[nodiscard]] bool takes_one_shot(const Call& call) const noexcept;
   /// True when all ranks' memory lies at equal places too.
   bool expect_equal_calls(const ShmOperation& operation);
   [[nodiscard]] Awaited entered(const ShmOperation& operation) const noexcept;

@@ -39,7 +39,8 @@ struct GroupSetting {
   Ranks ranks = Ranks::threads;
   int size = 1;
   // Small, so that small spans go through every recipe.
-  EngineOptions options = {.timeout = std::chrono::seconds(30), .one_shot_bytes = 256};
+  EngineOptions options = {
+      .timeout = std::chrono::seconds(30), .inline_bytes = 1024, .one_shot_bytes = 256};
   std::chrono::milliseconds limit{60'000};
 };
 
