@@ -93,7 +93,19 @@ ShmEngine::ShmEngine(Membership membership, std::unique_ptr<SegmentExchange> exc
 ShmEngine::~ShmEngine() {
   membership_.progress->remove(*this);
   membership_.progress->count_pending(-static_cast<int>(queue_.size() + mails_.size()));
-  if (!failure_) memory_.lines().stand(Standing::left);
+  if (failure_) return;
+  memory_.lines().stand(Standing::left);
+  // Others may still write to the memory of a call that this rank leaves in the middle.
+  if (!queue_.empty() && exchange_->mapped_apart()) {
+    try {
+      memory_.make_private();
+    } catch (const Error& error) {
+      log_.warning(
+          fmt::format("group {} was left in the middle of {}, and its memory may still "
+                      "change: {}",
+                      options_.name, call_in_words(rank(), calls_), error.what()));
+    }
+  }
 }
 
 int ShmEngine::global_rank(int rank) const {
@@ -169,6 +181,7 @@ std::shared_ptr<LibraryMemory> ShmEngine::allocate(std::size_t bytes) {
     throw UsageError(fmt::format("{} bytes for each of {} ranks are more than a process can map",
                                  bytes, size()));
   }
+  const std::lock_guard one_at_a_time(allocating_);
   const Lock lock(mutex_);
   const Call call{.kind = Collective::allocate, .count = static_cast<std::int64_t>(bytes)};
   wait_for(*start_call(call, nullptr), std::nullopt);
@@ -282,25 +295,30 @@ void ShmEngine::try_advance() noexcept {
   }
 }
 
+std::uint64_t ShmEngine::number_of_next_call() {
+  Wait wait;
+  while (true) {
+    const auto number = calls_ + 1;  // anew each time: threads take turns
+    if (number <= kMaxCallsInFlight) return number;
+    // This call's slot was that call's.
+    const Awaited room{.lines = &memory_.lines(),
+                       .condition = {Condition::Of::completed, number - kMaxCallsInFlight}};
+    if (!room.lagging()) return number;
+    advance_all();
+    const auto lagging = room.lagging();
+    if (!lagging) return number;
+    // This rank itself is held up by what its oldest call awaits of another.
+    const auto awaited = *lagging == rank() ? blocker_of(*queue_.front()) : room;
+    if (const auto other = awaited.lagging()) wait_a_little(awaited, *other, wait);
+  }
+}
+
 std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
                                                     std::shared_ptr<const void> keep) {
   expect_usable();
   auto operation = std::make_shared<ShmOperation>();
   operation->keep = std::move(keep);
-  const auto number = calls_ + 1;
-  if (number > kMaxCallsInFlight) {  // this call's slot was that call's
-    const Awaited room{.lines = &memory_.lines(),
-                       .condition = {Condition::Of::completed, number - kMaxCallsInFlight}};
-    Wait wait;
-    while (room.lagging()) {
-      advance_all();
-      const auto lagging = room.lagging();
-      if (!lagging) break;
-      // This rank itself is held up by what its oldest call awaits of another.
-      const auto awaited = *lagging == rank() ? blocker_of(*queue_.front()) : room;
-      if (const auto other = awaited.lagging()) wait_a_little(awaited, *other, wait);
-    }
-  }
+  const auto number = number_of_next_call();
   auto& own = operation->call;
   own.call = call;
   own.descriptor = descriptor_of(call);

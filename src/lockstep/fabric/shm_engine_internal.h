@@ -86,8 +86,10 @@ class ShmEngine final : public Engine, private ProgressMember {
 
   void try_advance() noexcept override;
 
-  // All with mutex_ held.
+  // All with mutex_ held; those that wait let go of it while they sleep.
   std::shared_ptr<ShmOperation> start_call(const Call& call, std::shared_ptr<const void> keep);
+  // Waits until the ring has room for it.
+  [[nodiscard]] std::uint64_t number_of_next_call();
   std::shared_ptr<ShmOperation> start_mail(ShmMail mail, std::shared_ptr<const void> keep);
   void wait_for(ShmOperation& operation, std::optional<Deadline> deadline);
   void advance_all();
@@ -121,7 +123,8 @@ class ShmEngine final : public Engine, private ProgressMember {
   const EngineOptions options_;
   const Log log_;
   std::unique_ptr<SegmentExchange> exchange_;
-  std::mutex mutex_;  // guards all that follows
+  std::mutex allocating_;  // taken before mutex_: memory is handed out in one order
+  std::mutex mutex_;       // guards all that follows
   GroupMemory memory_;
   Peers peers_;
   const TreePlan tree_;

@@ -21,6 +21,19 @@ constexpr int kYields = 50;
 constexpr std::chrono::milliseconds kLongSleep{50};    // a lost rank is noticed this soon
 constexpr std::chrono::microseconds kShortSleep{200};  // while other groups may need this rank too
 
+// Lets other threads of this rank use the engine: what one of them does may be what the other rank
+// waits for before it does what this one waits for.
+class Unlocked {
+ public:
+  explicit Unlocked(std::mutex& mutex) : mutex_(mutex) { mutex_.unlock(); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+  ~Unlocked() { mutex_.lock(); }
+
+ private:
+  std::mutex& mutex_;
+};
+
 void pause_core() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -56,8 +69,12 @@ void ShmEngine::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
   if (!alone) membership_.progress->advance_others(*this);
   auto until = Deadline::after(alone ? Clock::duration(kLongSleep) : Clock::duration(kShortSleep));
   if (wait.deadline) until = std::min(until, *wait.deadline);
-  memory_.lines().sleep(
-      rank, [&] { return !awaited.lags(rank); }, until);
+  {
+    const Unlocked meanwhile(mutex_);
+    memory_.lines().sleep(
+        rank, [&] { return !awaited.lags(rank); }, until);
+  }
+  expect_usable();
   if (awaited.lags(rank)) look_at_others(awaited, wait);
 }
 
@@ -100,6 +117,7 @@ std::optional<Cause> ShmEngine::reported_failure() const {
 std::optional<Cause> ShmEngine::find_failure(const Awaited& awaited) const {
   const auto& lines = memory_.lines();
   if (auto cause = reported_failure()) return cause;
+  std::optional<int> leaver;
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || !awaited.lags(other)) continue;
     if (awaited.word != nullptr && other != awaited.peer) continue;
@@ -107,16 +125,19 @@ std::optional<Cause> ShmEngine::find_failure(const Awaited& awaited) const {
     const bool dead = peers_.dead(other);
     const bool left = lines.standing(other) == Standing::left;
     if ((!dead && !left) || !awaited.lags(other)) continue;
-    return Cause{other, left
-                            ? fmt::format("rank {} has left group {} while others are in {}: {}",
-                                          global_rank(other), options_.name, what_waits(),
-                                          last_call_in_words(other))
-                            : fmt::format("rank {} (pid {}) is gone, and others are in {} of group "
-                                          "{}: {}; its own output says why",
-                                          global_rank(other), peers_.process(other), what_waits(),
-                                          options_.name, last_call_in_words(other))};
+    if (!left) {
+      return Cause{other, fmt::format("rank {} (pid {}) is gone, and others are in {} of group {}: "
+                                      "{}; its own output says why",
+                                      global_rank(other), peers_.process(other), what_waits(),
+                                      options_.name, last_call_in_words(other))};
+    }
+    // Who left may have done so because of one who is gone: that one is the cause.
+    if (!leaver) leaver = other;
   }
-  return std::nullopt;
+  if (!leaver) return std::nullopt;
+  return Cause{*leaver, fmt::format("rank {} has left group {} while others are in {}: {}",
+                                    global_rank(*leaver), options_.name, what_waits(),
+                                    last_call_in_words(*leaver))};
 }
 
 std::string ShmEngine::call_in_words(int rank, std::uint64_t number) const {

@@ -1,0 +1,199 @@
+// What is left after a failure: operations, memory, the record of the last calls, and what a rank
+// that leaves in the middle owes the others.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/test_group_internal.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using testing::Rank;
+
+Call sum_of(std::span<std::byte> span) {
+  return {.kind = Collective::all_reduce,
+          .count = static_cast<std::int64_t>(span.size()),
+          .name = "sum",
+          .input = span,
+          .output = span};
+}
+
+bool is_full_of(std::span<const std::byte> span, std::byte value) {
+  return std::count(span.begin(), span.end(), value) == static_cast<std::ptrdiff_t>(span.size());
+}
+
+GroupSetting two_apart() {
+  GroupSetting setting;
+  setting.ranks = Ranks::apart;
+  setting.size = 2;
+  return setting;
+}
+
+TEST(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
+  run_group(two_apart(), [](Engine& engine) {
+    std::byte value{1};
+    const auto done = engine.start(sum_of(std::span(&value, 1)), nullptr);
+    engine.wait(*done);
+    std::byte letter{};
+    const auto pending =
+        engine.receive({.peer = 1 - engine.rank(), .count = 1}, std::span(&letter, 1), nullptr);
+    const auto name = engine.rank() == 0 ? "this" : "that";
+    EXPECT_THROW(run(engine, {.kind = Collective::barrier, .name = name}), PeerError);
+    EXPECT_NO_THROW(engine.wait(*done));
+    EXPECT_TRUE(engine.done(*done));
+    EXPECT_THROW((void)engine.done(*pending), PeerError);
+    EXPECT_THROW(engine.advance(), PeerError);
+    EXPECT_THROW((void)engine.allocate(1), PeerError);
+    EXPECT_THROW((void)engine.split(0, 0), PeerError);
+    EXPECT_THROW((void)engine.send({.peer = 0}, {}, nullptr), PeerError);
+    try {
+      engine.wait(*pending);
+      ADD_FAILURE() << "no error";
+    } catch (const PeerError& error) {
+      EXPECT_NE(std::string(error.what()).find("\"this\""), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("\"that\""), std::string::npos) << error.what();
+    }
+  });
+}
+
+// Calls that throw where they are started, since the others are already there.
+TEST(Failure, ADifferenceCanBeHeardAtTheStart) {
+  run_group(two_apart(), [](Engine& engine) {
+    const auto act = [&] {
+      if (engine.rank() == 1) std::this_thread::sleep_for(50ms);
+      run(engine, {.kind = Collective::barrier, .name = engine.rank() == 0 ? "a" : "b"});
+    };
+    EXPECT_THROW(act(), PeerError);
+  });
+}
+
+TEST(Failure, OperationsAndMemoryOutliveTheirGroup) {
+  const auto point = MeetingPoint::of_threads();
+  const auto server = point.serve();
+  testing::run_ranks_as_threads(2, [&](Rank& self) {
+    std::shared_ptr<Operation> pending;
+    std::shared_ptr<LibraryMemory> memory;
+    {
+      const auto engine = make_shm_engine(point.join(self.rank(), 2), {.one_shot_bytes = 256});
+      memory = engine->allocate(100'000);
+      pending = engine->start(sum_of(memory->bytes()), nullptr);
+    }
+    std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{4});
+    EXPECT_TRUE(is_full_of(memory->bytes(), std::byte{4}));
+    EXPECT_EQ(pending->riders().samples, 0);
+  });
+}
+
+// The other rank comes to the call when this one has already left it: it must find the memory of
+// its own no more.
+TEST(Failure, WhoLeavesInTheMiddleOfACallKeepsItsMemoryToItself) {
+  const auto point = MeetingPoint::of_threads();
+  const auto server = point.serve();
+  testing::run_ranks_as_threads(2, [&](Rank& self) {
+    const auto world = point.join(self.rank(), 2);
+    auto engine = make_shm_engine(world, {.one_shot_bytes = 256});
+    const auto memory = engine->allocate(100'000);
+    if (self.rank() == 0) {
+      (void)engine->start(sum_of(memory->bytes()), nullptr);
+      engine.reset();
+      std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{0x5A});
+    }
+    self.barrier(soon());
+    if (self.rank() == 1) {
+      std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{1});
+      EXPECT_THROW(run(*engine, sum_of(memory->bytes())), PeerError);
+    }
+    self.barrier(soon());
+    if (self.rank() == 0) {
+      EXPECT_TRUE(is_full_of(memory->bytes(), std::byte{0x5A}));
+    }
+  });
+}
+
+TEST(Failure, AFlightRecordLiesInTheRunFolder) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("lockstep-flight-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto point = MeetingPoint::of_threads();
+  const auto server = point.serve();
+  testing::run_ranks_as_threads(2, [&](Rank& self) {
+    const auto world = point.join(self.rank(), 2, folder.string());
+    const auto engine = make_shm_engine(world, {.one_shot_bytes = 256});
+    const auto name = self.rank() == 0 ? "good" : "bad";
+    EXPECT_THROW(run(*engine, {.kind = Collective::barrier, .name = name}), PeerError);
+  });
+  for (const std::string rank : {"0", "1"}) {
+    std::ifstream file(folder / ("flight-world-rank" + rank + ".json"));
+    const auto json = nlohmann::json::parse(file);
+    EXPECT_NE(json["cause"].get<std::string>().find("\"bad\""), std::string::npos) << json;
+    EXPECT_EQ(json["calls"].back()["state"], "entered");
+    EXPECT_EQ(json["calls"].front()["call"], "barrier(\"group made\")");
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
+  run_group(two_apart(), [](Engine& engine) {
+    EXPECT_THROW((void)engine.allocate(std::size_t{1} << 62), UsageError);
+    run(engine, {.kind = Collective::barrier});
+  });
+}
+
+TEST(Failure, GroupsThatDidNotFailGoOn) {
+  run_group(two_apart(), [](Engine& engine) {
+    const auto other = engine.split(0, 0);
+    const auto name = engine.rank() == 0 ? "a" : "b";
+    EXPECT_THROW(run(*other, {.kind = Collective::barrier, .name = name}), PeerError);
+    run(engine, {.kind = Collective::barrier});
+    run(*engine.split(0, 0), {.kind = Collective::barrier});
+  });
+}
+
+// The victim dies somewhere in the making of groups, one after the other.
+TEST(Failure, ARankKilledWhileGroupsAreMadeIsNamedWithinASecond) {
+  constexpr int kSize = 4;
+  for (const int victim : {1, 3}) {  // rank 0 serves the store here
+    const auto body = [&](Rank& self) {
+      const auto world = world_of_processes(self.rank(), kSize);
+      self.note("making");
+      auto last = std::chrono::steady_clock::now();
+      try {
+        for (;;) {
+          last = std::chrono::steady_clock::now();
+          (void)make_shm_engine(world, {.one_shot_bytes = 256});
+        }
+      } catch (const PeerError& error) {
+        EXPECT_EQ(error.rank(), victim) << error.what();
+        EXPECT_LT(std::chrono::steady_clock::now() - last, 1s + 500ms) << error.what();
+      }
+      std::this_thread::sleep_for(1s);  // others ask the store still who is gone, and rank 0 is it
+    };
+    const auto outcomes = testing::run_ranks_as_processes(
+        kSize, body, {.expect = testing::Expect::anything, .meanwhile = [&](const auto& ranks) {
+                        for (int rank = 0; rank < kSize; ++rank) {
+                          ranks.wait_for_note(rank, "making", soon());
+                        }
+                        std::this_thread::sleep_for(std::chrono::milliseconds(20 * victim));
+                        ranks.send_signal(victim, SIGKILL);
+                      }});
+    for (int rank = 0; rank < kSize; ++rank) {
+      const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+      EXPECT_TRUE(rank == victim || outcome.succeeded()) << outcome.output;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
