@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "lockstep/formats/refusal_internal.h"
+#include "lockstep/formats/refusal.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/formats/cifar_file.h"
 #include "lockstep/formats/gzip_internal.h"
-#include "lockstep/formats/refusal_internal.h"
+#include "lockstep/formats/refusal.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "lockstep/formats/gzip_internal.h"
-#include "lockstep/formats/refusal_internal.h"
+#include "lockstep/formats/refusal.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/formats/gzip_internal.h"
-#include "lockstep/formats/refusal_internal.h"
+#include "lockstep/formats/refusal.h"
 
 namespace lockstep {
 namespace {

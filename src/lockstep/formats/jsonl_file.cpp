@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/quote.h"
-#include "lockstep/formats/refusal_internal.h"
+#include "lockstep/formats/refusal.h"
 
 namespace lockstep {
 namespace {

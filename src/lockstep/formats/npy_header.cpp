@@ -7,7 +7,7 @@
 
 #include "lockstep/base/quote.h"
 #include "lockstep/formats/npy_header_internal.h"
-#include "lockstep/formats/refusal_internal.h"
+#include "lockstep/formats/refusal.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/formats/name_list_internal.h"
-#include "lockstep/formats/refusal_internal.h"
+#include "lockstep/formats/refusal.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/formats/refusal_internal.h"
+#include "lockstep/formats/refusal.h"
 
 namespace lockstep {
 namespace {

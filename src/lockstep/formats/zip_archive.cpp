@@ -11,7 +11,7 @@
 
 #include "lockstep/base/quote.h"
 #include "lockstep/formats/gzip_internal.h"
-#include "lockstep/formats/refusal_internal.h"
+#include "lockstep/formats/refusal.h"
 
 namespace lockstep {
 namespace {
