@@ -44,6 +44,7 @@ std::optional<double> try_number(std::string_view text) noexcept {
 
 CsvFile::CsvFile(FileBytes file, CsvOptions options)
     : file_(std::move(file)), delimiter_(options.delimiter) {
+  file_.expect_front_to_back();
   const auto text = file_.text();
   std::uint64_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
   std::vector<std::string> fields;

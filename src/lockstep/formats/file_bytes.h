@@ -16,8 +16,9 @@ namespace lockstep {
 
 class FileBytes {
  public:
-  /// Maps the regular file at `path`. Throws SystemError naming it, UsageError if it is a folder,
-  /// a pipe or a device.
+  /// Maps the regular file at `path`. Of files over 1 GiB only the pages that are touched are read,
+  /// not their neighbours: a shuffled read of a large file would otherwise load most of it for
+  /// nothing. Throws SystemError naming the file, UsageError if it is a folder, a pipe or a device.
   [[nodiscard]] static FileBytes map(const std::string& path);
 
   /// Bytes that are in memory already; `name` stands for them in messages.
@@ -26,6 +27,9 @@ class FileBytes {
 
   /// `count` bytes from `offset` on, under a name of their own; both must lie within.
   [[nodiscard]] FileBytes part(std::string name, std::uint64_t offset, std::uint64_t count) const;
+
+  /// Says that the bytes will be read front to back, so that the system may read ahead.
+  void expect_front_to_back() const noexcept;
 
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::string_view text() const noexcept {

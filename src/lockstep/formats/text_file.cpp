@@ -24,6 +24,7 @@ Line line_at(std::string_view text, std::uint64_t begin) {
 }  // namespace
 
 TextFile::TextFile(FileBytes file, const TextOptions& options) : file_(std::move(file)) {
+  file_.expect_front_to_back();
   switch (options.documents) {
     case DocumentBreak::whole_file:
       if (file_.size() > 0) documents_.push_back({0, file_.size()});
