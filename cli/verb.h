@@ -18,6 +18,7 @@ struct Streams {
 
 /// Exit codes of the command itself; a program it starts has its own.
 inline constexpr int kSuccess = 0;
+inline constexpr int kFailure = 1;
 inline constexpr int kUsage = 2;
 
 struct Verb {
@@ -33,6 +34,8 @@ struct Verb {
 [[nodiscard]] int dispatch(const std::vector<std::string>& arguments, Streams streams);
 
 // The verbs.
+int run_bench(const std::vector<std::string>& arguments, Streams streams);
+int run_data(const std::vector<std::string>& arguments, Streams streams);
 int run_help(const std::vector<std::string>& arguments, Streams streams);
 int run_run(const std::vector<std::string>& arguments, Streams streams);
 int run_version(const std::vector<std::string>& arguments, Streams streams);
