@@ -2,6 +2,7 @@
 // train.bin), or llm.c's: a header of 256 int32 (magic, version, count), then the tokens.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -25,6 +26,10 @@ class TokenFile {
   /// Writes tokens [first, first + out.size()) to `out`. They lie within the file.
   void read(std::uint64_t first, std::span<std::int64_t> out) const;
 
+  /// All tokens as they lie in the file; aligned, for files are mapped at pages.
+  [[nodiscard]] std::span<const std::byte> token_data() const noexcept {
+    return file_.bytes().subspan(data_offset_);
+  }
   [[nodiscard]] std::uint64_t num_tokens() const noexcept { return num_tokens_; }
   [[nodiscard]] unsigned token_bytes() const noexcept { return token_bytes_; }
   /// What was found, never `detect`.
