@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <optional>
@@ -80,8 +81,9 @@ AuditOptions read_options(const std::vector<std::string>& arguments) {
   if (options.files.empty() == (options.num_samples == 0)) {
     throw UsageError("name data files, or how many samples there are: --samples 60000");
   }
-  if (options.num_epochs < 1 || options.num_samples < 0 || options.worlds.empty()) {
-    throw UsageError("--epochs and --samples are at least 1, and --world names one size or more");
+  if (options.num_epochs < 1 || options.num_samples < 0 || options.worlds.empty() ||
+      std::ranges::min(options.worlds) < 1) {
+    throw UsageError("--epochs, --samples and every size that --world names are at least 1");
   }
   return options;
 }
