@@ -114,7 +114,8 @@ Batch Loader::next() {
     first.batch.metrics.ready = reading_->ahead->num_ready();
     result = reading_->ahead->take(Deadline::after(options_.limit));
   } else {
-    result = reading_->in_line.read({first.slot, first.batch.epoch, first.batch.samples});
+    result =
+        reading_->in_line.read({first.slot, first.batch.epoch, std::move(first.batch.samples)});
   }
   auto done = hand_out(result);
   watch_times(done, asked);
@@ -189,6 +190,7 @@ Batch Loader::hand_out(ReadResult& result) {
   for (const auto& bad : result.bad) batch.skipped.push_back(bad.sample);
   memory_->begin_read(ordered.slot);
   batch.samples = std::move(result.samples);
+  batch.tensors.reserve(static_cast<std::size_t>(layout_->num_fields()));
   for (const auto& whole : memory_->tensors(ordered.slot)) {
     batch.tensors.push_back(first_rows(whole, batch.count()));
   }

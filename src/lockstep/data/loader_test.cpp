@@ -259,6 +259,16 @@ TEST_F(LoaderTest, StopsAtAnyPoint) {
   }
 }
 
+TEST_F(LoaderTest, ItsEndWaitsForReadsUnderWayAndForNoOthers) {
+  CountingData data(10'000);
+  data.before_sample = [](std::int64_t) { std::this_thread::sleep_for(5ms); };
+  {
+    Loader loader(data, {.batch = {.local = 1}, .workers = 2, .prefetch = 50});
+    (void)loader.next();
+  }
+  EXPECT_LE(data.num_reads, 10);  // of 102 ordered
+}
+
 Transform noise() {
   return in_place([](const Rows& rows, const SampleStreams& random) {
     for (std::int64_t row = 0; row < rows.count(); ++row) {

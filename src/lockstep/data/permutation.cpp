@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kLanes = 32;  // fills vector registers, stays in the first cache
-constexpr std::size_t kFew = 4;     // so many at the end are quicker one by one
+constexpr std::size_t kFew = 2;     // so many at the end are quicker one by one
 
 // Few bits need more rounds to reach every permutation equally often (permutation_test.cpp counts).
 constexpr int rounds_for(int bits) { return bits <= 6 ? 24 : bits <= 12 ? 12 : 8; }
@@ -91,7 +91,14 @@ void Permutation::apply(std::span<std::int64_t> values) const noexcept {
       right[used] = static_cast<std::uint32_t>(value) & mask_of(right_bits_);
       place[used] = next;
     }
-    pass<kLanes>(left.data(), right.data());
+    // Towards the end fewer lanes are in use.
+    if (used > kLanes / 2) {
+      pass<kLanes>(left.data(), right.data());
+    } else if (used > kLanes / 4) {
+      pass<kLanes / 2>(left.data(), right.data());
+    } else {
+      pass<kLanes / 4>(left.data(), right.data());
+    }
     std::size_t kept = 0;
     for (std::size_t lane = 0; lane < used; ++lane) {
       const auto value =

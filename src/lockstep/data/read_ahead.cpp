@@ -16,6 +16,10 @@ ReadAhead::ReadAhead(std::vector<BatchReader> readers) : readers_(std::move(read
   }
 }
 
+ReadAhead::~ReadAhead() {
+  for (auto& thread : threads_) thread.request_stop();  // all, before the first is waited for
+}
+
 void ReadAhead::order(ReadJob job) {
   {
     const std::lock_guard lock(mutex_);
@@ -61,7 +65,9 @@ int ReadAhead::num_ready() const {
 void ReadAhead::work(const std::stop_token& stop, BatchReader& reader) {
   const AlternateSignalStack signal_stack;
   std::unique_lock lock(mutex_);
-  while (ordered_.wait(lock, stop, [&] { return started_ < entries_.size(); })) {
+  for (;;) {
+    const bool some = ordered_.wait(lock, stop, [&] { return started_ < entries_.size(); });
+    if (!some || stop.stop_requested()) return;
     // Both ends of a deque may move without moving what is between them.
     auto& entry = entries_[started_++];
     entry.stage = Stage::running;

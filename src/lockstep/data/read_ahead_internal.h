@@ -20,6 +20,9 @@ class ReadAhead {
   /// Starts a thread for each reader. They live as long as this does: the end waits for the reads
   /// that are under way, and leaves the others.
   explicit ReadAhead(std::vector<BatchReader> readers);
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+  ~ReadAhead();
 
   /// The next job in line.
   void order(ReadJob job);
