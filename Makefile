@@ -31,6 +31,7 @@ bench:  ## the figures the README quotes
 	@build/release/benchmarks/base_benchmark
 	@build/release/benchmarks/data_benchmark --benchmark_filter=order
 	@$$(tools/bootstrap where | sed -n s/^python=//p) benchmarks/data_against_python build/release/benchmarks
+	@$$(tools/bootstrap where | sed -n s/^python=//p) benchmarks/tokenizer_benchmark build/release/bin/lockstep
 	@benchmarks/launch_benchmark $(CURDIR)/build/release/bin/lockstep $$(tools/bootstrap where | sed -n s/^python=//p)
 
 soak:  ## long random, fault and fuzz runs (MINUTES=480 for a night)
