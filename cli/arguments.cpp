@@ -10,10 +10,8 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::cli {
-namespace {
 
-[[noreturn]] void refuse_option(const CLI::App& app, std::string_view verb,
-                                const std::string& word) {
+void refuse_option(const CLI::App& app, std::string_view verb, const std::string& word) {
   std::vector<std::string> names;
   for (const auto* option : app.get_options()) {
     for (const auto& name : option->get_lnames()) names.push_back("--" + name);
@@ -24,8 +22,6 @@ namespace {
       fmt::format("\"{}\" is not an option of lockstep {}{} `lockstep {} --help` lists them.", word,
                   verb, nearest ? fmt::format("; did you mean {}?", *nearest) : ".", verb));
 }
-
-}  // namespace
 
 void read_arguments(CLI::App& app, std::string_view verb,
                     const std::vector<std::string>& arguments) {

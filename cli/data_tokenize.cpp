@@ -1,14 +1,11 @@
 // `lockstep data tokenize FILE… -o OUT.bin`
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <chrono>
-#include <cstdio>
-#include <limits>
+#include <filesystem>
 #include <memory>
-#include <optional>
 
 #include "cli/arguments.h"
 #include "cli/cache.h"
@@ -41,6 +38,8 @@ constexpr std::string_view kHelp =
     "  lockstep data tokenize shakespeare.txt -o train.bin\n"
     "  lockstep data tokenize part1.jsonl part2.jsonl --field body -o train.bin\n"
     "  lockstep data tokenize notes.txt --tokenizer bytes --documents blank-line -o notes.bin\n";
+
+constexpr std::size_t kPartBytes = 4u << 20;
 
 struct Options {
   bool help = false;
@@ -123,24 +122,31 @@ int run_data_tokenize(const std::vector<std::string>& arguments, Streams streams
   std::chrono::steady_clock::duration spent{};
   std::vector<Token> tokens;
   for_each_document(options, [&](const std::string& path, std::string_view text) {
-    tokens.clear();
-    if (num_documents++ > 0 && tokenizer->end_of_text())
-      tokens.push_back(*tokenizer->end_of_text());
-    const auto begin = std::chrono::steady_clock::now();
-    try {
-      tokenizer->encode(text, tokens);
-    } catch (const UsageError& error) {
-      throw UsageError(fmt::format("{}, document {}: {}", path, num_documents - 1, error.what()));
+    if (num_documents++ > 0 && tokenizer->end_of_text()) {
+      writer.write(std::array{*tokenizer->end_of_text()});
     }
-    spent += std::chrono::steady_clock::now() - begin;
+    // In parts, so that memory does not grow with the document.
+    for (std::size_t at = 0; at < text.size();) {
+      const auto part = text.substr(at, tokenizer->cut(text, at + kPartBytes) - at);
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        tokenizer->encode(part, tokens);
+      } catch (const UsageError& error) {
+        throw UsageError(fmt::format("{}, document {}, from its byte {} on: {}", path,
+                                     num_documents - 1, at, error.what()));
+      }
+      spent += std::chrono::steady_clock::now() - begin;
+      writer.write(tokens);
+      tokens.clear();
+      at += part.size();
+    }
     num_bytes += text.size();
-    writer.write(tokens);
   });
   const auto num_tokens = writer.num_tokens();
   writer.finish();
   const auto seconds = std::chrono::duration<double>(spent).count();
   streams.out << fmt::format(
-      "{}: {} tokens ({}) of {} documents, {} bytes of text; tokenized at {:.1f} MB/s; data id "
+      "{}: {} tokens ({}), documents: {}, bytes of text: {}; tokenized at {:.1f} MB/s; data id "
       "{:016x}\n",
       options.output, num_tokens, wide ? "uint32" : "uint16", num_documents, num_bytes,
       seconds > 0 ? static_cast<double>(num_bytes) / seconds / 1e6 : 0.0,

@@ -100,7 +100,7 @@ TEST_F(DataVerbs, TokenizeWritesTokensWithTheEndOfTextBetweenDocuments) {
   const std::string out = folder_ / "a.bin";
   EXPECT_EQ(ask({"tokenize", text, "--tokenizer", table, "--documents", "blank-line", "-o", out}),
             kSuccess);
-  expect_said("4 tokens (uint16) of 2 documents");
+  expect_said("4 tokens (uint16), documents: 2, bytes of text: 4;");
   // ab is 256, the end of text 257; c and d are 66 and 67 in GPT-2's order of bytes.
   EXPECT_EQ(contents(out), "\x00\x01\x01\x01\x42\x00\x43\x00"s);
   EXPECT_EQ(ask({"tokenize", text, "--tokenizer", "bytes", "--layout", "llmc", "-o", out}),

@@ -75,6 +75,10 @@ class BpeTokenizer final : public Tokenizer {
     }
   }
 
+  [[nodiscard]] std::size_t cut(std::string_view text, std::size_t from) const noexcept override {
+    return gpt2_cut(text, from);
+  }
+
   [[nodiscard]] std::string decode(std::span<const Token> tokens) const override {
     std::string text;
     for (const auto token : tokens) {

@@ -76,4 +76,14 @@ std::size_t gpt2_piece_end(std::string_view text, std::size_t begin) noexcept {
   return run_end(text, at + sign.num_bytes, sign.kind);
 }
 
+std::size_t gpt2_cut(std::string_view text, std::size_t from) noexcept {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (auto at = text.find(' ', from); at != std::string_view::npos; at = text.find(' ', at + 1)) {
+    if (at > 0 && at + 1 < text.size() && is_letter(text[at - 1]) && is_letter(text[at + 1])) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
 }  // namespace lockstep

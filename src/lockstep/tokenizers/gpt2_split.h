@@ -13,4 +13,9 @@ namespace lockstep {
 /// is 0 or the end of the piece before.
 [[nodiscard]] std::size_t gpt2_piece_end(std::string_view text, std::size_t begin) noexcept;
 
+/// The first place at or after `from` where a piece ends whatever lies before and behind: between a
+/// letter and a space that a letter follows. The end of `text` if there is none. So a long text can
+/// be cut there, and its parts' tokens are the whole's.
+[[nodiscard]] std::size_t gpt2_cut(std::string_view text, std::size_t from) noexcept;
+
 }  // namespace lockstep

@@ -46,6 +46,22 @@ TEST(Gpt2Split, DividesLettersNumbersAndSigns) {
   EXPECT_EQ(split("a\u00a0b"), (Pieces{"a", "\u00a0", "b"}));
 }
 
+// A cut is right when the pieces of the two parts are the pieces of the whole.
+TEST(Gpt2Split, CutsOnlyWhereAPieceEnds) {
+  const std::string text =
+      "It's  one\n two'll three   don't 4 five six!? seven\u00e9 eight 'nine ten";
+  for (std::size_t from = 0; from <= text.size(); ++from) {
+    const auto cut = gpt2_cut(text, from);
+    ASSERT_GE(cut, from);
+    auto parts = split(std::string_view(text).substr(0, cut));
+    const auto rest = split(std::string_view(text).substr(cut));
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    EXPECT_EQ(parts, split(text)) << from;
+  }
+  EXPECT_EQ(gpt2_cut("one two", 0), 3u);
+  EXPECT_EQ(gpt2_cut("one  two", 0), 8u) << "two spaces are no safe place";
+}
+
 TEST(Unicode, ClassesAreThoseOfUnicode16) {
   EXPECT_EQ(classify(U'A'), CodePointClass::letter);
   EXPECT_EQ(classify(0x1c89), CodePointClass::letter) << "new in 16.0";

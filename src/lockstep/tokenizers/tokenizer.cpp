@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/formats/file_bytes.h"
@@ -18,6 +20,9 @@ class ByteTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<Token>& tokens) override {
     tokens.reserve(tokens.size() + text.size());
     for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
+  }
+  [[nodiscard]] std::size_t cut(std::string_view text, std::size_t from) const noexcept override {
+    return std::min(from, text.size());
   }
   [[nodiscard]] std::string decode(std::span<const Token> tokens) const override {
     std::string text;
@@ -48,10 +53,12 @@ fs::path table_file(const std::string& what) {
   if (!fs::is_directory(what)) return what;
   const auto merges = fs::path(what) / "vocab.bpe";
   if (fs::exists(merges)) return merges;
+  std::vector<fs::path> tables;
   for (const auto& entry : fs::directory_iterator(what)) {
-    if (entry.path().extension() == ".tiktoken") return entry.path();
+    if (entry.path().extension() == ".tiktoken") tables.push_back(entry.path());
   }
-  refuse_name(what);
+  if (tables.size() != 1) refuse_name(what);
+  return tables.front();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // which shares the tables.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,10 @@ class Tokenizer {
   /// "<|endoftext|>", is text. Throws UsageError with the offset when the tokenizer needs UTF-8 and
   /// `text` is not; `tokens` is unchanged then.
   virtual void encode(std::string_view text, std::vector<Token>& tokens) = 0;
+
+  /// A place at or after `from` where `text` may be cut: the tokens of the parts are the whole's.
+  /// The end of `text` if there is none.
+  [[nodiscard]] virtual std::size_t cut(std::string_view text, std::size_t from) const noexcept = 0;
 
   /// The bytes that the tokens stand for; special ones stand for their names. Throws UsageError for
   /// a token that is none.
