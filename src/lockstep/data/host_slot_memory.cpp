@@ -1,6 +1,5 @@
 #include <ATen/ops/empty.h>
 
-#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -32,11 +31,15 @@ class HostSlotMemory final : public SlotMemory {
     auto& memory = at(slot);
     for (std::size_t field = 0; field < layout_.size(); ++field) {
       // One reference is ours. Nobody can add to it but those who hold another one.
-      if (memory.tensors[field].storage().use_count() > 1) renew(memory, field);
+      const auto& storage = memory.tensors[field].storage();
+      if (storage.use_count() > 1) {
+        renew(memory, field);
+      } else {
+        // The count was read without order. What others did with the memory before they let go of
+        // it must come before what a worker writes there: a reference that ends sees to that.
+        const c10::Storage passing(storage);
+      }
     }
-    // The count above is read without order: what others did with the memory before they let go of
-    // it must come before what a worker writes there.
-    std::atomic_thread_fence(std::memory_order_acquire);
   }
 
  private:
