@@ -157,7 +157,7 @@ bool is_fetched(const FetchRecipe& recipe, const fs::path& folder) {
 }
 
 fs::path fetch(const FetchRecipe& recipe, const FetchPlace& place, const CommandRunner& run) {
-  const auto target = place.cache / recipe.name;
+  auto target = place.cache / recipe.name;
   if (is_fetched(recipe, target)) return target;
   const WorkFolder work(place.cache / fmt::format(".{}-{}", recipe.name, ::getpid()));
   const auto package = download(recipe, place, work.path() / "package", run);

@@ -61,9 +61,9 @@ void FileBytes::expect_front_to_back() const noexcept {
   if (size() <= kLargeBytes) return;
   // From the page that the bytes begin in. A hint: that it cannot be given changes no result.
   constexpr std::uintptr_t page = 1u << 16;  // the largest page in use
-  const auto begin = reinterpret_cast<std::uintptr_t>(bytes_.data()) & ~(page - 1);
-  const auto end = reinterpret_cast<std::uintptr_t>(bytes_.data()) + bytes_.size();
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_SEQUENTIAL);
+  auto* begin = const_cast<std::byte*>(bytes_.data());
+  const auto into_page = reinterpret_cast<std::uintptr_t>(begin) % page;
+  ::madvise(begin - into_page, bytes_.size() + into_page, MADV_SEQUENTIAL);
 }
 
 std::uint64_t FileBytes::data_id() const noexcept {

@@ -52,7 +52,7 @@ ElementType type_of(const FileBytes& file, std::uint64_t offset, std::string_vie
 NpyFile::NpyFile(FileBytes file) : file_(std::move(file)) {
   if (!file_.text().starts_with(kMagic)) {
     refuse(file_, 0,
-           fmt::format("expected npy's magic \"\\x93NUMPY\", found {}",
+           fmt::format(R"(expected npy's magic "\x93NUMPY", found {})",
                        in_quotes(file_.text().substr(0, kMagic.size()))));
   }
   require_bytes(file_, kMagic.size(), 2, "npy's version");

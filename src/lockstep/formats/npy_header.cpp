@@ -82,7 +82,7 @@ class Parser {
     if (mark != '\'' && mark != '"') wrong("a string");
     const auto close = file_.text().substr(0, end_).find(mark, at_ + 1);
     if (close == std::string_view::npos) wrong("the end of a string");
-    const std::string value(file_.text().substr(at_ + 1, close - at_ - 1));
+    std::string value(file_.text().substr(at_ + 1, close - at_ - 1));
     at_ = close + 1;
     return value;
   }

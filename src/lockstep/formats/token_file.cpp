@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t kLlmcHeaderBytes = 256 * 4;
+constexpr std::uint64_t kLlmcHeaderBytes = 1024;
 constexpr std::int32_t kLlmcMagic16 = 20240520;
 constexpr std::int32_t kLlmcMagic32 = 20240801;
 

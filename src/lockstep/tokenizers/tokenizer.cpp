@@ -51,7 +51,7 @@ class ByteTokenizer final : public Tokenizer {
 // The file that a folder stands for; a path that is no folder stands for itself.
 fs::path table_file(const std::string& what) {
   if (!fs::is_directory(what)) return what;
-  const auto merges = fs::path(what) / "vocab.bpe";
+  auto merges = fs::path(what) / "vocab.bpe";
   if (fs::exists(merges)) return merges;
   std::vector<fs::path> tables;
   for (const auto& entry : fs::directory_iterator(what)) {
