@@ -50,7 +50,7 @@ TEST(Permutation, GivesTheSameOneByOneAndInBulk) {
 
 TEST(Permutation, DrawsEveryPermutationOfFewNumbersEquallyOften) {
   for (const std::int64_t size : {2, 3, 4, 5, 6}) {
-    const int orders = static_cast<int>(std::tgamma(static_cast<double>(size) + 1) + 0.5);
+    const int orders = static_cast<int>(std::lround(std::tgamma(size + 1)));
     const int draws = orders * 400;
     std::map<std::vector<std::int64_t>, int> seen;
     for (int seed = 0; seed < draws; ++seed) {

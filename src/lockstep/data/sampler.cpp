@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/batch_sizes.h"
@@ -67,10 +66,7 @@ SamplerState sampler_state_from_json(std::string_view text) {
 }
 
 Sampler::Sampler(Order order, std::uint64_t data_id, SamplerOptions options)
-    : order_(std::move(order)),
-      data_id_(data_id),
-      options_(options),
-      epoch_order_(order_.epoch(0)) {
+    : order_(order), data_id_(data_id), options_(options), epoch_order_(order_.epoch(0)) {
   check(order_, options_);
   end_ = end_of_epoch(0);
 }

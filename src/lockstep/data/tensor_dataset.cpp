@@ -62,11 +62,8 @@ void check(const Normalise& how, const TensorField& field) {
 
 }  // namespace
 
-TensorDataset::TensorDataset(std::vector<TensorField> fields, TensorDatasetOptions options)
-    : layout_(layout_of(fields)),
-      size_(common_size(fields)),
-      id_(0),
-      name_(std::move(options.name)) {
+TensorDataset::TensorDataset(const std::vector<TensorField>& fields, TensorDatasetOptions options)
+    : layout_(layout_of(fields)), size_(common_size(fields)), name_(std::move(options.name)) {
   for (const auto& field : fields) sources_.push_back(source_of(field));
   if (options.id) {
     id_ = *options.id;

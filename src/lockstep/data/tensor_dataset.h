@@ -37,7 +37,7 @@ class TensorDataset final : public Dataset {
  public:
   /// Holds on to the tensors (made contiguous where they are not); leave their contents alone.
   /// Throws UsageError for tensors of different lengths, not on the CPU, or a wrong Normalise.
-  explicit TensorDataset(std::vector<TensorField> fields, TensorDatasetOptions options = {});
+  explicit TensorDataset(const std::vector<TensorField>& fields, TensorDatasetOptions options = {});
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
@@ -58,7 +58,7 @@ class TensorDataset final : public Dataset {
   SampleLayout layout_;
   std::vector<Source> sources_;
   std::int64_t size_;
-  std::uint64_t id_;
+  std::uint64_t id_ = 0;
   std::string name_;
 };
 
