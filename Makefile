@@ -27,9 +27,12 @@ test:  ## set up, build, pass all tests (PRESET=asan or tsan for the sanitizers)
 bench:  ## the figures the README quotes
 	@tools/bootstrap test
 	@cmake --preset release -DLOCKSTEP_BUILD_BENCHMARKS=ON
-	@cmake --build --preset release --target lockstep base_benchmark fabric_benchmark
+	@cmake --build --preset release --target lockstep base_benchmark fabric_benchmark data_benchmark data_step_benchmark
 	@build/release/benchmarks/base_benchmark
 	@build/release/benchmarks/fabric_benchmark
+	@build/release/benchmarks/data_benchmark --benchmark_filter=order
+	@$$(tools/bootstrap where | sed -n s/^python=//p) benchmarks/data_against_python build/release/benchmarks
+	@$$(tools/bootstrap where | sed -n s/^python=//p) benchmarks/tokenizer_benchmark build/release/bin/lockstep
 	@benchmarks/launch_benchmark $(CURDIR)/build/release/bin/lockstep $$(tools/bootstrap where | sed -n s/^python=//p)
 
 soak:  ## long random, fault and fuzz runs (MINUTES=480 for a night)

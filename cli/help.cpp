@@ -26,6 +26,7 @@ int run_help(const std::vector<std::string>& arguments, Streams streams) {
                  "\n"
                  "Examples:\n"
                  "  lockstep run -n 4 ./my_program --its options\n"
+                 "  lockstep data inspect train.bin\n"
                  "  lockstep version --json    what this build can use, for a program to read\n";
   return kSuccess;
 }

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
-#include <string_view>
 
+#include "cli/arguments.h"
 #include "cli/duration.h"
-#include "cli/nearest.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cli {
@@ -51,18 +49,6 @@ void declare(CLI::App& app, RunOptions& options, Texts& texts) {
   app.add_option("--secret-file", options.secret_file);
   app.prefix_command();  // the first word that is no option of ours is the program; the rest is its
                          // own
-}
-
-[[noreturn]] void refuse_option(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> names;
-  for (const auto* option : app.get_options()) {
-    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  const auto nearest = try_nearest(word.substr(0, word.find('=')), views);
-  throw UsageError(
-      fmt::format("\"{}\" is not an option of lockstep run{} `lockstep run --help` lists them.",
-                  word, nearest ? fmt::format("; did you mean {}?", *nearest) : "."));
 }
 
 void understand_ranks(const std::string& text, RunOptions& options) {
@@ -145,7 +131,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments) {
   }
   if (options.help) return options;
   if (!options.command.empty() && options.command.front().starts_with("-")) {
-    refuse_option(app, options.command.front());
+    refuse_option(app, "run", options.command.front());
   }
   if (options.command.empty()) {
     throw UsageError(

@@ -5,6 +5,7 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(ZLIB REQUIRED)
 
 target_link_libraries(lockstep_compiler INTERFACE nlohmann_json::nlohmann_json)
 

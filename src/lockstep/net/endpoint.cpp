@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
-#include "lockstep/net/quote_internal.h"
+#include "lockstep/base/quote.h"
 
 namespace lockstep {
 namespace {

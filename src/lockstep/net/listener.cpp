@@ -10,8 +10,8 @@
 #include <chrono>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/quote.h"
 #include "lockstep/net/address_internal.h"
-#include "lockstep/net/quote_internal.h"
 
 namespace lockstep {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/quote.h"
 #include "lockstep/net/address_internal.h"
-#include "lockstep/net/quote_internal.h"
 
 namespace lockstep {
 namespace {

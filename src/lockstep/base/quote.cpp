@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "lockstep/net/quote_internal.h"
+#include "lockstep/base/quote.h"
 
 namespace lockstep {
 

@@ -1,0 +1,82 @@
+#include "cli/command.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (auto& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+std::string read_to_end(const FileDescriptor& file) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (;;) {
+    const auto count = ::read(file.number(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+}
+
+// What the child finds when it starts: the folder, no input, one pipe for both outputs.
+class FileActions {
+ public:
+  FileActions(const std::filesystem::path& folder, int output) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_addchdir_np(&actions_, folder.c_str());
+    posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, output, 1);
+    posix_spawn_file_actions_adddup2(&actions_, output, 2);
+  }
+  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+
+  [[nodiscard]] const posix_spawn_file_actions_t* get() const { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+}  // namespace
+
+CommandResult run_command(const std::vector<std::string>& words,
+                          const std::filesystem::path& folder) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
+  const FileDescriptor ours(ends[0]);
+  FileDescriptor theirs(ends[1]);
+  auto arguments = words;
+  auto variables = Environment::of_process().lines();
+  const FileActions actions(folder, theirs.number());
+  pid_t child = 0;
+  const int error = ::posix_spawnp(&child, words.front().c_str(), actions.get(), nullptr,
+                                   pointers(arguments).data(), pointers(variables).data());
+  if (error == ENOENT) return {127, fmt::format("{} is not installed", words.front())};
+  if (error != 0) throw SystemError(fmt::format("cannot start {}", words.front()), error);
+  theirs.reset();
+  CommandResult result{0, read_to_end(ours)};
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  result.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return result;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,15 @@
+// Programs that lie beside the lockstep command and do for it what needs LibTorch, so that the
+// command itself starts at once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// Becomes the program `name` from the folder of this program, with `arguments`; returns only by
+/// throwing: UsageError when it is not there, SystemError when it cannot be started.
+[[noreturn]] void become_sibling(const std::string& name,
+                                 const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,112 @@
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <c10/util/ParallelGuard.h>
+#include <fmt/format.h>
+
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/batch_reader_internal.h"
+
+namespace lockstep {
+namespace {
+
+// The error at hand as one of ours, with the sample's number in front.
+std::exception_ptr name_sample(const Dataset& dataset, std::int64_t sample, std::int64_t epoch) {
+  const auto where = fmt::format("sample {} of {} (epoch {})", sample, dataset.name(), epoch);
+  try {
+    throw;
+  } catch (const SystemError& error) {
+    // The machine's words are added again at the end.
+    std::string_view what = error.what();
+    const auto words = ": " + std::generic_category().message(error.error_number());
+    if (what.ends_with(words)) what.remove_suffix(words.size());
+    return std::make_exception_ptr(
+        SystemError(fmt::format("{}: {}", where, what), error.error_number()));
+  } catch (const c10::Error& error) {
+    return std::make_exception_ptr(
+        UsageError(fmt::format("{}: {}", where, error.what_without_backtrace())));
+  } catch (const std::exception& error) {
+    return std::make_exception_ptr(UsageError(fmt::format("{}: {}", where, error.what())));
+  } catch (...) {
+    return std::make_exception_ptr(
+        UsageError(fmt::format("{}: something that is no std::exception was thrown", where)));
+  }
+}
+
+}  // namespace
+
+SampleLayout layout_after(const SampleLayout& layout, const std::vector<Transform>& transforms) {
+  auto result = layout;
+  for (const auto& transform : transforms) {
+    if (transform.layout) result = *transform.layout;
+  }
+  return result;
+}
+
+BatchReader::BatchReader(const Dataset& dataset, const std::vector<Transform>& transforms,
+                         std::uint64_t seed, const SampleLayout& slot_layout, SlotMemory& memory,
+                         std::int64_t capacity)
+    : dataset_(dataset),
+      transforms_(transforms),
+      seed_(seed),
+      slot_layout_(slot_layout),
+      memory_(memory) {
+  auto layout = dataset.layout();
+  for (const auto& transform : transforms_) {
+    // Only a transform with another layout needs room for what it reads.
+    inputs_.push_back(transform.layout ? std::make_unique<RowsBuffer>(layout, capacity) : nullptr);
+    if (transform.layout) layout = *transform.layout;
+  }
+}
+
+ReadResult BatchReader::read(ReadJob job) {
+  const c10::NoGradGuard no_gradients;  // threads start with them on
+  const c10::ParallelGuard one_core(
+      true);  // the other cores belong to the step and to other workers
+  ReadResult result;
+  result.begin = std::chrono::steady_clock::now();
+  memory_.begin_write(job.slot);
+  try {
+    read_some(job.epoch, job.samples, memory_.blocks(job.slot), 0);
+    result.samples = std::move(job.samples);
+  } catch (...) {
+    read_one_by_one(job, result);
+  }
+  memory_.end_write(job.slot, static_cast<std::int64_t>(result.samples.size()));
+  result.end = std::chrono::steady_clock::now();
+  return result;
+}
+
+void BatchReader::read_some(std::int64_t epoch, std::span<const std::int64_t> samples,
+                            std::span<std::byte* const> slot, std::int64_t first) {
+  if (samples.empty()) return;
+  const auto count = static_cast<std::int64_t>(samples.size());
+  // Each stage writes where the next one reads: the nearest buffer ahead, or the slot.
+  const auto output_of = [&](std::size_t stage) {
+    for (auto ahead = stage; ahead < inputs_.size(); ++ahead) {
+      if (inputs_[ahead]) return inputs_[ahead]->rows(count);
+    }
+    return Rows(slot_layout_, slot, first, count);
+  };
+  dataset_.read(samples, output_of(0));
+  for (std::size_t stage = 0; stage < transforms_.size(); ++stage) {
+    const SampleStreams random(seed_, static_cast<int>(stage), epoch, samples);
+    transforms_[stage].apply(output_of(stage), output_of(stage + 1), random);
+  }
+}
+
+void BatchReader::read_one_by_one(const ReadJob& job, ReadResult& result) {
+  for (const auto sample : job.samples) {
+    try {
+      read_some(job.epoch, {&sample, 1}, memory_.blocks(job.slot),
+                static_cast<std::int64_t>(result.samples.size()));
+      result.samples.push_back(sample);
+    } catch (...) {
+      result.bad.push_back({sample, name_sample(dataset_, sample, job.epoch)});
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// Rows picked out of a block by number: the inner loops of data sets that lie in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+/// Copies row indices[i] of `source` to row i of `target`; rows are `row_bytes` long.
+void gather_rows(std::span<const std::byte> source, std::size_t row_bytes,
+                 std::span<const std::int64_t> indices, std::span<std::byte> target) noexcept;
+
+/// The same for bytes that become value × scale + shift. A row is scale.size() channels, one after
+/// the other, each with its own scale and shift.
+void gather_scaled(std::span<const std::uint8_t> source, std::size_t row_values,
+                   std::span<const std::int64_t> indices, std::span<const float> scale,
+                   std::span<const float> shift, std::span<float> target) noexcept;
+
+/// Row i of `input` gets `window` tokens from starts[i] on, row i of `target` those one further.
+void gather_windows(std::span<const std::uint16_t> tokens, std::size_t window,
+                    std::span<const std::int64_t> starts, std::span<std::int64_t> input,
+                    std::span<std::int64_t> target) noexcept;
+void gather_windows(std::span<const std::uint32_t> tokens, std::size_t window,
+                    std::span<const std::int64_t> starts, std::span<std::int64_t> input,
+                    std::span<std::int64_t> target) noexcept;
+
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+#include "lockstep/data/tensor_dataset.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "lockstep/base/digest.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/gather_internal.h"
+
+namespace lockstep {
+namespace {
+
+SampleLayout layout_of(const std::vector<TensorField>& fields) {
+  std::vector<Field> found;
+  for (const auto& field : fields) {
+    if (!field.tensor.defined() || field.tensor.dim() < 1 || !field.tensor.device().is_cpu()) {
+      throw UsageError(fmt::format(
+          "field {:?} needs a tensor [samples, shape...] on the CPU; it is {}", field.name,
+          field.tensor.defined() ? field.tensor.toString() : std::string("undefined")));
+    }
+    if (field.normalise && field.tensor.scalar_type() != at::kByte) {
+      throw UsageError(fmt::format("field {:?} holds {}; only uint8 is normalised while it is read",
+                                   field.name, c10::toString(field.tensor.scalar_type())));
+    }
+    const auto shape = field.tensor.sizes().slice(1);
+    found.push_back({field.name,
+                     field.normalise ? at::kFloat : field.tensor.scalar_type(),
+                     {shape.begin(), shape.end()}});
+  }
+  return SampleLayout(std::move(found));
+}
+
+std::int64_t common_size(const std::vector<TensorField>& fields) {
+  const auto size = fields.front().tensor.size(0);
+  for (const auto& field : fields) {
+    if (field.tensor.size(0) != size) {
+      throw UsageError(fmt::format("field {:?} has {} samples, field {:?} has {}; they must agree",
+                                   fields.front().name, size, field.name, field.tensor.size(0)));
+    }
+  }
+  return size;
+}
+
+void check(const Normalise& how, const TensorField& field) {
+  const auto channels = field.tensor.dim() > 1 ? field.tensor.size(1) : 1;
+  const auto fits = [&](std::size_t count) {
+    return count == 1 || static_cast<std::int64_t>(count) == channels;
+  };
+  if (how.mean.size() != how.deviation.size() || !fits(how.mean.size())) {
+    throw UsageError(fmt::format(
+        "field {:?} has {} channels, but {} means and {} deviations were given; give 1 or {} each",
+        field.name, channels, how.mean.size(), how.deviation.size(), channels));
+  }
+  for (const auto deviation : how.deviation) {
+    if (!(deviation > 0)) {
+      throw UsageError(
+          fmt::format("field {:?} cannot be divided by a deviation of {}", field.name, deviation));
+    }
+  }
+}
+
+}  // namespace
+
+TensorDataset::TensorDataset(const std::vector<TensorField>& fields, TensorDatasetOptions options)
+    : layout_(layout_of(fields)), size_(common_size(fields)), name_(std::move(options.name)) {
+  for (const auto& field : fields) sources_.push_back(source_of(field));
+  if (options.id) {
+    id_ = *options.id;
+    return;
+  }
+  // Digests are sums over places: each tensor gets places of its own, and the layout goes first.
+  const auto words = describe(layout_);
+  Digest all;
+  std::uint64_t place = 0;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    all.add(place, bytes);
+    place += (bytes.size() + 15) / 8 * 8;
+  };
+  add(std::as_bytes(std::span(words)));
+  for (const auto& source : sources_) add(source.bytes);
+  id_ = all.value();
+}
+
+void TensorDataset::read(std::span<const std::int64_t> indices, const Rows& rows) const {
+  for (int field = 0; field < layout_.num_fields(); ++field) {
+    const auto& source = sources_[static_cast<std::size_t>(field)];
+    const auto& what = layout_.fields()[static_cast<std::size_t>(field)];
+    if (source.scale.empty()) {
+      gather_rows(source.bytes, row_bytes(what), indices, rows.bytes(field));
+    } else {
+      gather_scaled(
+          {reinterpret_cast<const std::uint8_t*>(source.bytes.data()), source.bytes.size()},
+          static_cast<std::size_t>(row_values(what)), indices, source.scale, source.shift,
+          rows.values<float>(field));
+    }
+  }
+}
+
+TensorDataset::Source TensorDataset::source_of(const TensorField& field) {
+  Source source;
+  source.tensor = field.tensor.contiguous();
+  source.bytes = {static_cast<const std::byte*>(source.tensor.const_data_ptr()),
+                  source.tensor.nbytes()};
+  if (field.normalise) {
+    check(*field.normalise, field);
+    for (std::size_t channel = 0; channel < field.normalise->mean.size(); ++channel) {
+      const double deviation = field.normalise->deviation[channel];
+      source.scale.push_back(static_cast<float>(1 / (255 * deviation)));
+      source.shift.push_back(static_cast<float>(-field.normalise->mean[channel] / deviation));
+    }
+  }
+  return source;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// A text file as documents, mapped. Where one document ends and the next begins is the user's
+// choice. Whether it is UTF-8 is the tokenizer's question: bytes are text enough for some.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/formats/file_bytes.h"
+
+namespace lockstep {
+
+enum class DocumentBreak {
+  whole_file,  // one document
+  line,        // every line that is not empty, without its LF or CRLF
+  blank_line,  // paragraphs: one or more empty lines lie between documents
+  marker,      // a text of the user's choice lies between documents
+};
+
+struct TextOptions {
+  DocumentBreak documents = DocumentBreak::whole_file;
+  std::string marker = "<|endoftext|>";
+};
+
+class TextFile {
+ public:
+  /// Reads the file once to find the documents (16 bytes of memory each), but for whole_file. Empty
+  /// documents are none. Throws UsageError for an empty marker.
+  explicit TextFile(FileBytes file, const TextOptions& options = {});
+
+  [[nodiscard]] std::uint64_t num_documents() const noexcept { return documents_.size(); }
+  [[nodiscard]] std::string_view document(std::uint64_t index) const {
+    const auto [begin, end] = documents_.at(index);
+    return file_.text().substr(begin, end - begin);
+  }
+  /// Where the document begins in the file.
+  [[nodiscard]] std::uint64_t offset(std::uint64_t index) const {
+    return documents_.at(index).begin;
+  }
+  [[nodiscard]] const FileBytes& file() const noexcept { return file_; }
+
+ private:
+  struct Place {
+    std::uint64_t begin;
+    std::uint64_t end;
+  };
+
+  void find_lines();
+  void find_paragraphs();
+  void find_between(std::string_view marker);
+
+  FileBytes file_;
+  std::vector<Place> documents_;
+};
+
+}  // namespace lockstep

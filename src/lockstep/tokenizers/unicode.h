@@ -1,0 +1,28 @@
+// The little of Unicode that splitting text into words needs: UTF-8, and whether a code point is a
+// letter, a number or a space. Letters and numbers are the general categories L* and N* of Unicode
+// 16.0, spaces the property White_Space, as in the regular expressions of tiktoken 0.14.0.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+enum class CodePointClass : unsigned char { letter, number, space, other };
+
+[[nodiscard]] CodePointClass classify(char32_t code_point) noexcept;
+
+/// Where `text` is not UTF-8 first; nothing if it is. Overlong forms, surrogates and values beyond
+/// U+10FFFF are not.
+[[nodiscard]] std::optional<std::size_t> try_find_invalid_utf8(std::string_view text) noexcept;
+
+struct CodePoint {
+  char32_t value;
+  std::size_t num_bytes;
+};
+
+/// The code point at `at`, which is where one begins in valid UTF-8.
+[[nodiscard]] CodePoint code_point_at(std::string_view text, std::size_t at) noexcept;
+
+}  // namespace lockstep
