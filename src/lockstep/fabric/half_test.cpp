@@ -17,10 +17,8 @@ struct Format {
   std::uint32_t (*narrow)(float) noexcept;
 };
 const Format kFormats[] = {
-    {oracle::kFloat16, &widen_float16<float, std::uint32_t>,
-     &narrow_to_float16<std::uint32_t, float>},
-    {oracle::kBFloat16, &widen_bfloat16<float, std::uint32_t>,
-     &narrow_to_bfloat16<std::uint32_t, float>},
+    {oracle::kFloat16, &widen_float16, &narrow_to_float16},
+    {oracle::kBFloat16, &widen_bfloat16, &narrow_to_bfloat16},
 };
 
 void expect_narrow(const Format& format, float value) {
@@ -66,12 +64,12 @@ TEST(Half, TiesGoToTheEvenNeighbourAndEverythingElseToTheNearest) {
 }
 
 TEST(Half, TheLargestRoundsToInfinityAtHalfAStepAboveIt) {
-  const auto narrow = narrow_to_float16<std::uint32_t, float>;
+  const auto narrow = narrow_to_float16;
   EXPECT_EQ(narrow(65504.0F), 0x7BFFU);
   EXPECT_EQ(narrow(std::nextafter(65520.0F, 0.0F)), 0x7BFFU);
   EXPECT_EQ(narrow(65520.0F), 0x7C00U);
   EXPECT_EQ(narrow(-1e30F), 0xFC00U);
-  EXPECT_EQ((narrow_to_bfloat16<std::uint32_t, float>(3.4e38F)), 0x7F80U);
+  EXPECT_EQ((narrow_to_bfloat16(3.4e38F)), 0x7F80U);
 }
 
 TEST(Half, NoNaNBecomesInfinity) {

@@ -3,6 +3,6 @@
 
 namespace lockstep {
 
-const ReduceKernels& avx2_kernels() noexcept { return kKernels; }
+const ReduceKernels& avx2_kernels() noexcept { return kKernels<32>; }
 
 }  // namespace lockstep

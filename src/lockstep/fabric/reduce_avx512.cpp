@@ -3,6 +3,6 @@
 
 namespace lockstep {
 
-const ReduceKernels& avx512_kernels() noexcept { return kKernels; }
+const ReduceKernels& avx512_kernels() noexcept { return kKernels<64>; }
 
 }  // namespace lockstep

@@ -2,8 +2,13 @@
 // have: reduce_baseline.cpp, reduce_avx2.cpp, reduce_avx512.cpp. All of it lies in an unnamed
 // namespace, so that no file's code is ever taken for another's. The bits are the same in all:
 // lanes do not meet.
+//
+// Two ways. Sums of float and double over the usual numbers of ranks have their tree in the code:
+// each cache line of each source is read once and written where it was just read, without leaving
+// registers. Everything else goes block by block through a small stack.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -19,184 +24,238 @@
 #include "lockstep/fabric/reduce_kernels_internal.h"
 
 namespace lockstep {
-
 namespace {
 
-// Elements are joined a cache line at a time, in registers: each line of each source is read once,
-// and written where it was just read.
-constexpr std::size_t kLine = 64;
+using Sources = std::span<const std::byte* const>;
+using Destinations = std::span<std::byte* const>;
 
-template <typename T, std::size_t Lanes>
-struct VectorOf {
-  // GCC's vector extension: arithmetic lane by lane, in what registers the machine has.
-  typedef T type __attribute__((vector_size(Lanes * sizeof(T))));
+// How elements lie in memory (Stored), and what they are while they are joined (Joined).
+template <typename T>
+struct Plain {
+  using Stored = T;
+  using Joined = T;
+  static T widen(T value) noexcept { return value; }
+  static T narrow(T value) noexcept { return value; }
 };
-
-// How elements lie in memory: `Stored` each; how they are joined: vectors of `Joined`.
-template <typename StoredType, typename JoinedType>
-struct Format {
-  using Stored = StoredType;
-  using Joined = JoinedType;
-  static constexpr std::size_t kLanes = kLine / sizeof(Joined);
-  using Vector = typename VectorOf<Joined, kLanes>::type;
-  using Raw = typename VectorOf<Stored, kLanes>::type;
+struct Boolean {
+  using Stored = std::uint8_t;
+  using Joined = std::uint8_t;
+  static Joined widen(Stored value) noexcept { return value != 0 ? 1 : 0; }
+  static Stored narrow(Joined value) noexcept { return value; }
 };
-
-// Integers are joined unsigned: they wrap. min and max need the sign.
-struct Float32 : Format<float, float> {
-  static Vector widen(Raw raw) { return raw; }
-  static Raw narrow(Vector value) { return value; }
-};
-struct Float64 : Format<double, double> {
-  static Vector widen(Raw raw) { return raw; }
-  static Raw narrow(Vector value) { return value; }
-};
-template <typename Bits>
-struct Integer : Format<Bits, Bits> {
-  using typename Format<Bits, Bits>::Vector;
-  static Vector widen(Vector raw) { return raw; }
-  static Vector narrow(Vector value) { return value; }
-};
-struct Boolean : Format<std::uint8_t, std::uint8_t> {
-  static Vector widen(Raw raw) { return raw != 0 ? (raw & 0) + 1 : (raw & 0); }
-  static Raw narrow(Vector value) { return value; }
-};
-struct Half : Format<std::uint16_t, float> {
-  using Wide = VectorOf<std::uint32_t, kLanes>::type;
-  static Vector widen(Raw raw) { return widen_float16<Vector>(__builtin_convertvector(raw, Wide)); }
-  static Raw narrow(Vector value) {
-    return __builtin_convertvector(narrow_to_float16<Wide>(value), Raw);
+struct Half {
+  using Stored = std::uint16_t;
+  using Joined = float;
+  static float widen(Stored value) noexcept { return widen_float16(value); }
+  static Stored narrow(float value) noexcept {
+    return static_cast<Stored>(narrow_to_float16(value));
   }
 };
-struct BrainHalf : Format<std::uint16_t, float> {
-  using Wide = VectorOf<std::uint32_t, kLanes>::type;
-  static Vector widen(Raw raw) {
-    return widen_bfloat16<Vector>(__builtin_convertvector(raw, Wide));
-  }
-  static Raw narrow(Vector value) {
-    return __builtin_convertvector(narrow_to_bfloat16<Wide>(value), Raw);
+struct BrainHalf {
+  using Stored = std::uint16_t;
+  using Joined = float;
+  static float widen(Stored value) noexcept { return widen_bfloat16(value); }
+  static Stored narrow(float value) noexcept {
+    return static_cast<Stored>(narrow_to_bfloat16(value));
   }
 };
 
+// Integers come unsigned, so that they wrap; min and max need the sign.
 struct Sum {
-  template <typename V>
-  static V join(V a, V b) noexcept {
-    return a + b;
+  template <typename T>
+  static T join(T a, T b) noexcept {
+    return static_cast<T>(a + b);
   }
 };
 struct Product {
-  template <typename V>
-  static V join(V a, V b) noexcept {
-    return a * b;
+  template <typename T>
+  static T join(T a, T b) noexcept {
+    return static_cast<T>(a * b);
   }
 };
 // a != a is true for NaN alone; where b is NaN the comparison is false and b is taken.
 struct Min {
-  template <typename V>
-  static V join(V a, V b) noexcept {
-    return ((a < b) | (a != a)) ? a : b;
+  template <typename T>
+  static T join(T a, T b) noexcept {
+    return (a < b || a != a) ? a : b;
   }
 };
 struct Max {
-  template <typename V>
-  static V join(V a, V b) noexcept {
-    return ((a > b) | (a != a)) ? a : b;
+  template <typename T>
+  static T join(T a, T b) noexcept {
+    return (a > b || a != a) ? a : b;
   }
 };
 
+// A stack of blocks, small enough for the first-level cache.
 template <typename F, typename Op>
-class Joiner {
+class BlockMachine {
  public:
-  using Stored = typename F::Stored;
-  using Vector = typename F::Vector;
-  using Raw = typename F::Raw;
+  static constexpr std::size_t kBlock = 512;  // elements
+  static constexpr int kMaxDepth = 17;        // of a tree over 65,536 contributions
 
-  // The tree over contributions [First, First + Count), known at compile time.
-  template <int First, int Count>
-  static Vector tree(const std::byte* const* sources, std::size_t offset) noexcept {
-    if constexpr (Count == 1) {
-      return load(sources[First] + offset, sizeof(Raw));
-    } else {
-      constexpr int kMiddle = static_cast<int>(std::bit_floor(static_cast<unsigned>(Count - 1)));
-      return Op::join(tree<First, kMiddle>(sources, offset),
-                      tree<First + kMiddle, Count - kMiddle>(sources, offset));
-    }
+  BlockMachine(const TreePlan& plan, bool averages)
+      : plan_(plan), divisor_(static_cast<Joined>(averages ? plan.num_contributions() : 1)) {
+    LOCKSTEP_ASSERT(plan.depth() <= kMaxDepth, "a job has at most 65,536 ranks");
   }
 
-  // Any plan; the last bytes of a span, `bytes` of them, too.
-  static Vector interpret(const TreePlan& plan, const std::byte* const* sources, std::size_t offset,
-                          std::size_t bytes) noexcept {
-    std::array<Vector, kMaxDepth> stack;
-    std::size_t height = 0;
-    for (const int step : plan.steps()) {
-      if (step == TreePlan::kJoin) {
-        --height;
-        stack[height - 1] = Op::join(stack[height - 1], stack[height]);
-      } else {
-        stack[height++] = load(sources[step] + offset, bytes);
+  void run(Sources sources, Destinations destinations, std::size_t first, std::size_t count) {
+    for (auto begin = first; begin < count; begin += kBlock) {
+      const auto length = std::min(kBlock, count - begin);
+      join(sources, begin, length);
+      const auto* result = narrow(length);
+      for (auto* destination : destinations) {
+        std::memcpy(destination + begin * sizeof(Stored), result, length * sizeof(Stored));
       }
     }
-    return stack[0];
   }
-
-  template <typename JoinLine>
-  static void run(const TreePlan& plan, bool averages, std::span<const std::byte* const> sources,
-                  std::span<std::byte* const> destinations, std::size_t count,
-                  const JoinLine& join_line) noexcept {
-    const auto total = count * sizeof(Stored);
-    const auto divisor = static_cast<typename F::Joined>(averages ? plan.num_contributions() : 1);
-    std::size_t offset = 0;
-    for (; offset + sizeof(Raw) <= total; offset += sizeof(Raw)) {
-      const auto joined = join_line(sources.data(), offset);
-      write(destinations, offset, sizeof(Raw), averages ? joined / divisor : joined);
-    }
-    if (offset == total) return;
-    const auto joined = interpret(plan, sources.data(), offset, total - offset);
-    write(destinations, offset, total - offset, averages ? joined / divisor : joined);
-  }
-
-  static constexpr int kMaxDepth = 17;  // of a tree over 65,536 contributions
 
  private:
-  static Vector load(const std::byte* from, std::size_t bytes) noexcept {
-    Raw raw{};
-    std::memcpy(&raw, from, bytes);
-    return F::widen(raw);
+  using Stored = typename F::Stored;
+  using Joined = typename F::Joined;
+
+  // Elements [begin, begin + count) of every contribution, into the lowest block.
+  void join(Sources sources, std::size_t begin, std::size_t count) {
+    std::size_t height = 0;
+    const auto steps = plan_.steps();
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (steps[i] == TreePlan::kJoin) {
+        --height;
+        join_blocks(block(height - 1), block(height), count);
+        continue;
+      }
+      // A contribution that is joined at once is read where it lies.
+      const auto* source = at(sources, steps[i]) + begin;
+      const auto next = i + 1 < steps.size() ? steps[i + 1] : 0;
+      if (next == TreePlan::kJoin) {
+        join_source(block(height - 1), source, count);
+        ++i;
+      } else if (i + 2 < steps.size() && steps[i + 2] == TreePlan::kJoin) {
+        join_sources(block(height++), source, at(sources, next) + begin, count);
+        i += 2;
+      } else {
+        load_source(block(height++), source, count);
+      }
+    }
   }
 
-  static void write(std::span<std::byte* const> destinations, std::size_t offset, std::size_t bytes,
-                    Vector value) noexcept {
-    const Raw raw = F::narrow(value);
-    for (auto* destination : destinations) std::memcpy(destination + offset, &raw, bytes);
+  // The lowest block as it is stored: rounded once, whatever the number of destinations.
+  const Stored* narrow(std::size_t count) {
+    Joined* __restrict in = stack_.data();
+    if constexpr (std::is_floating_point_v<Joined>) {
+      if (divisor_ != Joined{1}) {
+        for (std::size_t i = 0; i < count; ++i) in[i] /= divisor_;
+      }
+    }
+    if constexpr (std::is_same_v<Stored, Joined>) {
+      return in;
+    } else {
+      Stored* __restrict out = result_.data();
+      for (std::size_t i = 0; i < count; ++i) out[i] = F::narrow(in[i]);
+      return out;
+    }
+  }
+
+  static const Stored* at(Sources sources, int index) {
+    return reinterpret_cast<const Stored*>(sources[static_cast<std::size_t>(index)]);
+  }
+  Joined* block(std::size_t height) { return stack_.data() + height * kBlock; }
+
+  static void load_source(Joined* __restrict out, const Stored* __restrict in, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = F::widen(in[i]);
+  }
+  static void join_sources(Joined* __restrict out, const Stored* __restrict a,
+                           const Stored* __restrict b, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = Op::join(F::widen(a[i]), F::widen(b[i]));
+  }
+  static void join_source(Joined* __restrict out, const Stored* __restrict in, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = Op::join(out[i], F::widen(in[i]));
+  }
+  static void join_blocks(Joined* __restrict out, const Joined* __restrict in, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = Op::join(out[i], in[i]);
+  }
+
+  const TreePlan& plan_;
+  Joined divisor_;
+  std::array<Joined, kMaxDepth * kBlock> stack_;  // blocks, the lowest first; filled as used
+  std::array<Stored, kBlock> result_;             // where it differs from the lowest block
+};
+
+// Sums of T over exactly Count ranks, in registers of RegisterBytes.
+template <typename T, int Count, std::size_t RegisterBytes>
+class RegisterTree {
+ public:
+  // All whole lines; returns how many elements that were.
+  static std::size_t run(bool averages, Sources sources, Destinations destinations,
+                         std::size_t count) noexcept {
+    // A copy that no destination can overlap stays in registers.
+    std::array<const std::byte*, Count> starts;
+    std::copy_n(sources.begin(), Count, starts.begin());
+    const auto total = count * sizeof(T);
+    std::size_t offset = 0;
+    for (; offset + kLine <= total; offset += kLine) {
+      Register line[kLine / RegisterBytes];
+      for (std::size_t i = 0; i < kLine / RegisterBytes; ++i) {
+        const auto sum = tree<0, Count>(starts.data(), offset + i * RegisterBytes);
+        line[i] = averages ? sum / static_cast<T>(Count) : sum;
+      }
+      for (auto* destination : destinations) {
+        auto* out = reinterpret_cast<InMemory*>(destination + offset);
+        for (std::size_t i = 0; i < kLine / RegisterBytes; ++i) out[i] = line[i];
+      }
+    }
+    return offset / sizeof(T);
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  // GCC's vector extension: arithmetic lane by lane. As wide as a register and no wider: GCC takes
+  // wider ones through the stack.
+  typedef T Register __attribute__((vector_size(RegisterBytes)));
+  // The same wherever elements may lie. GCC would copy by way of integer registers with memcpy.
+  typedef T InMemory __attribute__((vector_size(RegisterBytes), aligned(sizeof(T)), may_alias));
+
+  template <int First, int Length>
+  static Register tree(const std::byte* const* starts, std::size_t offset) noexcept {
+    if constexpr (Length == 1) {
+      return *reinterpret_cast<const InMemory*>(starts[First] + offset);
+    } else {
+      constexpr int kMiddle = static_cast<int>(std::bit_floor(static_cast<unsigned>(Length - 1)));
+      return tree<First, kMiddle>(starts, offset) +
+             tree<First + kMiddle, Length - kMiddle>(starts, offset);
+    }
   }
 };
 
 template <typename F, typename Op>
-void join_spans(const TreePlan& plan, bool averages, std::span<const std::byte* const> sources,
-                std::span<std::byte* const> destinations, std::size_t count) {
-  using J = Joiner<F, Op>;
-  LOCKSTEP_ASSERT(plan.depth() <= J::kMaxDepth, "a job has at most 65,536 ranks");
-  const auto run = [&](const auto& join_line) {
-    J::run(plan, averages, sources, destinations, count, join_line);
-  };
-  // What gradients go through: the usual sizes of a host have their tree in the code.
-  if constexpr (std::is_same_v<Op, Sum> && std::is_floating_point_v<typename F::Joined>) {
-    switch (plan.is_over_ranks() ? plan.num_contributions() : 0) {
-      case 2:
-        return run([](auto* from, std::size_t at) { return J::template tree<0, 2>(from, at); });
-      case 4:
-        return run([](auto* from, std::size_t at) { return J::template tree<0, 4>(from, at); });
-      case 8:
-        return run([](auto* from, std::size_t at) { return J::template tree<0, 8>(from, at); });
-      case 16:
-        return run([](auto* from, std::size_t at) { return J::template tree<0, 16>(from, at); });
-      default:
-        break;
-    }
+void join_spans(const TreePlan& plan, bool averages, Sources sources, Destinations destinations,
+                std::size_t count) {
+  BlockMachine<F, Op>(plan, averages).run(sources, destinations, 0, count);
+}
+
+template <typename T, std::size_t RegisterBytes>
+void sum_spans(const TreePlan& plan, bool averages, Sources sources, Destinations destinations,
+               std::size_t count) {
+  std::size_t done = 0;
+  switch (plan.is_over_ranks() ? plan.num_contributions() : 0) {
+    case 2:
+      done = RegisterTree<T, 2, RegisterBytes>::run(averages, sources, destinations, count);
+      break;
+    case 4:
+      done = RegisterTree<T, 4, RegisterBytes>::run(averages, sources, destinations, count);
+      break;
+    case 8:
+      done = RegisterTree<T, 8, RegisterBytes>::run(averages, sources, destinations, count);
+      break;
+    case 16:
+      done = RegisterTree<T, 16, RegisterBytes>::run(averages, sources, destinations, count);
+      break;
+    default:
+      break;
   }
-  run([&](auto* from, std::size_t at) {
-    return J::interpret(plan, from, at, sizeof(typename J::Raw));
-  });
+  if (done < count) {
+    BlockMachine<Plain<T>, Sum>(plan, averages).run(sources, destinations, done, count);
+  }
 }
 
 // In the order of ReduceOp. `Signed` is the format whose order min and max follow.
@@ -205,16 +264,24 @@ constexpr std::array<ReduceKernel, kNumReduceOps> kernels_of() {
   return {&join_spans<F, SumOp>, &join_spans<F, SumOp>, &join_spans<Signed, Min>,
           &join_spans<Signed, Max>, &join_spans<F, ProductOp>};
 }
+template <typename T, std::size_t RegisterBytes>
+constexpr std::array<ReduceKernel, kNumReduceOps> floating_kernels() {
+  auto kernels = kernels_of<Plain<T>>();
+  kernels[static_cast<std::size_t>(ReduceOp::sum)] = &sum_spans<T, RegisterBytes>;
+  kernels[static_cast<std::size_t>(ReduceOp::average)] = &sum_spans<T, RegisterBytes>;
+  return kernels;
+}
 
 // In the order of DType.
-constexpr ReduceKernels kKernels{kernels_of<Float32>(),
-                                 kernels_of<Float64>(),
+template <std::size_t RegisterBytes>
+constexpr ReduceKernels kKernels{floating_kernels<float, RegisterBytes>(),
+                                 floating_kernels<double, RegisterBytes>(),
                                  kernels_of<Half>(),
                                  kernels_of<BrainHalf>(),
-                                 kernels_of<Integer<std::uint8_t>, Integer<std::int8_t>>(),
-                                 kernels_of<Integer<std::uint32_t>, Integer<std::int32_t>>(),
-                                 kernels_of<Integer<std::uint64_t>, Integer<std::int64_t>>(),
-                                 kernels_of<Integer<std::uint8_t>>(),
+                                 kernels_of<Plain<std::uint8_t>, Plain<std::int8_t>>(),
+                                 kernels_of<Plain<std::uint32_t>, Plain<std::int32_t>>(),
+                                 kernels_of<Plain<std::uint64_t>, Plain<std::int64_t>>(),
+                                 kernels_of<Plain<std::uint8_t>>(),
                                  kernels_of<Boolean, Boolean, Max, Min>()};
 
 }  // namespace
