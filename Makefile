@@ -27,8 +27,9 @@ test:  ## set up, build, pass all tests (PRESET=asan or tsan for the sanitizers)
 bench:  ## the figures the README quotes
 	@tools/bootstrap test
 	@cmake --preset release -DLOCKSTEP_BUILD_BENCHMARKS=ON
-	@cmake --build --preset release --target lockstep base_benchmark
+	@cmake --build --preset release --target lockstep base_benchmark fabric_benchmark
 	@build/release/benchmarks/base_benchmark
+	@build/release/benchmarks/fabric_benchmark
 	@benchmarks/launch_benchmark $(CURDIR)/build/release/bin/lockstep $$(tools/bootstrap where | sed -n s/^python=//p)
 
 soak:  ## long random, fault and fuzz runs (MINUTES=480 for a night)

@@ -77,13 +77,13 @@ SlotLayout slot_layout(const CommCase& timed, int rank, int ranks) {
 }
 
 std::string size_in_words(std::size_t bytes) {
-  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB"};
+  constexpr std::array units{"B", "KiB", "MiB", "GiB"};
   std::size_t unit = 0;
-  while (unit + 1 < kUnits.size() && bytes >= 1024 && bytes % 1024 == 0) {
+  while (unit + 1 < units.size() && bytes >= 1024 && bytes % 1024 == 0) {
     bytes /= 1024;
     ++unit;
   }
-  return fmt::format("{} {}", bytes, kUnits[unit]);
+  return fmt::format("{} {}", bytes, units[unit]);
 }
 
 }  // namespace lockstep::cli

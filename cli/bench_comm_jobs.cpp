@@ -86,8 +86,8 @@ EngineJob find_mpi(int num_ranks, int cores, const Environment& environment) {
   EngineJob job{.name = "mpi", .command = {*mpirun, "-n", std::to_string(num_ranks)}};
   // Each rank takes the processors that ours has by itself: mpirun would choose others.
   job.command.insert(job.command.end(), {"--bind-to", "none"});
-  if (num_ranks > cores) job.command.push_back("--oversubscribe");
-  if (::geteuid() == 0) job.command.push_back("--allow-run-as-root");
+  if (num_ranks > cores) job.command.emplace_back("--oversubscribe");
+  if (::geteuid() == 0) job.command.emplace_back("--allow-run-as-root");
   job.command.push_back(program.string());
   return job;
 }

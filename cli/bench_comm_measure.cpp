@@ -78,9 +78,9 @@ int iterations_for(const CommRequest& request, const std::vector<double>& warm_u
 // A cache line at a time: with one vector a turn the loop, not the memory, is the limit.
 __attribute__((noinline)) void add_in_place(float* __restrict sum, const float* __restrict other,
                                             std::size_t count) {
-  constexpr std::size_t kLine = 64 / sizeof(float);  // slots are whole lines
-  for (std::size_t i = 0; i < count; i += kLine) {
-    for (std::size_t lane = 0; lane < kLine; ++lane) sum[i + lane] += other[i + lane];
+  constexpr std::size_t line = 64 / sizeof(float);  // slots are whole lines
+  for (std::size_t i = 0; i < count; i += line) {
+    for (std::size_t lane = 0; lane < line; ++lane) sum[i + lane] += other[i + lane];
   }
 }
 
@@ -95,17 +95,17 @@ int ranks_at_once(const CommRequest& request) {
 // writes one. A sample is many adds where one is too short for the clock, yet short enough that a
 // busy machine leaves most of them undisturbed: the median counts.
 double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std::size_t bytes) {
-  constexpr std::size_t kSampleBytes = 1u << 20;
-  constexpr std::size_t kAllBytes = 256u << 20;
+  constexpr std::size_t sample_bytes = 1u << 20;
+  constexpr std::size_t all_bytes = 256u << 20;
   const auto length = (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
   const auto arena = engine.arena(MemoryKind::ordinary);
   const auto half = arena.size() / 2 / kSlotAlignment * kSlotAlignment;
   const auto usable = std::min(length, half);  // an arena just large enough for one slot
   Rotation sums(arena.first(half), usable, request.rotation_bytes / 2);
   Rotation others(arena.subspan(half), usable, request.rotation_bytes / 2);
-  const auto adds = std::max(kSampleBytes / usable, std::size_t{1});
+  const auto adds = std::max(sample_bytes / usable, std::size_t{1});
   const auto most = request.iterations > 0 ? static_cast<std::size_t>(request.iterations) : 61U;
-  const auto samples = std::clamp(kAllBytes / (usable * adds), std::size_t{9}, std::size_t{61});
+  const auto samples = std::clamp(all_bytes / (usable * adds), std::size_t{9}, std::size_t{61});
   std::vector<double> seconds(std::min(samples, most));
   for (auto& taken : seconds) {
     engine.barrier();

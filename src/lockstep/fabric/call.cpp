@@ -131,6 +131,7 @@ CallDescriptor descriptor_of(const Call& call) noexcept {
                             .dtype = call.dtype,
                             .op = reduces(call.kind) ? call.op : ReduceOp::sum,
                             .has_riders = call.riders.has_value(),
+                            .has_leaves = call.leaves.has_value(),
                             .root = has_root(call.kind) ? call.root : 0,
                             .count = call.count};
   std::copy_n(call.name.begin(), std::min(call.name.size(), kMaxCallName), descriptor.name);
@@ -148,6 +149,7 @@ std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept {
                         static_cast<std::uint64_t>(descriptor.dtype) << 8 |
                         static_cast<std::uint64_t>(descriptor.op) << 16 |
                         static_cast<std::uint64_t>(descriptor.has_riders) << 24 |
+                        static_cast<std::uint64_t>(descriptor.has_leaves) << 25 |
                         static_cast<std::uint64_t>(descriptor.root) << 32;
   state = mix(state + 0x9E3779B97F4A7C15U);
   state = mix(state ^ static_cast<std::uint64_t>(descriptor.count));
@@ -157,6 +159,17 @@ std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept {
     state = mix(state ^ word) + i;
   }
   return state;
+}
+
+std::uint64_t mark_of(const CallDescriptor& descriptor, std::uint64_t number, const Location& input,
+                      const Location& output) noexcept {
+  const auto mix = [](std::uint64_t x) {
+    x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93U;
+    return x ^ (x >> 32);
+  };
+  auto mark = fingerprint_of(descriptor) ^ (number * 0x9E3779B97F4A7C15U);
+  mark = mix(mark + static_cast<std::uint64_t>(input.allocation + 1)) + input.offset;
+  return mix(mark + static_cast<std::uint64_t>(output.allocation + 1)) + output.offset;
 }
 
 std::string to_string(const CallDescriptor& descriptor) {
@@ -174,6 +187,7 @@ std::string to_string(const CallDescriptor& descriptor) {
   const bool outwards = kind == Collective::broadcast || kind == Collective::scatter;
   if (has_root(kind)) text += fmt::format(" {} rank {}", outwards ? "from" : "to", descriptor.root);
   if (descriptor.has_riders) text += ", with riders";
+  if (descriptor.has_leaves) text += ", with leaves stated";
   if (!name.empty()) text += fmt::format("{}\"{}\"", kind == Collective::barrier ? "" : ", ", name);
   return text + ")";
 }

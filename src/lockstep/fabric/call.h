@@ -90,6 +90,7 @@ struct CallDescriptor {
   DType dtype = DType::uint8;
   ReduceOp op = ReduceOp::sum;
   bool has_riders = false;
+  bool has_leaves = false;
   int root = 0;
   std::int64_t count = 0;
   char name[kMaxCallName + 1] = {};  // ends with a zero
@@ -97,9 +98,21 @@ struct CallDescriptor {
   friend bool operator==(const CallDescriptor&, const CallDescriptor&) = default;
 };
 
+// Where in library memory a span lies.
+struct Location {
+  std::int32_t allocation = -1;  // -1: not in library memory
+  std::uint64_t offset = 0;
+
+  friend bool operator==(const Location&, const Location&) = default;
+};
+
 [[nodiscard]] CallDescriptor descriptor_of(const Call& call) noexcept;
 /// Equal descriptors have equal fingerprints; others differ but once in 2^64.
 [[nodiscard]] std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept;
+/// What distinguishes call `number` from all others of the group, and equal calls whose memory lies
+/// at different places: where marks are equal nothing else need be compared.
+[[nodiscard]] std::uint64_t mark_of(const CallDescriptor& descriptor, std::uint64_t number,
+                                    const Location& input, const Location& output) noexcept;
 /// "all_reduce(sum, 1024 × float32, \"loss\")", "broadcast(8 × int64 from rank 2)", "barrier".
 [[nodiscard]] std::string to_string(const CallDescriptor& descriptor);
 

@@ -34,22 +34,13 @@ constexpr std::size_t kCauseBytes = 1024;
 constexpr std::size_t kRecentMarks = 4;
 constexpr std::uint64_t kFailedMark = 0;  // of a rank that has failed, for every call
 
-// Where in library memory a span lies.
-struct Location {
-  std::int32_t allocation = -1;  // -1: not in library memory
-  std::uint64_t offset = 0;
-
-  friend bool operator==(const Location&, const Location&) = default;
-};
-
 struct CallSlot {
   std::uint64_t number = 0;
   CallDescriptor descriptor = {};
   Location input = {};
   Location output = {};
   Riders riders = {};
-  LeafInterval leaves = {};
-  bool has_leaves = false;
+  LeafInterval leaves = {};  // where the descriptor has them
 };
 
 enum class Standing : std::uint32_t { joining, present, left, failed };

@@ -22,6 +22,8 @@ namespace lockstep {
 
 // Inputs up to this size can travel with the call.
 constexpr std::size_t kMaxInlineBytes = 16U << 10;
+// The same for what lies in library memory and could be joined there.
+constexpr std::size_t kMaxLibraryInlineBytes = 4U << 10;
 // One half of a rank's staging area; two, so that one is filled while the other is read.
 constexpr std::size_t kStageBytes = 256U << 10;
 constexpr std::size_t kLetters = 16;

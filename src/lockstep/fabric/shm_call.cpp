@@ -293,9 +293,7 @@ Steps recipe_for(ShmCall& call) {
   if (call.is_inline) return share_inline(call);
   const auto present = [](const auto* start) { return start != nullptr; };
   const bool inputs_shared = std::all_of(call.inputs.begin(), call.inputs.end(), present);
-  const bool joins_all =
-      call.call.kind == Collective::all_reduce || call.call.kind == Collective::reduce;
-  if (joins_all) {
+  if (joins_all(call.call.kind)) {
     const bool pushes =
         inputs_shared && (call.call.kind == Collective::reduce
                               ? present(call.outputs[static_cast<std::size_t>(call.call.root)])

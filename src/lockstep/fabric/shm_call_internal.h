@@ -62,6 +62,11 @@ struct ShmCall {
   }
 };
 
+/// Every rank's whole input becomes one result, for all of them or for root.
+[[nodiscard]] inline bool joins_all(Collective kind) noexcept {
+  return kind == Collective::all_reduce || kind == Collective::reduce;
+}
+
 /// All of a one-shot call that all ranks have entered.
 void take_one_shot(const ShmCall& call);
 /// The recipe for any other, by where the ranks' memory lies.

@@ -20,19 +20,6 @@
 namespace lockstep {
 namespace {
 
-// What distinguishes a call from all others of the group, and equal calls whose memory lies at
-// different places: where marks are equal nothing else need be read.
-std::uint64_t mark_of(const CallSlot& slot) noexcept {
-  const auto mix = [](std::uint64_t x) {
-    x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93U;
-    return x ^ (x >> 32);
-  };
-  auto mark = fingerprint_of(slot.descriptor) ^ (slot.number * 0x9E3779B97F4A7C15U);
-  if (slot.has_leaves) mark = mix(mark);
-  mark = mix(mark + static_cast<std::uint64_t>(slot.input.allocation + 1)) + slot.input.offset;
-  return mix(mark + static_cast<std::uint64_t>(slot.output.allocation + 1)) + slot.output.offset;
-}
-
 cpu_set_t own_cores() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -343,21 +330,25 @@ std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
   own.rank_tree = &tree_;
   const auto largest_input = std::max(input_bytes(call, call.root, size()), call.input.size());
   own.is_inline = largest_input <= std::min(options_.inline_bytes, kMaxInlineBytes);
+  const auto input = memory_.locate(call.input);
+  // What can be joined where it lies soon costs less than a copy.
+  if (joins_all(call.kind) && input.allocation >= 0 && largest_input > kMaxLibraryInlineBytes) {
+    own.is_inline = false;
+  }
   if (own.is_inline && !call.input.empty()) {
     std::memcpy(memory_.inline_slot(rank(), number), call.input.data(), call.input.size());
   }
   CallSlot slot{.number = number,
                 .descriptor = own.descriptor,
                 .riders = call.riders.value_or(Riders{}),
-                .leaves = call.leaves.value_or(LeafInterval{}),
-                .has_leaves = call.leaves.has_value()};
+                .leaves = call.leaves.value_or(LeafInterval{})};
   if (!own.is_inline) {
-    slot.input = memory_.locate(call.input);
+    slot.input = input;
     slot.output = memory_.locate(call.output);
   }
   calls_ = number;
   record_.enter(number, own.descriptor);
-  memory_.lines().enter(slot, mark_of(slot));
+  memory_.lines().enter(slot, mark_of(slot.descriptor, number, slot.input, slot.output));
   queue_.push_back(operation);
   membership_.progress->count_pending(1);
   advance_all();
@@ -437,6 +428,10 @@ void ShmEngine::begin(ShmOperation& operation) {
       leaves.push_back(lines.slot(rank, call.number).leaves);
     call.own_tree = TreePlan::over(leaves);
   }
+  for (int rank = 0; rank < size() && !symmetric; ++rank) {
+    // One rank's input lies in library memory alone: then all go through the staging areas.
+    if (lines.slot(rank, call.number).input.allocation >= 0) call.is_inline = false;
+  }
   if (call.is_inline && takes_one_shot(call.call)) {
     take_one_shot(call);
     operation.done = true;
@@ -452,34 +447,25 @@ void ShmEngine::begin(ShmOperation& operation) {
 
 // Whether every rank does all of an inline call by itself, or each a part for all.
 bool ShmEngine::takes_one_shot(const Call& call) const noexcept {
-  const bool joins_all = call.kind == Collective::all_reduce || call.kind == Collective::reduce;
-  return !joins_all || call.input.size() <= one_shot_bytes_.value_or(kMaxInlineBytes);
+  return !joins_all(call.kind) || call.input.size() <= one_shot_bytes_.value_or(kMaxInlineBytes);
 }
 
 bool ShmEngine::expect_equal_calls(const ShmOperation& operation) {
   const auto& lines = memory_.lines();
   const auto number = operation.call.number;
   const auto own_mark = lines.mark(rank(), number);
-  const auto differs = [&](int rank, const CallSlot& from) {
-    const auto& slot = lines.slot(rank, number);
-    return slot.descriptor != from.descriptor || slot.has_leaves != from.has_leaves;
-  };
   for (int other = 0; other < size(); ++other) {
-    if (lines.mark(other, number) == own_mark && !operation.call.call.leaves) continue;
+    if (lines.mark(other, number) == own_mark) continue;
     if (const auto cause = reported_failure()) fail(*cause);
     // Equal calls on memory at different places have different marks too: the slots decide. All
     // ranks look at the same slots, so all of them give the same report.
-    const auto& first = lines.slot(0, number);
+    const auto& first = lines.slot(0, number).descriptor;
     for (int rank = 1; rank < size(); ++rank) {
-      if (!differs(rank, first)) continue;
-      const auto in_words = [&](int who) {
-        return call_in_words(who, number) +
-               (lines.slot(who, number).has_leaves ? ", with leaves stated" : "");
-      };
+      if (lines.slot(rank, number).descriptor == first) continue;
       fail({rank, fmt::format("the ranks of group {} make different calls: rank {} is in {}, rank "
                               "{} in {}; every rank must make the same calls in the same order",
-                              options_.name, global_rank(0), in_words(0), global_rank(rank),
-                              in_words(rank))});
+                              options_.name, global_rank(0), call_in_words(0, number),
+                              global_rank(rank), call_in_words(rank, number))});
     }
     return false;
   }
