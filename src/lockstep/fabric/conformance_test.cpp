@@ -2,6 +2,8 @@
 // joins in the same tree, for 1 to 8 ranks as threads and as processes, and every kind of memory.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
 #include <vector>
 
 #include "lockstep/fabric/test_calls_internal.h"
@@ -69,6 +71,36 @@ TEST_P(GroupTest, EveryRankCanBeTheRoot) {
         }
       }
     }
+  });
+}
+
+// As users have it, where inputs up to 16 KiB travel with the call unless they lie in library
+// memory; calls follow each other without a wait, so that ranks are apart by several of them.
+TEST_P(GroupTest, EverySwitchPointOfTheDefaultOptionsGivesTheSameBits) {
+  auto setting = this->setting();
+  setting.options = {.timeout = std::chrono::seconds(30)};
+  run_group(setting, [](Engine& engine) {
+    const CallMemory memory(engine, 2U << 20);
+    std::vector<std::unique_ptr<CheckedCall>> calls;
+    std::uint64_t seed = 0;
+    for (const std::int64_t bytes : {256, 260, 1024, 4092, 4096, 4100, 8192, 16'384, 16'388}) {
+      for (const auto where : kMemoryKinds) {
+        for (const auto kind : {Collective::all_reduce, Collective::reduce, Collective::all_gather,
+                                Collective::broadcast}) {
+          const Call call{.kind = kind, .dtype = DType::float32, .count = bytes / 4};
+          auto span = memory.span(where);
+          if (!span.empty()) span = span.subspan(seed % 8 * (256U << 10), 256U << 10);
+          if (seed % 8 == 0) {
+            for (auto& earlier : calls) earlier->wait();
+            calls.clear();
+          }
+          calls.push_back(std::make_unique<CheckedCall>(
+              engine, call, seed % 2 == 0 ? Form::apart : Form::in_place, span, seed));
+          ++seed;
+        }
+      }
+    }
+    for (auto& earlier : calls) earlier->wait();
   });
 }
 

@@ -151,6 +151,19 @@ TEST(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
   });
 }
 
+TEST(Failure, AWaitEndsAtItsOwnDeadline) {
+  run_group(two_apart(), [](Engine& engine) {
+    if (engine.rank() == 1) std::this_thread::sleep_for(400ms);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto act = [&] {
+      const auto operation = engine.start({.kind = Collective::barrier}, nullptr);
+      engine.wait(*operation, Deadline::after(100ms));
+    };
+    EXPECT_THROW(act(), PeerError);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 350ms);
+  });
+}
+
 TEST(Failure, GroupsThatDidNotFailGoOn) {
   run_group(two_apart(), [](Engine& engine) {
     const auto other = engine.split(0, 0);

@@ -1,6 +1,7 @@
 // Ranks that make different calls: every one hears of it in that call, with both sides named.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -116,6 +117,37 @@ TEST_P(GroupTest, CallsInAnotherOrderAreNamed) {
       make(engine, {is_odd ? first : second});
     });
     expect_words(failure, {"\"first\"", "\"second\"", "rank 0 is in call 2"});
+  });
+}
+
+// All have begun later calls, which are equal, when they come to the one that differs: a large call
+// before it holds everybody up.
+TEST_P(GroupTest, ADifferenceIsFoundBehindManyCallsUnderWay) {
+  run_group(setting(), [](Engine& engine) {
+    std::vector<std::byte> large(100'000);
+    std::array<std::byte, 12> small{};
+    const auto failure = failure_of([&] {
+      std::vector<std::shared_ptr<Operation>> operations;
+      const auto start = [&](std::span<std::byte> span, ReduceOp op) {
+        operations.push_back(engine.start({.kind = Collective::all_reduce,
+                                           .op = op,
+                                           .count = static_cast<std::int64_t>(span.size()),
+                                           .input = span,
+                                           .output = span},
+                                          nullptr));
+      };
+      if (engine.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      start(large, ReduceOp::sum);
+      for (std::size_t i = 0; i < small.size(); ++i) {
+        const bool differs = i == 2 && engine.rank() == 1;
+        start(std::span(small).subspan(i, 1), differs ? ReduceOp::max : ReduceOp::sum);
+      }
+      // Nobody goes on with the large call before all have begun all others.
+      std::this_thread::sleep_for(std::chrono::milliseconds(engine.rank() == 1 ? 0 : 100));
+      for (auto& operation : operations) engine.wait(*operation);
+    });
+    expect_words(failure, {"rank 0 is in call 5 all_reduce(sum, 1 × uint8)",
+                           "rank 1 in call 5 all_reduce(max, 1 × uint8)"});
   });
 }
 

@@ -33,6 +33,7 @@ struct ShmCall {
   Call call;  // its name is in the descriptor
   CallDescriptor descriptor = {};
   std::uint64_t number = 0;
+  std::uint64_t mark = 0;
   bool is_inline = false;
   GroupMemory* memory = nullptr;  // the group's
   // Of this rank so far, through all calls: steps taken, and rounds gone through the staging areas.

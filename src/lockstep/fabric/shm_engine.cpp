@@ -348,7 +348,8 @@ std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
   }
   calls_ = number;
   record_.enter(number, own.descriptor);
-  memory_.lines().enter(slot, mark_of(slot.descriptor, number, slot.input, slot.output));
+  own.mark = mark_of(own.descriptor, number, slot.input, slot.output);
+  memory_.lines().enter(slot, own.mark);
   queue_.push_back(operation);
   membership_.progress->count_pending(1);
   advance_all();
@@ -453,9 +454,9 @@ bool ShmEngine::takes_one_shot(const Call& call) const noexcept {
 bool ShmEngine::expect_equal_calls(const ShmOperation& operation) {
   const auto& lines = memory_.lines();
   const auto number = operation.call.number;
-  const auto own_mark = lines.mark(rank(), number);
   for (int other = 0; other < size(); ++other) {
-    if (lines.mark(other, number) == own_mark) continue;
+    // The call's own mark: the line holds that of a later call when this rank has begun more.
+    if (lines.mark(other, number) == operation.call.mark) continue;
     if (const auto cause = reported_failure()) fail(*cause);
     // Equal calls on memory at different places have different marks too: the slots decide. All
     // ranks look at the same slots, so all of them give the same report.
