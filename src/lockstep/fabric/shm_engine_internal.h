@@ -142,6 +142,10 @@ class ShmEngine final : public Engine, private ProgressMember {
   std::chrono::steady_clock::time_point last_look_{};
 };
 
+/// Watches for a moment longer: who closes its connections because it ends counts as gone only a
+/// moment later.
+void look_again(const Watch& watch);
+
 /// The largest input for which one-shot calls beat larger ones in `engine`'s group, measured now.
 /// Collective; every rank gets the same answer.
 [[nodiscard]] std::size_t measure_switch_point(ShmEngine& engine);
