@@ -86,6 +86,8 @@ EngineJob find_mpi(int num_ranks, int cores, const Environment& environment) {
   EngineJob job{.name = "mpi", .command = {*mpirun, "-n", std::to_string(num_ranks)}};
   // Each rank takes the processors that ours has by itself: mpirun would choose others.
   job.command.insert(job.command.end(), {"--bind-to", "none"});
+  // It wants a way to other hosts even where there are none, and ssh may not be installed.
+  job.command.insert(job.command.end(), {"--mca", "plm_rsh_agent", "false"});
   if (num_ranks > cores) job.command.emplace_back("--oversubscribe");
   if (::geteuid() == 0) job.command.emplace_back("--allow-run-as-root");
   job.command.push_back(program.string());

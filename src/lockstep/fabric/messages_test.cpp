@@ -119,6 +119,28 @@ TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
   });
 }
 
+// Two receives wait when both messages come: the second must not look first.
+TEST_P(GroupTest, ReceivesOfOneTagTakeMessagesInTheOrderTheyWereBegun) {
+  run_group(setting(), [](Engine& engine) {
+    const int size = engine.size();
+    const int next = (engine.rank() + 1) % size;
+    const int previous = (engine.rank() + size - 1) % size;
+    for (int round = 0; round < 100; ++round) {
+      std::vector<std::byte> first(245);
+      std::vector<std::byte> second(126);
+      const Message message{.peer = previous, .tag = 2, .count = 245};
+      auto one = engine.receive(message, first, nullptr);
+      auto two = engine.receive({.peer = previous, .tag = 2, .count = 126}, second, nullptr);
+      const auto longer = send(engine, next, 2, round, 245);
+      const auto shorter = send(engine, next, 2, round + 1, 126);
+      engine.wait(*two);
+      engine.wait(*one);
+      engine.wait(*longer->operation);
+      engine.wait(*shorter->operation);
+    }
+  });
+}
+
 TEST_P(GroupTest, EveryRankTalksToEveryRankAndToItself) {
   run_group(setting(), [](Engine& engine) {
     std::vector<std::unique_ptr<Post>> posts;

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <span>
 
 #include "lockstep/fabric/engine.h"
@@ -18,6 +19,12 @@
 
 namespace lockstep {
 
+// The receives of one tag from one peer find their letters in the order in which they were begun.
+struct ReceiveOrder {
+  std::uint64_t begun = 0;
+  std::atomic<std::uint64_t> found = 0;
+};
+
 // What a rank remembers of its messages with one peer.
 struct MailState {
   std::uint64_t sent = 0;
@@ -25,6 +32,7 @@ struct MailState {
   std::atomic<std::uint64_t> freed = 0;    // letters, after use
   std::uint64_t streams_begun = 0;         // messages received piece by piece, one at a time
   std::atomic<std::uint64_t> streams_ended = 0;
+  std::map<int, ReceiveOrder> receives;  // by tag
 };
 
 struct ShmMail {
@@ -32,7 +40,7 @@ struct ShmMail {
   bool sends = false;
   std::span<const std::byte> outgoing = {};
   std::span<std::byte> incoming = {};
-  std::uint64_t number = 0;  // of the messages sent to this peer
+  std::uint64_t number = 0;  // of the messages sent to this peer, or received of this tag
   GroupMemory* memory = nullptr;
   MailState* state = nullptr;
 
