@@ -142,7 +142,11 @@ std::shared_ptr<Operation> ShmEngine::receive(const Message& message, std::span<
   expect_length(message, bytes.size());
   const Lock lock(mutex_);
   auto& state = mail_states_[static_cast<std::size_t>(message.peer)];
-  return start_mail({.message = message, .incoming = bytes, .memory = &memory_, .state = &state},
+  return start_mail({.message = message,
+                     .incoming = bytes,
+                     .number = state.turns[message.tag].begun++,
+                     .memory = &memory_,
+                     .state = &state},
                     std::move(keep));
 }
 

@@ -100,6 +100,8 @@ Steps send_recipe(ShmMail& mail) {
 Steps receive_recipe(ShmMail& mail) {
   auto& box = mail.memory->mailbox(mail.message.peer, mail.memory->lines().rank());
   const auto bytes = mail.incoming.size();
+  auto& turns = mail.state->turns[mail.message.tag];
+  co_await mail.reaches(turns.matched, mail.number);
   Letter* letter = nullptr;
   const std::byte* lies_at = nullptr;
   while (true) {
@@ -116,6 +118,7 @@ Steps receive_recipe(ShmMail& mail) {
     if (lies_at != nullptr || mail.state->streams_ended.load() == begun) break;
     co_await mail.reaches(mail.state->streams_ended, begun);
   }
+  if (++turns.matched == turns.begun) mail.state->turns.erase(mail.message.tag);
   if (lies_at != nullptr) {
     if (bytes > 0) std::memcpy(mail.incoming.data(), lies_at, bytes);
   } else {

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <span>
 
 #include "lockstep/fabric/engine.h"
@@ -23,7 +24,13 @@ struct MailState {
   std::uint64_t sent = 0;
   std::atomic<std::uint64_t> offered = 0;  // of those sent
   std::atomic<std::uint64_t> freed = 0;    // letters, after use
-  std::uint64_t streams_begun = 0;         // messages received piece by piece, one at a time
+  // Receives of one tag match letters in the order they were begun.
+  struct Turns {
+    std::uint64_t begun = 0;
+    std::atomic<std::uint64_t> matched = 0;
+  };
+  std::map<int, Turns> turns = {};  // by tag, where not all are matched
+  std::uint64_t streams_begun = 0;  // messages received piece by piece, one at a time
   std::atomic<std::uint64_t> streams_ended = 0;
 };
 
@@ -32,7 +39,7 @@ struct ShmMail {
   bool sends = false;
   std::span<const std::byte> outgoing = {};
   std::span<std::byte> incoming = {};
-  std::uint64_t number = 0;  // of the messages sent to this peer
+  std::uint64_t number = 0;  // of the messages sent to this peer, or its turn among the receives
   GroupMemory* memory = nullptr;
   MailState* state = nullptr;
 
