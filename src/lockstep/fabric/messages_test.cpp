@@ -119,6 +119,37 @@ TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
   });
 }
 
+// The first receive of tag 2 has to wait for the pieces of another message; the second must not
+// take what is the first one's.
+TEST_P(GroupTest, ReceivesOfOneTagGetTheirMessagesInTheOrderTheyWereBegun) {
+  run_group(setting(), [](Engine& engine) {
+    const int size = engine.size();
+    const int next = (engine.rank() + 1) % size;
+    const int previous = (engine.rank() + size - 1) % size;
+    constexpr int kMessages = 9;
+    const auto tag_of = [](int number) { return number == 0 ? 1 : 2; };
+    const auto bytes_of = [](int number) -> std::size_t { return number < 2 ? 300'000 : 50; };
+    std::vector<std::unique_ptr<Post>> posts;
+    std::vector<std::unique_ptr<Post>> receives;
+    for (int number = 0; number < kMessages; ++number) {
+      posts.push_back(send(engine, next, tag_of(number), number, bytes_of(number)));
+    }
+    for (int number = 0; number < kMessages; ++number) {
+      auto& post = *receives.emplace_back(std::make_unique<Post>());
+      post.bytes.resize(bytes_of(number));
+      post.operation = engine.receive(message_of(previous, tag_of(number), bytes_of(number)),
+                                      post.bytes, nullptr);
+    }
+    for (int number = kMessages; number-- > 0;) {
+      const auto& post = *receives[static_cast<std::size_t>(number)];
+      engine.wait(*post.operation);
+      EXPECT_TRUE(post.bytes == text_of(previous, engine.rank(), number, bytes_of(number)))
+          << "message " << number;
+    }
+    for (auto& post : posts) engine.wait(*post->operation);
+  });
+}
+
 TEST_P(GroupTest, EveryRankTalksToEveryRankAndToItself) {
   run_group(setting(), [](Engine& engine) {
     std::vector<std::unique_ptr<Post>> posts;
