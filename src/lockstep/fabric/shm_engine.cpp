@@ -54,7 +54,9 @@ ShmEngine::ShmEngine(Membership membership, std::unique_ptr<SegmentExchange> exc
   memory_.lines().stand(Standing::present);
   membership_.progress->add(*this);
   try {
-    wait(*start({.kind = Collective::barrier, .name = "group made"}, nullptr), std::nullopt);
+    // Ranks that were given another limit would look for each other's inputs at other places.
+    const auto name = fmt::format("group made, inline_bytes {}", options.inline_bytes);
+    wait(*start({.kind = Collective::barrier, .name = name}, nullptr), std::nullopt);
   } catch (...) {
     membership_.progress->remove(*this);
     throw;
@@ -117,7 +119,7 @@ std::shared_ptr<Operation> ShmEngine::receive(const Message& message, std::span<
   auto& state = mail_states_[static_cast<std::size_t>(message.peer)];
   return start_mail({.message = message,
                      .incoming = bytes,
-                     .number = state.receives[message.tag].begun++,
+                     .number = state.turns[message.tag].begun++,
                      .memory = &memory_,
                      .state = &state},
                     std::move(keep));

@@ -100,10 +100,10 @@ Steps send_recipe(ShmMail& mail) {
 Steps receive_recipe(ShmMail& mail) {
   auto& box = mail.memory->mailbox(mail.message.peer, mail.memory->lines().rank());
   const auto bytes = mail.incoming.size();
+  auto& turns = mail.state->turns[mail.message.tag];
+  co_await mail.reaches(turns.matched, mail.number);
   Letter* letter = nullptr;
   const std::byte* lies_at = nullptr;
-  auto& found = mail.state->receives[mail.message.tag].found;
-  co_await mail.reaches(found, mail.number);
   while (true) {
     const auto offers = box.offers.load(std::memory_order_seq_cst);
     letter = find_letter(box, mail.message.tag);
@@ -118,15 +118,12 @@ Steps receive_recipe(ShmMail& mail) {
     if (lies_at != nullptr || mail.state->streams_ended.load() == begun) break;
     co_await mail.reaches(mail.state->streams_ended, begun);
   }
-  const auto taken = value_of(*letter, Letter::taken);
+  if (++turns.matched == turns.begun) mail.state->turns.erase(mail.message.tag);
   if (lies_at != nullptr) {
     if (bytes > 0) std::memcpy(mail.incoming.data(), lies_at, bytes);
-    mail.raise(letter->state, taken);
-    found.store(mail.number + 1);
   } else {
     ++mail.state->streams_begun;
     mail.raise(letter->state, value_of(*letter, Letter::claimed));
-    found.store(mail.number + 1);
     for (std::size_t begin = 0; begin < bytes;) {
       const auto read = box.read.load(std::memory_order_relaxed);
       co_await mail.reaches(box.written, read + 1);
@@ -136,8 +133,8 @@ Steps receive_recipe(ShmMail& mail) {
       begin += length;
     }
     mail.state->streams_ended.store(mail.state->streams_begun);
-    mail.raise(letter->state, taken);
   }
+  mail.raise(letter->state, value_of(*letter, Letter::taken));
 }
 
 }  // namespace lockstep

@@ -19,20 +19,19 @@
 
 namespace lockstep {
 
-// The receives of one tag from one peer find their letters in the order in which they were begun.
-struct ReceiveOrder {
-  std::uint64_t begun = 0;
-  std::atomic<std::uint64_t> found = 0;
-};
-
 // What a rank remembers of its messages with one peer.
 struct MailState {
   std::uint64_t sent = 0;
   std::atomic<std::uint64_t> offered = 0;  // of those sent
   std::atomic<std::uint64_t> freed = 0;    // letters, after use
-  std::uint64_t streams_begun = 0;         // messages received piece by piece, one at a time
+  // Receives of one tag match letters in the order they were begun.
+  struct Turns {
+    std::uint64_t begun = 0;
+    std::atomic<std::uint64_t> matched = 0;
+  };
+  std::map<int, Turns> turns = {};  // by tag, where not all are matched
+  std::uint64_t streams_begun = 0;  // messages received piece by piece, one at a time
   std::atomic<std::uint64_t> streams_ended = 0;
-  std::map<int, ReceiveOrder> receives;  // by tag
 };
 
 struct ShmMail {
@@ -40,7 +39,7 @@ struct ShmMail {
   bool sends = false;
   std::span<const std::byte> outgoing = {};
   std::span<std::byte> incoming = {};
-  std::uint64_t number = 0;  // of the messages sent to this peer, or received of this tag
+  std::uint64_t number = 0;  // of the messages sent to this peer, or its turn among the receives
   GroupMemory* memory = nullptr;
   MailState* state = nullptr;
 
