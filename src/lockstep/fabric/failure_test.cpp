@@ -139,7 +139,7 @@ TEST(Failure, AFlightRecordLiesInTheRunFolder) {
     const auto json = nlohmann::json::parse(file);
     EXPECT_NE(json["cause"].get<std::string>().find("\"bad\""), std::string::npos) << json;
     EXPECT_EQ(json["calls"].back()["state"], "entered");
-    EXPECT_EQ(json["calls"].front()["call"], "barrier(\"group made\")");
+    EXPECT_EQ(json["calls"].front()["call"], "barrier(\"group made, inline_bytes 16384\")");
   }
   std::filesystem::remove_all(folder);
 }
