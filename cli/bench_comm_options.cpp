@@ -9,6 +9,7 @@
 #include <charconv>
 #include <optional>
 
+#include "cli/arguments.h"
 #include "cli/duration.h"
 #include "cli/nearest.h"
 #include "lockstep/base/error.h"
@@ -45,19 +46,6 @@ void declare(CLI::App& app, BenchCommOptions& options, Texts& texts) {
   app.add_option("--json", options.json);
   app.add_option("--svg", options.svg);
   app.allow_extras();  // refused below, with the nearest option
-}
-
-[[noreturn]] void refuse_argument(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> names;
-  for (const auto* option : app.get_options()) {
-    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  const auto nearest = try_nearest(word.substr(0, word.find('=')), views);
-  throw UsageError(
-      fmt::format("\"{}\" is not an option of lockstep bench comm{} `lockstep bench comm --help` "
-                  "lists them.",
-                  word, nearest ? fmt::format("; did you mean {}?", *nearest) : "."));
 }
 
 std::vector<std::string> split_at_commas(const std::string& text) {
@@ -159,7 +147,8 @@ BenchCommOptions parse_bench_comm_options(const std::vector<std::string>& argume
         fmt::format("{}; `lockstep bench comm --help` lists the options", error.what()));
   }
   if (options.help) return options;
-  if (const auto rest = app.remaining(); !rest.empty()) refuse_argument(app, rest.front());
+  if (const auto rest = app.remaining(); !rest.empty())
+    refuse_option(app, "bench comm", rest.front());
   understand(texts, options);
   return options;
 }

@@ -104,7 +104,7 @@ void stop_one_of(int size, std::uint64_t seed) {
 TEST(Stop, AStoppedRankIsReportedNamedAndHarmlessWhenItWakes) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) : 1;
-  for (std::uint64_t i = 0; i < (soak ? 30U : 3U) && !HasFailure(); ++i) {
+  for (std::uint64_t i = 0; i < (soak ? 30U : 5U) && !HasFailure(); ++i) {
     stop_one_of(2 + static_cast<int>(i % 3), first + i);
   }
 }
