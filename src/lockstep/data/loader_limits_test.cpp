@@ -1,0 +1,163 @@
+// What a loader holds to when batches are kept, it is stopped, or samples cannot be read.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/test_counting_data_internal.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using Samples = std::vector<std::int64_t>;
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return std::string(error.kind()) + ": " + error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_F(LoaderTest, ABatchThatIsKeptIsNeverWrittenAgain) {
+  const CountingData data(1000);
+  for (const int workers : {0, 2}) {
+    Loader loader(data, {.batch = {.local = 10}, .workers = workers});
+    std::vector<Batch> kept;
+    for (const auto& batch : loader.steps(60)) kept.push_back(batch);
+    std::vector<at::Tensor> only_tensors;
+    for (const auto& batch : kept) expect_right(batch);
+    const auto sample = kept[0].samples[0];
+    const auto tensor = kept[0].input();
+    kept.clear();
+    for (int step = 0; step < 20; ++step) (void)loader.next();
+    EXPECT_EQ(tensor.const_data_ptr<float>()[0], static_cast<float>(sample));
+  }
+}
+
+TEST_F(LoaderTest, ABatchThatIsDroppedGivesItsMemoryBack) {
+  const CountingData data(1000);
+  Loader loader(data, {.batch = {.local = 10}, .workers = 1});
+  std::set<const void*> places;
+  Batch batch;
+  for (int step = 0; step < 50; ++step) {
+    batch = loader.next();
+    places.insert(batch.input().const_data_ptr());
+  }
+  EXPECT_LE(places.size(), 4u);  // the slots: two read ahead, two with the caller
+}
+
+TEST_F(LoaderTest, ReadsNoFurtherAheadThanTheRingIsLong) {
+  const CountingData data(10'000);
+  Loader loader(data, {.batch = {.local = 10}, .workers = 2, .prefetch = 3});
+  (void)loader.next();
+  std::this_thread::sleep_for(50ms);
+  EXPECT_LE(data.num_reads, 1 + 2 * 3 + 1);
+}
+
+TEST_F(LoaderTest, StopsAtAnyPoint) {
+  CountingData data(10'000);
+  data.before_sample = [](std::int64_t) { std::this_thread::sleep_for(100us); };
+  for (int taken = 0; taken < 20; ++taken) {
+    Loader loader(data, {.batch = {.local = 4}, .workers = 3});
+    for (int step = 0; step < taken; ++step) (void)loader.next();
+    if (taken % 3 == 0) loader.set_epoch(taken);
+    if (taken % 4 == 0) (void)loader.next();
+  }
+}
+
+TEST_F(LoaderTest, ItsEndWaitsForReadsUnderWayAndForNoOthers) {
+  CountingData data(10'000);
+  data.before_sample = [](std::int64_t) { std::this_thread::sleep_for(20ms); };
+  {
+    Loader loader(data, {.batch = {.local = 1}, .workers = 2, .prefetch = 50});
+    (void)loader.next();
+  }
+  EXPECT_LE(data.num_reads, 30);  // of 102 ordered, which would take a second
+}
+
+TEST_F(LoaderTest, AnErrorNamesTheSampleAndTheBatchIsReadAgainNextTime) {
+  CountingData data(40);
+  std::atomic<bool> damaged = true;
+  std::atomic<bool> unreadable = true;
+  data.before_sample = [&](std::int64_t sample) {
+    if (sample == 13 && damaged) throw UsageError("counting.bin is damaged at byte 104");
+    if (sample == 14 && unreadable) throw SystemError("cannot read counting.bin at byte 112", EIO);
+  };
+  for (const int workers : {0, 3}) {
+    damaged = unreadable = true;
+    LoaderOptions options{.batch = {.local = 2, .accumulation = 2}, .workers = workers};
+    options.order.kind = OrderKind::sequential;
+    Loader loader(data, options);
+    Samples seen;
+    const auto take = [&] {
+      const auto batch = loader.next();
+      seen.insert(seen.end(), batch.samples.begin(), batch.samples.end());
+    };
+    for (int batch = 0; batch < 6; ++batch) take();
+    EXPECT_EQ(message_of(take),
+              "usage: sample 13 of counting.bin (epoch 0): counting.bin is damaged at byte 104");
+    EXPECT_EQ(loader.state().position, 12);
+    damaged = false;
+    take();
+    EXPECT_EQ(message_of(take),
+              "system: sample 14 of counting.bin (epoch 0): cannot read counting.bin "
+              "at byte 112: Input/output error");
+    unreadable = false;
+    for (int batch = 0; batch < 3; ++batch) take();
+    EXPECT_EQ(seen.size(), 20u);
+    for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<std::int64_t>(i));
+  }
+}
+
+TEST_F(LoaderTest, SkipsAsManyUnreadableSamplesAsItMayAndNoMore) {
+  CountingData data(30);
+  data.before_sample = [](std::int64_t sample) {
+    if (sample % 10 == 3) throw std::runtime_error("not a picture");
+  };
+  for (const int workers : {0, 2}) {
+    LoaderOptions options{.batch = {.local = 5}, .workers = workers, .skip_up_to = 2};
+    options.order.kind = OrderKind::sequential;
+    Loader loader(data, options);
+    auto batch = loader.next();
+    expect_right(batch);
+    EXPECT_EQ(batch.samples, (Samples{0, 1, 2, 4}));
+    EXPECT_EQ(batch.skipped, (Samples{3}));
+    for (int step = 0; step < 3; ++step) batch = loader.next();
+    EXPECT_EQ(loader.num_skipped(), 2);
+    EXPECT_EQ(message_of([&] { (void)loader.next(); }),
+              "usage: sample 23 of counting.bin (epoch 0): not a picture");
+  }
+}
+
+TEST_F(LoaderTest, AReadThatNeverEndsIsReportedInTime) {
+  CountingData data(30);
+  std::atomic<bool> stuck = true;
+  data.before_sample = [&](std::int64_t) {
+    while (stuck) std::this_thread::sleep_for(1ms);
+  };
+  Loader loader(data, {.batch = {.local = 5}, .workers = 1, .limit = 0s});
+  EXPECT_NE(message_of([&] { (void)loader.next(); }).find("no worker could read a batch in time"),
+            std::string::npos);
+  stuck = false;
+}
+
+TEST_F(LoaderTest, RefusesNumbersThatCannotBe) {
+  const CountingData data(30);
+  EXPECT_THROW(Loader(data, {.workers = -1}), UsageError);
+  EXPECT_THROW(Loader(data, {.prefetch = 0}), UsageError);
+  EXPECT_THROW(Loader(data, {.batch = {.local = 31}}), UsageError);
+  EXPECT_THROW(Loader(data, {.batch = {.local = 1, .world = 2}, .rank = 2}), UsageError);
+  EXPECT_THROW(Loader(data, {.batch = {.local = 0}}), UsageError);
+  Loader loader(data, {.batch = {.local = 5}});
+  EXPECT_THROW(loader.restore({data.id() + 1, 0, 0, 0}), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep
