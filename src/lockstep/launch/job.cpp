@@ -170,10 +170,10 @@ RoundOutcome Job::run_round(int round) {
   }
   if (nodes_) place = nodes_->share_place(round, place);
   if (round == 0 && options_.announce) {
-    console_->notice(fmt::format("{} ranks{} of {}, rendezvous {}, logs in {}", size_,
-                                 nodes_ ? fmt::format(" on {} nodes", options_.num_nodes) : "",
-                                 options_.command.front(), place->store.to_string(),
-                                 folder_.path()));
+    console_->notice(
+        fmt::format("{} rank{}{} of {}, rendezvous {}, logs in {}", size_, size_ == 1 ? "" : "s",
+                    nodes_ ? fmt::format(" on {} nodes", options_.num_nodes) : "",
+                    options_.command.front(), place->store.to_string(), folder_.path()));
   }
 
   const auto secret = secret_.to_descriptor();
