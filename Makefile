@@ -27,13 +27,19 @@ test:  ## set up, build, pass all tests (PRESET=asan or tsan for the sanitizers)
 bench:  ## the figures the README quotes
 	@tools/bootstrap test
 	@cmake --preset release -DLOCKSTEP_BUILD_BENCHMARKS=ON
-	@cmake --build --preset release --target lockstep base_benchmark fabric_benchmark data_benchmark data_step_benchmark
+	@cmake --build --preset release
 	@build/release/benchmarks/base_benchmark
 	@build/release/benchmarks/fabric_benchmark
 	@build/release/benchmarks/data_benchmark --benchmark_filter=order
-	@$$(tools/bootstrap where | sed -n s/^python=//p) benchmarks/data_against_python build/release/benchmarks
-	@$$(tools/bootstrap where | sed -n s/^python=//p) benchmarks/tokenizer_benchmark build/release/bin/lockstep
-	@benchmarks/launch_benchmark $(CURDIR)/build/release/bin/lockstep $$(tools/bootstrap where | sed -n s/^python=//p)
+	@$(PYTHON_WITH_TORCH) benchmarks/data_against_python build/release/benchmarks
+	@$(PYTHON_WITH_TORCH) benchmarks/tokenizer_benchmark build/release/bin/lockstep
+	@build/release/bin/lockstep bench comm -n 2 --sizes 1K,64K,1M,25M --memory both $(PEERS)
+	@build/release/bin/lockstep bench comm -n 8 --sizes 4K,1M $(PEERS)
+	@benchmarks/launch_benchmark $(CURDIR)/build/release/bin/lockstep $(PYTHON_WITH_TORCH)
+
+# For the recipes above, when they run.
+PYTHON_WITH_TORCH = $$(tools/bootstrap where | sed -n s/^python=//p)
+PEERS = --python $(PYTHON_WITH_TORCH) --compare gloo$$([ ! -x build/release/bin/lockstep-bench-mpi ] || echo ,mpi)
 
 soak:  ## long random, fault and fuzz runs (MINUTES=480 for a night)
 	@tools/bootstrap test

@@ -21,7 +21,7 @@ message(STATUS "lockstep ${PROJECT_VERSION} for ${CMAKE_SYSTEM_PROCESSOR}, ${CMA
 lockstep_row(LibTorch "${LOCKSTEP_TORCH_VERSION}" "training on the CPU, from ${LOCKSTEP_TORCH_ROOT}" "")
 lockstep_row(CUDA "${CUDA_WHY}" "programs see GPUs through LibTorch" "${CUDA_HOW}")
 lockstep_row(NCCL "${NCCL_WHY}" "its toolchain test; no engine uses it yet" "${NCCL_HOW}")
-lockstep_row(MPI "${MPI_WHY}" "its toolchain test; no engine uses it yet" "${MPI_HOW}")
+lockstep_row(MPI "${MPI_WHY}" "a peer of lockstep bench comm; no engine uses it yet" "${MPI_HOW}")
 if(LOCKSTEP_CCACHE)
   lockstep_row(ccache "found" "a file compiled before is not compiled again" "")
 else()

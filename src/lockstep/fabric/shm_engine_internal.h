@@ -74,8 +74,8 @@ class ShmEngine final : public Engine, private ProgressMember {
   [[nodiscard]] std::shared_ptr<LibraryMemory> allocate(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<Engine> split(int color, int key) override;
 
-  /// The switch point between inline and larger calls; nothing before it is set. Every rank sets
-  /// the same.
+  /// The largest inline input that every rank joins by itself; nothing before it is set. Every rank
+  /// sets the same.
   void set_one_shot_bytes(std::size_t bytes) noexcept { one_shot_bytes_ = bytes; }
   [[nodiscard]] std::optional<std::size_t> one_shot_bytes() const noexcept {
     return one_shot_bytes_;
@@ -146,8 +146,8 @@ class ShmEngine final : public Engine, private ProgressMember {
 /// moment later.
 void look_again(const Watch& watch);
 
-/// The largest input for which one-shot calls beat larger ones in `engine`'s group, measured now.
-/// Collective; every rank gets the same answer.
+/// The largest inline input that is joined sooner by every rank itself than by all together,
+/// measured now in `engine`'s group. Collective; every rank gets the same answer.
 [[nodiscard]] std::size_t measure_switch_point(ShmEngine& engine);
 
 }  // namespace lockstep

@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <numeric>
