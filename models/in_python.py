@@ -135,7 +135,7 @@ class ResNet18(nn.Module):
 
 
 def fill(model):
-    """Weights that any program can make: sines of the element's number, as in tests/oracle/made_up_numbers.h."""
+    """Weights that any program can make: sines of the element's number, as in made_up_numbers.h."""
     with torch.no_grad():
         for number, (name, weight) in enumerate(model.named_parameters()):
             waves = torch.sin(torch.arange(weight.numel(), dtype=torch.float64) * 0.7 + number).view_as(weight)

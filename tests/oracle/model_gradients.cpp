@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "made_up_numbers.h"
 #include "models/benchmark_transformer.h"
 #include "models/gpt.h"
+#include "models/made_up_numbers.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
 #include "write_tensors.h"
@@ -18,7 +18,7 @@ using namespace lockstep;
 
 template <typename Model>
 void write(const std::string& path, Model net, const at::Tensor& input, const at::Tensor& target) {
-  fill(*net);
+  models::fill(*net);
   const auto scores = net->forward(input);
   const auto loss = torch::cross_entropy_loss(scores.flatten(0, -2), target.flatten());
   loss.backward();
@@ -41,9 +41,9 @@ int main(int num_arguments, char** arguments) {
   }
   const std::string folder = std::string(arguments[1]) + "/";
   write(folder + "mlp.safetensors", models::Mlp(models::MlpOptions{.widths = {48, 32, 32, 10}}),
-        made_up_numbers({16, 48}), made_up_classes(16, 10));
+        models::made_up_numbers({16, 48}), models::made_up_classes(16, 10));
 
-  const auto tokens = made_up_tokens(3, 13, 60);
+  const auto tokens = models::made_up_tokens(3, 13, 60);
   const auto input = tokens.narrow(1, 0, 12);
   const auto target = tokens.narrow(1, 1, 12);
   write(folder + "transformer.safetensors",
@@ -56,9 +56,9 @@ int main(int num_arguments, char** arguments) {
   write(folder + "gpt_separate.safetensors", models::Gpt(gpt), input, target);
 
   write(folder + "resnet_32.safetensors", models::ResNet18(models::ResNetOptions{.width = 4}),
-        made_up_numbers({4, 3, 32, 32}), made_up_classes(4, 10));
+        models::made_up_numbers({4, 3, 32, 32}), models::made_up_classes(4, 10));
   write(folder + "resnet_28.safetensors",
         models::ResNet18(models::ResNetOptions{.channels = 1, .classes = 7, .width = 4}),
-        made_up_numbers({4, 1, 28, 28}), made_up_classes(4, 7));
+        models::made_up_numbers({4, 1, 28, 28}), models::made_up_classes(4, 7));
   return 0;
 }

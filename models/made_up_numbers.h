@@ -1,5 +1,6 @@
 // Weights and data that C++ and Python make alike, without a file between them: sines of an
-// element's number, by the same LibTorch kernels. The other side is models/in_python.py.
+// element's number, by the same LibTorch kernels. The other side is in_python.py. For tests and
+// benchmarks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::models {
 
 /// Gives every parameter of `model` values of a size that keeps scores near one.
 void fill(torch::nn::Module& model);
@@ -19,4 +20,4 @@ at::Tensor made_up_tokens(std::int64_t batch, std::int64_t length, std::int64_t 
 at::Tensor made_up_numbers(const std::vector<std::int64_t>& shape, std::int64_t step = 0);
 at::Tensor made_up_classes(std::int64_t batch, std::int64_t classes, std::int64_t step = 0);
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -1,10 +1,10 @@
-#include "made_up_numbers.h"
+#include "models/made_up_numbers.h"
 
 #include <torch/torch.h>
 
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 at::Tensor waves(std::int64_t count, double step, double begin) {
@@ -47,4 +47,4 @@ at::Tensor made_up_classes(std::int64_t batch, std::int64_t classes, std::int64_
   return (torch::arange(batch) * 3 + step).remainder(classes);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

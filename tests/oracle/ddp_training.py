@@ -1,0 +1,93 @@
+"""What ddp_training.cpp trains, trained by Python, for ddp_parity.py.
+
+    ddp_training.py FOLDER CASE…                      a rank of DistributedDataParallel over Gloo
+    ddp_training.py FOLDER --whole RANKS CASE…        one process with the batches of all ranks in one
+    ddp_training.py FOLDER --exact RANKS CASE…        the same in fp64, from the same fp32 weights and data
+
+Writes FOLDER/<case>.<rank>.safetensors; the last two FOLDER/<case>.safetensors.
+"""
+
+import os
+import pathlib
+import sys
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
+import in_python as models  # noqa: E402
+
+STEPS, BATCH, VOCABULARY, LENGTH = 20, 8, 60, 12
+
+
+def make_model(name):
+    if name == "mlp":
+        return models.Mlp([3 * 8 * 8, 128, 128, 10])
+    if name == "conv":
+        return nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(),
+                             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+    if name == "resnet":
+        return models.ResNet18(width=4)
+    if name == "transformer":
+        return models.BenchmarkTransformer(VOCABULARY, 16, 32, 4, 48, 2)
+    return models.Gpt(VOCABULARY, 16, 2, 4, 32)
+
+
+def make_batch(name, number):
+    if name in ("transformer", "gpt"):
+        tokens = models.made_up_tokens(BATCH, LENGTH + 1, VOCABULARY, number)
+        return tokens[:, :LENGTH], tokens[:, 1:]
+    side = {"mlp": 8, "conv": 16, "resnet": 32}[name]
+    return models.made_up_numbers((BATCH, 3, side, side), number), models.made_up_classes(BATCH, 10, number)
+
+
+def train(case, path, wrap, numbers_of, dtype):
+    """`numbers_of(step)` are the batches that this process joins to one."""
+    name, optimizer_name = case.split("-")
+    net = make_model(name)
+    models.fill(net)
+    net.to(dtype)
+    model = wrap(net)
+    optimizer = (torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True) if optimizer_name == "adamw"
+                 else torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9))
+    found, losses = {}, []
+    for step in range(STEPS):
+        data, target = map(torch.cat, zip(*(make_batch(name, number) for number in numbers_of(step))))
+        scores = model(data.to(dtype) if data.is_floating_point() else data)
+        loss = cross_entropy(scores.flatten(0, -2), target.flatten())
+        loss.backward()
+        losses.append(loss.item())
+        if step in (0, STEPS - 1):
+            kind = "last" if step else "first"
+            found |= {f"{kind}.{key}": weight.grad.clone() for key, weight in net.named_parameters()}
+        optimizer.step()
+        optimizer.zero_grad()
+    found |= {f"weight.{key}": weight.detach().clone() for key, weight in net.named_parameters()}
+    found |= {f"buffer.{key}": value.to(dtype) for key, value in net.named_buffers()}
+    save_file(found | {"losses": torch.tensor(losses)}, path)
+
+
+def main():
+    folder, *rest = sys.argv[1:]
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if rest[0] in ("--whole", "--exact"):
+        ranks = int(rest[1])
+        for case in rest[2:]:
+            train(case, f"{folder}/{case}.safetensors", lambda net: net,
+                  lambda step: range(step * ranks, (step + 1) * ranks),
+                  torch.float64 if rest[0] == "--exact" else torch.float32)
+        return
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for case in rest:
+        train(case, f"{folder}/{case}.{rank}.safetensors", DistributedDataParallel,
+              lambda step: [step * ranks + rank], torch.float32)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()
