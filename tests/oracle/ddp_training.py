@@ -1,10 +1,10 @@
-"""What ddp_training.cpp trains, trained by Python, for ddp_parity.py.
+"""What ddp_training.cpp trains, trained by Python, for ddp_parity.py, which calls these functions in processes.
 
-    ddp_training.py FOLDER CASE…                      a rank of DistributedDataParallel over Gloo
-    ddp_training.py FOLDER --whole RANKS CASE…        one process with the batches of all ranks in one
-    ddp_training.py FOLDER --exact RANKS CASE…        the same in fp64, from the same fp32 weights and data
+train_rank    a rank of DistributedDataParallel over Gloo; writes FOLDER/<case>.<rank>.safetensors
+train_whole   one process with the batches of all ranks in one, in fp32, or in fp64 from the same weights and data;
+              writes FOLDER/<case>.safetensors. As a program, with OMP_NUM_THREADS threads:
 
-Writes FOLDER/<case>.<rank>.safetensors; the last two FOLDER/<case>.safetensors.
+    ddp_training.py FOLDER RANKS CASE…
 """
 
 import os
@@ -71,23 +71,36 @@ def train(case, path, wrap, numbers_of, dtype):
     save_file(found | {"losses": torch.tensor(losses)}, path)
 
 
-def main():
-    folder, *rest = sys.argv[1:]
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    if rest[0] in ("--whole", "--exact"):
-        ranks = int(rest[1])
-        for case in rest[2:]:
-            train(case, f"{folder}/{case}.safetensors", lambda net: net,
-                  lambda step: range(step * ranks, (step + 1) * ranks),
-                  torch.float64 if rest[0] == "--exact" else torch.float32)
-        return
-    dist.init_process_group("gloo")
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    for case in rest:
+def gradients_of(case, number):
+    """Of the untrained model, for that batch alone."""
+    name = case.split("-")[0]
+    net = make_model(name)
+    models.fill(net)
+    data, target = make_batch(name, number)
+    cross_entropy(net(data).flatten(0, -2), target.flatten()).backward()
+    return {key: weight.grad for key, weight in net.named_parameters()}
+
+
+def train_whole(folder, ranks, cases, dtype):
+    for case in cases:
+        train(case, f"{folder}/{case}.safetensors", lambda net: net,
+              lambda step: range(step * ranks, (step + 1) * ranks), dtype)
+
+
+def train_rank(folder, rank, ranks, port, cases):
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
+    for case in cases:
         train(case, f"{folder}/{case}.{rank}.safetensors", DistributedDataParallel,
               lambda step: [step * ranks + rank], torch.float32)
     dist.barrier()
     dist.destroy_process_group()
 
 
-main()
+def main():
+    folder, ranks, *cases = sys.argv[1:]
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    train_whole(folder, int(ranks), cases, torch.float32)
+
+
+if __name__ == "__main__":
+    main()
