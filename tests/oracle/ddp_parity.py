@@ -7,6 +7,7 @@ The oracle is Python on the same LibTorch, one thread a rank.
                 numbers has one order
   3, 4 ranks    first gradients differ by no more than the roundings of two ways to average them; after 20 steps
                 lockstep is at most twice as far as Python's DDP from the same training in fp64
+  whole numbers first gradients equal those of one process with the whole batch, in fp32 and fp64
   whole batch   after 20 steps the distance to one Python process that has all batches in one is at most twice the
                 largest between two such processes with one and with two threads; and to fp64 twice that process's
 Distances are of all weights, by the Euclidean norm, as a share of the weights'.
@@ -30,10 +31,10 @@ except ImportError as missing:
 import ddp_training  # noqa: E402
 
 ALL = ["mlp-sgd", "mlp-adamw", "conv-sgd", "conv-adamw", "resnet-sgd", "transformer-sgd", "transformer-adamw",
-       "gpt-adamw"]
+       "gpt-adamw", "integers-sgd"]
 # Batch norm's statistics depend on how samples are dealt out: no whole batch is like its parts.
 WHOLE = [case for case in ALL if not case.startswith(("resnet", "gpt"))]
-LARGER = ["mlp-sgd", "transformer-adamw"]  # for 3 and 4 ranks
+LARGER = ["mlp-sgd", "transformer-adamw", "integers-sgd"]  # for 3 and 4 ranks
 LIMIT = 100  # seconds for one job
 ROUNDING = 2.0**-24
 
@@ -65,7 +66,7 @@ def python_ddp(folder, ranks, cases):
 
 
 def lockstep_ddp(folder, ranks, cases):
-    subprocess.run([sys.argv[1], folder, *cases], check=True, timeout=LIMIT, cwd=folder,
+    subprocess.run([pathlib.Path(sys.argv[1]).resolve(), folder, *cases], check=True, timeout=LIMIT, cwd=folder,
                    env=os.environ | {"LOCKSTEP_RANKS": str(ranks)})
 
 
@@ -97,7 +98,7 @@ def compare_ranks(folder, ranks, cases):
 
 
 def compare_larger(folder, ranks):
-    for case in LARGER:
+    for case in (case for case in LARGER if case != "integers-sgd"):
         ours, theirs = (load_file(f"{folder}/{side}{ranks}/{case}.0.safetensors") for side in ("lockstep", "python"))
         exact = load_file(f"{folder}/exact{ranks}/{case}.safetensors")
         # Each way multiplies or divides every term once and adds them ranks - 1 times, and one over ranks is rounded
@@ -116,7 +117,7 @@ def compare_larger(folder, ranks):
 def compare_whole(folder):
     load = lambda side, case: load_file(f"{folder}/{side}/{case}.safetensors")  # noqa: E731
     for optimizer in ("sgd", "adamw"):
-        cases = [case for case in WHOLE if case.endswith(optimizer)]
+        cases = [case for case in WHOLE if case.endswith(optimizer) and case != "integers-sgd"]
         threads = max(distance(load("threads2", case), load("threads1", case)) for case in cases)
         for case in cases:
             ours, whole, exact = load("lockstep2", f"{case}.0"), load("threads1", case), load("exact2", case)
@@ -126,12 +127,26 @@ def compare_whole(folder):
                   f"{case}: {distance(ours, exact):.2e} from fp64, one process {distance(whole, exact):.2e}")
 
 
+def compare_whole_numbers(folder):
+    """Ranks are powers of two, so that the mean is exact too."""
+    for ranks, others in ((2, ("threads1", "exact2")), (4, ("exact4",))):
+        ours = load_file(f"{folder}/lockstep{ranks}/integers-sgd.0.safetensors")
+        for other in others:
+            theirs = load_file(f"{folder}/{other}/integers-sgd.safetensors")
+            first = [name for name in ours if name.startswith("first.")]
+            apart = [name for name in first if not ours[name].double().equal(theirs[name].double())]
+            check(not apart and any(ours[name].any() for name in first),
+                  f"whole numbers, {ranks} ranks: {len(first)} gradients equal those of {other} {apart or ''}")
+
+
 def main():
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         for name in ("lockstep2", "python2", "lockstep3", "python3", "exact3", "lockstep4", "python4", "exact4",
                      "threads1", "threads2", "exact2"):
             pathlib.Path(folder, name).mkdir()
+        # What Python loads when first used, it loads here once, and not in every process.
+        ddp_training.train_whole(f"{folder}/threads1", 1, ["integers-sgd", "integers-adamw"], torch.float32)
         two_threads = subprocess.Popen([sys.executable, ddp_training.__file__, f"{folder}/threads2", "2", *WHOLE],
                                        env=os.environ | {"OMP_NUM_THREADS": "2"})
         whole = [(f"{folder}/threads1", 2, WHOLE, torch.float32), (f"{folder}/exact2", 2, WHOLE, torch.float64)]
@@ -147,6 +162,7 @@ def main():
         compare_larger(folder, 3)
         compare_larger(folder, 4)
         compare_whole(folder)
+        compare_whole_numbers(folder)
     return 1 if failures else 0
 
 

@@ -25,6 +25,8 @@ STEPS, BATCH, VOCABULARY, LENGTH = 20, 8, 60, 12
 
 
 def make_model(name):
+    if name == "integers":
+        return models.Mlp([12, 16, 16, 4])
     if name == "mlp":
         return models.Mlp([3 * 8 * 8, 128, 128, 10])
     if name == "conv":
@@ -37,11 +39,33 @@ def make_model(name):
     return models.Gpt(VOCABULARY, 16, 2, 4, 32)
 
 
+def whole_numbers(shape, factor, begin, span):
+    count = torch.arange(torch.Size(shape).numel())
+    return ((count * factor + begin) % span - span // 2).float().view(shape)
+
+
+def fill(name, net):
+    if name != "integers":
+        models.fill(net)
+        return
+    with torch.no_grad():
+        for number, weight in enumerate(net.parameters()):
+            weight.copy_(whole_numbers(weight.shape, 7, number, 5))
+
+
+def loss_of(name, scores, target):
+    if name == "integers":
+        return (scores * target).sum() / scores.shape[0]
+    return cross_entropy(scores.flatten(0, -2), target.flatten())
+
+
 def make_batch(name, number):
     if name in ("transformer", "gpt"):
         tokens = models.made_up_tokens(BATCH, LENGTH + 1, VOCABULARY, number)
         return tokens[:, :LENGTH], tokens[:, 1:]
-    side = {"mlp": 8, "conv": 16, "resnet": 32}[name]
+    if name == "integers":
+        return whole_numbers((BATCH, 12), 5, number, 7), whole_numbers((BATCH, 4), 1, number, 3)
+    side = {"mlp": 8, "conv": 16, "resnet": 16}[name]
     return models.made_up_numbers((BATCH, 3, side, side), number), models.made_up_classes(BATCH, 10, number)
 
 
@@ -49,7 +73,7 @@ def train(case, path, wrap, numbers_of, dtype):
     """`numbers_of(step)` are the batches that this process joins to one."""
     name, optimizer_name = case.split("-")
     net = make_model(name)
-    models.fill(net)
+    fill(name, net)
     net.to(dtype)
     model = wrap(net)
     optimizer = (torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True) if optimizer_name == "adamw"
@@ -58,7 +82,7 @@ def train(case, path, wrap, numbers_of, dtype):
     for step in range(STEPS):
         data, target = map(torch.cat, zip(*(make_batch(name, number) for number in numbers_of(step))))
         scores = model(data.to(dtype) if data.is_floating_point() else data)
-        loss = cross_entropy(scores.flatten(0, -2), target.flatten())
+        loss = loss_of(name, scores, target)
         loss.backward()
         losses.append(loss.item())
         if step in (0, STEPS - 1):
@@ -75,9 +99,9 @@ def gradients_of(case, number):
     """Of the untrained model, for that batch alone."""
     name = case.split("-")[0]
     net = make_model(name)
-    models.fill(net)
+    fill(name, net)
     data, target = make_batch(name, number)
-    cross_entropy(net(data).flatten(0, -2), target.flatten()).backward()
+    loss_of(name, net(data), target).backward()
     return {key: weight.grad for key, weight in net.named_parameters()}
 
 

@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include <vector>
+
 #include "fused_adamw.h"
 #include "lockstep/base/error.h"
 #include "models/benchmark_transformer.h"
@@ -28,6 +30,31 @@ torch::nn::Sequential conv() {
       torch::nn::Conv2d(Conv2dOptions(3, 16, 3).padding(1)), torch::nn::ReLU(),
       torch::nn::Conv2d(Conv2dOptions(16, 32, 3).stride(2).padding(1)), torch::nn::ReLU(),
       torch::nn::AdaptiveAvgPool2d(1), torch::nn::Flatten(), torch::nn::Linear(32, 10));
+}
+
+// Small whole numbers: every sum of theirs is exact, so that no order of summing shows.
+at::Tensor whole_numbers(const std::vector<std::int64_t>& shape, std::int64_t factor,
+                         std::int64_t begin, std::int64_t range) {
+  const auto count = torch::arange(c10::multiply_integers(shape));
+  return ((count * factor + begin).remainder(range) - range / 2).to(torch::kFloat).view(shape);
+}
+
+TrainingCase on_whole_numbers() {
+  models::Mlp net(models::MlpOptions{{12, 16, 16, 4}});
+  return {net.ptr(),
+          [net](std::int64_t number) mutable {
+            const auto scores = net->forward(whole_numbers({kBatch, 12}, 5, number, 7));
+            return (scores * whole_numbers({kBatch, 4}, 1, number, 3)).sum() / kBatch;
+          },
+          {}};
+}
+
+void fill_with_whole_numbers(torch::nn::Module& model) {
+  const torch::NoGradGuard off;
+  std::int64_t number = 0;
+  for (auto& parameter : model.parameters()) {
+    parameter.copy_(whole_numbers(parameter.sizes().vec(), 7, number++, 5));
+  }
 }
 
 template <typename Model>
@@ -57,18 +84,19 @@ TrainingCase untrained(const std::string& model) {
   if (model == "mlp") {
     return on_images(models::Mlp(models::MlpOptions{{3 * 8 * 8, 128, 128, 10}}), 8);
   }
+  if (model == "integers") return on_whole_numbers();
   if (model == "conv") return on_images(conv(), 16);
   if (model == "resnet") {
-    return on_images(models::ResNet18(models::ResNetOptions{.width = 4}), 32);
+    return on_images(models::ResNet18(models::ResNetOptions{.width = 4}), 16);
   }
   if (model == "transformer") {
-    return on_tokens(models::BenchmarkTransformer(
-        models::BenchmarkTransformerOptions{.vocabulary = kVocabulary,
-                                            .positions = 16,
-                                            .width = 32,
-                                            .heads = 4,
-                                            .hidden = 48,
-                                            .layers = 2}));
+    return on_tokens(
+        models::BenchmarkTransformer(models::BenchmarkTransformerOptions{.vocabulary = kVocabulary,
+                                                                         .positions = 16,
+                                                                         .width = 32,
+                                                                         .heads = 4,
+                                                                         .hidden = 48,
+                                                                         .layers = 2}));
   }
   if (model == "gpt") {
     return on_tokens(models::Gpt(models::GptOptions{
@@ -82,12 +110,16 @@ TrainingCase untrained(const std::string& model) {
 TrainingCase make_training_case(const std::string& name) {
   const auto dash = name.find('-');
   auto made = untrained(name.substr(0, dash));
-  models::fill(*made.model);
+  if (name.starts_with("integers")) {
+    fill_with_whole_numbers(*made.model);
+  } else {
+    models::fill(*made.model);
+  }
   const auto parameters = made.model->parameters();
   const auto optimizer = dash == std::string::npos ? "" : name.substr(dash + 1);
   if (optimizer == "adamw") {
-    made.step = [adamw = std::make_shared<FusedAdamW>(
-                     parameters, FusedAdamWOptions{.learning_rate = 1e-3})] {
+    made.step = [adamw = std::make_shared<FusedAdamW>(parameters,
+                                                      FusedAdamWOptions{.learning_rate = 1e-3})] {
       adamw->step();
       adamw->zero_grad();
     };

@@ -18,7 +18,8 @@ struct TrainingCase {
   std::function<void()> step;                    // of the optimizer
 };
 
-/// `name` is a model and an optimizer: mlp, conv, resnet, transformer or gpt, a dash, sgd or adamw.
+/// `name` is a model and an optimizer: mlp, conv, resnet, transformer, gpt or integers
+/// (an MLP of whole numbers), a dash, sgd or adamw.
 /// Throws UsageError for another one.
 [[nodiscard]] TrainingCase make_training_case(const std::string& name);
 
