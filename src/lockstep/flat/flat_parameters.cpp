@@ -255,7 +255,8 @@ void FlatParameters::move_in() {
       value.copy_(parameter.tensor);
       parameter.tensor.set_data(value);
     }
-    parameter.gradient = view_of(gradients_[segment], parameter.slot, facts_[i]);
+    // Not a view as autograd knows them: optimizers call detach_() on gradients.
+    parameter.gradient = view_of(gradients_[segment], parameter.slot, facts_[i]).variable_data();
     places.push_back({parameter.name, parameter.tensor, parameter.gradient});
   }
   slots_ = std::make_unique<GradientSlots>(std::move(places));

@@ -83,6 +83,7 @@ class GradientSlots::Node final : public autograd::Node {
   void take(const at::Tensor& gradient) {
     (void)take_in();
     if (is_live()) {
+      if (shared_->listener != nullptr) shared_->listener->gradient_joins(index_);
       non_finite_ = add_noting_non_finite(place_.gradient, gradient) || non_finite_;
     } else {
       non_finite_ = copy_noting_non_finite(place_.gradient, gradient);

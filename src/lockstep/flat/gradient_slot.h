@@ -20,8 +20,11 @@ class GradientListener {
   GradientListener& operator=(const GradientListener&) = delete;
   virtual ~GradientListener() = default;
 
+  /// A gradient is about to be added to what slot `index` holds. What these throw, backward()
+  /// throws.
+  virtual void gradient_joins(int index) = 0;
   /// Parameter `index` has its gradient in place; without one when autograd came by with nothing
-  /// (`defined` is false). What this throws, backward() throws.
+  /// (`defined` is false).
   virtual void gradient_came(int index, bool defined) = 0;
 };
 

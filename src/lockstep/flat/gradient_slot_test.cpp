@@ -13,11 +13,13 @@ namespace lockstep {
 namespace {
 
 struct Arrivals final : GradientListener {
+  void gradient_joins(int /*index*/) override { ++joined; }
   void gradient_came(int index, bool defined) override {
     indices.push_back(index);
     (defined ? with : without) += 1;
   }
   std::vector<int> indices;
+  int joined = 0;
   int with = 0;
   int without = 0;
 };
@@ -43,6 +45,7 @@ TEST_F(GradientSlot, TakesTheFirstGradientAndAddsTheNext) {
   loss(10).backward();
   EXPECT_TRUE(torch::equal(slot, torch::tensor({22.0, 44.0, 66.0})));
   EXPECT_EQ(arrivals.with, 2);
+  EXPECT_EQ(arrivals.joined, 1);
 }
 
 TEST_F(GradientSlot, StartsAnewWhenTheUserDropsTheGradient) {
