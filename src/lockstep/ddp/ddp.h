@@ -1,0 +1,136 @@
+// Data-parallel training of any LibTorch module: every rank has the model and a part of the batch,
+// and after backward() all ranks have the same averaged gradients.
+//
+//   lockstep::ProcessGroup group(world);
+//   lockstep::Ddp ddp(*net, group);
+//   for (auto& batch : loader) {
+//     auto loss = loss_of(net->forward(batch.data), batch.target);
+//     loss.backward();                    // returns with averaged gradients
+//     optimizer.step();
+//     optimizer.zero_grad();
+//   }
+//
+// Loop, module and optimizer stay the user's own. backward() is collective: every rank runs the
+// same number of them, or says sit_out() where it has no batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/collectives/process_group.h"
+#include "lockstep/ddp/bucket_plan.h"
+#include "lockstep/ddp/step_record.h"
+#include "lockstep/flat/flat_parameters.h"
+#include "lockstep/trace/sink.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+/// What averaged gradients are.
+enum class Normalize {
+  by_rank,   // the mean over the ranks that took part: for losses that are means over equal batches
+  by_count,  // the sum over all ranks, divided by what they count(): for losses that are sums
+};
+
+/// When buffers (running statistics) are copied from the lowest rank that took part to all.
+enum class BufferSync { each_step, once, never };
+
+constexpr std::size_t kAutotune = 0;
+
+struct DdpOptions {
+  std::size_t bucket_bytes =
+      kDefaultBucketBytes;  // one all-reduce moves about this much; kAutotune
+  Normalize normalize = Normalize::by_rank;
+  // Every so many backwards are averaged, together: gradients are the mean over micro-steps too.
+  int accumulate = 1;
+  BufferSync buffers = BufferSync::each_step;
+  TraceSink* trace = nullptr;  // gets a span a bucket; outlives the Ddp
+};
+
+class Ddp {
+ public:
+  /// While it lives, backward() leaves gradients where they are; they are averaged in the first
+  /// backward() after it.
+  class NoSync {
+   public:
+    explicit NoSync(Ddp& ddp);
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+    ~NoSync();
+
+   private:
+    Ddp& ddp_;
+  };
+
+  /// A reduction under way.
+  class Sync {
+   public:
+    explicit Sync(Ddp& ddp) : ddp_(ddp) {}
+    /// Returns when gradients are averaged. Throws PeerError.
+    void wait();
+
+   private:
+    Ddp& ddp_;
+  };
+
+  /// Moves the parameters of `module` into library memory (flat_parameters.h) and gives all ranks
+  /// those of rank 0, and its buffers.
+  /// Collective: every rank calls this with an equal model. `module` outlives the Ddp, and its
+  /// parameters stay where they are now.
+  /// Throws PeerError that names the parameter where models differ, UsageError for options and
+  /// models that cannot be.
+  Ddp(torch::nn::Module& module, const ProcessGroup& group, const DdpOptions& options = {});
+  Ddp(const Ddp&) = delete;
+  Ddp& operator=(const Ddp&) = delete;
+  /// Reports gradients that were never averaged and parameters that left, to the log.
+  ~Ddp();
+
+  /// Accumulation: `{ auto pause = ddp.no_sync(); loss.backward(); }`. The scope covers backward();
+  /// the loss is divided by the number of micro-steps, or counted.
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  /// Says, before backward(), how many samples or tokens its loss is a sum of. Adds up over
+  /// micro-steps. Throws UsageError unless normalised by count, and during a backward.
+  void count(std::int64_t samples);
+
+  /// Takes part without a batch, in place of forward and backward, with weight zero.
+  void sit_out();
+
+  /// False when nobody brought a sample to the last reduction: then there is nothing to step with.
+  [[nodiscard]] bool step_due() const noexcept;
+  /// Whether any rank had a non-finite gradient in the last reduction; equal on all ranks.
+  [[nodiscard]] bool non_finite() const noexcept;
+  /// Those of this rank's parameters that had one.
+  [[nodiscard]] std::vector<std::string> non_finite_parameters() const;
+
+  /// Averages now what backward() under no_sync() has left, while the caller goes on. Collective.
+  /// Leave gradients alone until it is waited on.
+  [[nodiscard]] Sync start();
+
+  /// Copies buffers from rank `root` of the group to all. Collective.
+  void sync_buffers(int root = 0);
+
+  /// Takes back parameters that left library memory, and gives all ranks rank 0's. Collective.
+  void adopt();
+  /// Goes on in another group: after a failure, with fewer or other ranks. Collective among its
+  /// ranks, which get its rank 0's parameters and buffers.
+  void rebind(const ProcessGroup& group);
+
+  [[nodiscard]] FlatParameters& flat() noexcept;
+  [[nodiscard]] const BucketPlan& plan() const noexcept;
+  /// Of the last reduction.
+  [[nodiscard]] const StepRecord& record() const noexcept;
+
+ private:
+  struct State;
+
+  std::shared_ptr<State> state_;  // shared with hooks in graphs, which may outlive this
+};
+
+}  // namespace lockstep

@@ -1,0 +1,191 @@
+#include "lockstep/ddp/reducer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+at::Tensor range_of(const FlatParameters& flat, const Bucket& bucket) {
+  auto range = flat.gradients(bucket.segment).slice(0, bucket.begin, bucket.end);
+  return range.is_complex() ? at::view_as_real(range) : range;
+}
+
+}  // namespace
+
+Reducer::Reducer(FlatParameters& flat, const ProcessGroup& group, BucketPlan plan)
+    : flat_(flat),
+      group_(group),
+      plan_(std::move(plan)),
+      touched_(flat.parameters().size(), false),
+      ready_(flat.parameters().size(), false) {}
+
+void Reducer::touch(int parameter) { touched_[static_cast<std::size_t>(parameter)] = true; }
+
+bool Reducer::is_touched(int parameter) const {
+  return touched_[static_cast<std::size_t>(parameter)];
+}
+
+bool Reducer::any_touched() const {
+  return std::find(touched_.begin(), touched_.end(), true) != touched_.end();
+}
+
+void Reducer::begin(const Riders& riders) {
+  begun_ = true;
+  riders_ = riders;
+  record_ = {};
+  arrival_.clear();
+  works_.clear();
+  kept_.clear();
+  missing_.clear();
+  for (const auto& bucket : plan_.buckets) {
+    missing_.push_back(static_cast<int>(bucket.parameters.size()));
+    record_.buckets.push_back(
+        {.bytes = static_cast<std::int64_t>(range_of(flat_, bucket).nbytes())});
+  }
+  std::fill(ready_.begin(), ready_.end(), false);
+  for (int i = 0; i < static_cast<int>(ready_.size()); ++i) {
+    if (trains(i)) continue;
+    ready_[static_cast<std::size_t>(i)] = true;
+    --missing_[static_cast<std::size_t>(plan_.bucket_of[static_cast<std::size_t>(i)])];
+  }
+}
+
+void Reducer::ready(int parameter) {
+  const auto index = static_cast<std::size_t>(parameter);
+  if (ready_[index] && trains(parameter)) {
+    throw UsageError(fmt::format(
+        "parameter {} got a second gradient in one backward. That happens when a backward inside a "
+        "backward (re-entrant checkpointing) uses a shared parameter, and after a backward that "
+        "ended by an exception: run all but the last backward under no_sync(), use recompute(), or "
+        "make the Ddp anew",
+        flat_.parameters()[index].name));
+  }
+  ready_[index] = true;
+  arrival_.push_back(parameter);
+  ++record_.hooks;
+  const auto bucket = static_cast<std::size_t>(plan_.bucket_of[index]);
+  if (--missing_[bucket] == 0) record_.buckets[bucket].ready = StepClock::now();
+  start_full_buckets();
+}
+
+void Reducer::start_rest() {
+  const auto now = StepClock::now();
+  for (std::size_t i = 0; i < missing_.size(); ++i) {
+    if (missing_[i] != 0) record_.buckets[i].ready = now;
+    missing_[i] = 0;
+  }
+  start_full_buckets();
+}
+
+JoinedRiders Reducer::finish() {
+  const auto begin = StepClock::now();
+  begun_ = false;  // whatever happens now: a group that has failed says so by itself
+  JoinedRiders joined;
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    works_[i].wait();
+    record_.buckets[i].done = StepClock::now();
+    if (takes_part(plan_.buckets[i])) joined = works_[i].riders();
+  }
+  const auto used = find_used(joined);
+  const at::NoGradGuard off;
+  for (const auto& [parameter, gradient] : kept_) {
+    if (!used[static_cast<std::size_t>(parameter)]) {
+      flat_.parameters()[static_cast<std::size_t>(parameter)].gradient.copy_(gradient);
+    }
+  }
+  for (int i = 0; i < static_cast<int>(used.size()); ++i) {
+    if (used[static_cast<std::size_t>(i)] && trains(i)) flat_.slots().make_live(i);
+  }
+  std::fill(touched_.begin(), touched_.end(), false);
+  kept_.clear();
+  works_.clear();
+  record_.exposed = StepClock::now() - begin;
+  return joined;
+}
+
+bool Reducer::trains(int parameter) const {
+  return flat_.parameters()[static_cast<std::size_t>(parameter)].tensor.requires_grad();
+}
+
+// Frozen parameters are reduced only beside others that train.
+bool Reducer::takes_part(const Bucket& bucket) const {
+  return std::any_of(bucket.parameters.begin(), bucket.parameters.end(),
+                     [this](int parameter) { return trains(parameter); });
+}
+
+void Reducer::start_full_buckets() {
+  for (auto next = works_.size(); next < missing_.size() && missing_[next] == 0; ++next) {
+    start(next);
+  }
+  // What was begun goes on a little, without waiting.
+  if (!works_.empty()) (void)works_.back().done();
+}
+
+void Reducer::start(std::size_t index) {
+  const auto& bucket = plan_.buckets[index];
+  auto& record = record_.buckets[index];
+  record.launched = StepClock::now();
+  record.hooks_before = record_.hooks;
+  if (!takes_part(bucket)) {
+    works_.emplace_back();
+    return;
+  }
+  prepare_untouched(bucket);
+  auto range = range_of(flat_, bucket);
+  works_.push_back(
+      group_.all_reduce(range, ReduceOp::average_over_samples,
+                        {.name = fmt::format("gradients {}", index), .riders = riders_of(index)}));
+}
+
+void Reducer::prepare_untouched(const Bucket& bucket) {
+  const at::NoGradGuard off;
+  for (const int parameter : bucket.parameters) {
+    if (is_touched(parameter)) continue;
+    const auto& gradient = flat_.parameters()[static_cast<std::size_t>(parameter)].gradient;
+    const bool live = flat_.slots().is_live(parameter);
+    if (live) kept_.emplace_back(parameter, gradient.clone());
+    // Who brings no samples has no weight: not for an old gradient either.
+    if (!live || riders_.samples == 0) gradient.zero_();
+  }
+}
+
+// What is known of all parameters rides with the last bucket.
+Riders Reducer::riders_of(std::size_t index) const {
+  auto riders = riders_;
+  if (index + 1 < plan_.buckets.size() &&
+      std::any_of(plan_.buckets.begin() + static_cast<std::ptrdiff_t>(index) + 1,
+                  plan_.buckets.end(), [this](const auto& later) { return takes_part(later); })) {
+    return riders;
+  }
+  for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
+    if (is_touched(i) && flat_.slots().non_finite(i)) riders.non_finite = true;
+    if (!is_touched(i) && trains(i) && !riders.sitting_out) riders.have_unused = true;
+  }
+  return riders;
+}
+
+std::vector<bool> Reducer::find_used(const JoinedRiders& joined) const {
+  std::vector<bool> used(touched_.size());
+  if (joined.sitting_out == group_.size()) return used;
+  if (!joined.have_unused) {
+    for (int i = 0; i < static_cast<int>(used.size()); ++i) {
+      used[static_cast<std::size_t>(i)] = trains(i);
+    }
+    return used;
+  }
+  auto map = at::zeros({static_cast<std::int64_t>(used.size())}, at::kByte);
+  auto* flags = map.mutable_data_ptr<std::uint8_t>();
+  for (std::size_t i = 0; i < used.size(); ++i) flags[i] = touched_[i] ? 1 : 0;
+  group_.all_reduce(map, ReduceOp::max, {.name = "used parameters"}).wait();
+  for (std::size_t i = 0; i < used.size(); ++i) used[i] = flags[i] != 0;
+  return used;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+// For tests of this room: groups of threads, a small model, what a serial computation gives.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/collectives/process_group.h"
+#include "lockstep/fabric/test_world_internal.h"
+#include "lockstep/testing/threads.h"
+
+namespace lockstep {
+
+// Runs `body` on every rank, as a thread.
+inline void with_groups(int size, const std::function<void(ProcessGroup&)>& body) {
+  const auto point = MeetingPoint::of_threads();
+  const auto server = point.serve();
+  testing::run_ranks_as_threads(size, [&](testing::Rank& self) {
+    ProcessGroup group(point.join(self.rank(), self.size()), {.timeout = std::chrono::seconds(20)});
+    body(group);
+  });
+}
+
+inline std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline ::testing::AssertionResult holds(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "no \"" << part << "\" in \"" << text << "\"";
+}
+
+// Three layers, an unused branch on request.
+struct TestNetImpl : torch::nn::Module {
+  TestNetImpl() {
+    register_module("first", first);
+    register_module("second", second);
+    register_module("branch", branch);
+    register_module("head", head);
+  }
+  at::Tensor forward(const at::Tensor& x, bool with_branch = true) {
+    auto hidden = torch::relu(first->forward(x));
+    hidden = torch::relu(second->forward(hidden));
+    if (with_branch) hidden = hidden + branch->forward(hidden);
+    return head->forward(hidden);
+  }
+  torch::nn::Linear first{6, 40};
+  torch::nn::Linear second{40, 40};
+  torch::nn::Linear branch{40, 40};
+  torch::nn::Linear head{40, 3};
+};
+TORCH_MODULE(TestNet);
+
+// The same weights on every rank and for every call with the same seed. Generators are the
+// process's: threads must not draw from them at once.
+inline void fill(torch::nn::Module& module, double seed) {
+  const torch::NoGradGuard off;
+  double phase = seed;
+  for (auto& parameter : module.parameters()) {
+    const auto count = parameter.numel();
+    parameter.copy_((torch::arange(count, torch::kDouble) * 0.7 + phase)
+                        .sin()
+                        .mul(0.3)
+                        .reshape(parameter.sizes()));
+    phase += 1;
+  }
+}
+
+// A batch that depends on rank and step.
+inline at::Tensor batch_of(int rank, int step, std::int64_t rows = 4, std::int64_t columns = 6) {
+  return (torch::arange(rows * columns, torch::kDouble) * 1.3 + rank * 17 + step * 5)
+      .cos()
+      .to(torch::kFloat)
+      .reshape({rows, columns});
+}
+
+inline std::vector<at::Tensor> gradients_of(const torch::nn::Module& module) {
+  std::vector<at::Tensor> all;
+  for (const auto& parameter : module.parameters()) {
+    all.push_back(parameter.grad().defined() ? parameter.grad().clone() : at::Tensor());
+  }
+  return all;
+}
+
+// The mean along the tree of numerics.md: what any number of ranks must give, bit for bit.
+inline at::Tensor tree_sum(const std::vector<at::Tensor>& parts) {
+  if (parts.size() == 1) return parts.front();
+  std::size_t middle = 1;
+  while (middle * 2 < parts.size()) middle *= 2;
+  const auto cut = parts.begin() + static_cast<std::ptrdiff_t>(middle);
+  return tree_sum({parts.begin(), cut}) + tree_sum({cut, parts.end()});
+}
+
+}  // namespace lockstep
