@@ -1,7 +1,8 @@
 // One rank of a training step that a script times beside Python's (compare.py):
 //   ddp_step mlp WIDTH BATCH | transformer LENGTH BATCH
 // Reads lines "way steps" from standard input and answers each with the seconds they took and the
-// last loss. Ways: `single` steps alone, `apart` meets the others at a barrier after each step.
+// last loss. Ways: `single` steps alone, `apart` meets the others at a barrier after each step,
+// `ddp` averages gradients with them.
 #include <torch/torch.h>
 
 #include <chrono>
@@ -45,18 +46,21 @@ int main(int num_arguments, char** arguments) {
   at::set_num_threads(1);
   ProcessGroup group(world);
   Trained plain(make_subject(options, group.rank()));
+  Trained averaged(make_subject(options, group.rank()));
+  const Ddp ddp(*averaged.subject.model, group);
 
   std::string way;
   for (int steps = 0; std::cin >> way >> steps;) {
-    if (way != "single" && way != "apart") {
-      std::fprintf(stderr, "There is no way '%s': give single or apart.\n", way.c_str());
+    if (way != "single" && way != "apart" && way != "ddp") {
+      std::fprintf(stderr, "There is no way '%s': give single, apart or ddp.\n", way.c_str());
       return 2;
     }
+    auto& trained = way == "ddp" ? averaged : plain;
     if (way != "single") group.barrier().wait();
     const auto begin = std::chrono::steady_clock::now();
     double loss = 0;
     for (int step = 0; step < steps; ++step) {
-      loss = plain.step();
+      loss = trained.step();
       if (way == "apart") group.barrier().wait();
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

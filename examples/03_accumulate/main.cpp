@@ -1,0 +1,59 @@
+// Batches larger than memory: gradients of several micro-batches add up, and are averaged over the
+// ranks once, with the last. It is the same training as with one large batch, which is shown here
+// by doing both.
+#include <torch/torch.h>
+
+#include <cstdio>
+
+#include "lockstep/lockstep.h"
+
+namespace F = torch::nn::functional;
+
+constexpr std::int64_t kGlobalBatch = 960;
+
+// Trains with `accumulation` micro-batches a step and returns the weights.
+at::Tensor train(const lockstep::World& world, const lockstep::ProcessGroup& group,
+                 const lockstep::Dataset& data, int accumulation) {
+  torch::manual_seed(1);
+  torch::nn::Sequential net(torch::nn::Linear(20, 50), torch::nn::Tanh(), torch::nn::Linear(50, 1));
+  lockstep::Ddp ddp(*net, group);
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  const auto sizes = lockstep::derive_batch_sizes(
+      {.world = world.size(), .global = kGlobalBatch, .accumulation = accumulation});
+  if (world.rank() == 0) std::printf("%s\n", lockstep::describe(sizes).c_str());
+  lockstep::Loader loader(data, {.batch = sizes, .rank = world.rank()});
+
+  for (const auto& batch : loader.steps(40)) {
+    // Each loss is a mean over its micro-batch; a step's gradient is the mean of these.
+    const auto loss = F::mse_loss(net->forward(batch.input()), batch.target()) / accumulation;
+    if (!batch.ends_step) {
+      const auto pause = ddp.no_sync();
+      loss.backward();
+      continue;
+    }
+    loss.backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  return torch::cat({net->parameters()[0].flatten(), net->parameters()[2].flatten()}).detach();
+}
+
+int main() {
+  const auto world = lockstep::init();
+  lockstep::ProcessGroup group(world);
+  torch::manual_seed(2);
+  const auto points = torch::randn({9600, 20});
+  const lockstep::TensorDataset data(
+      {{"input", points}, {"target", points.sin().sum(1, /*keepdim=*/true)}});
+
+  const auto at_once = train(world, group, data, 1);
+  const auto in_parts = train(world, group, data, 4);
+  // Sums of floating-point numbers depend on their order in the last bits, and nothing else
+  // differs.
+  const double apart = (at_once - in_parts).abs().max().item<double>();
+  const double size = at_once.abs().max().item<double>();
+  if (world.rank() == 0) {
+    std::printf("after 40 steps the weights, up to %.2f, differ by at most %.1e\n", size, apart);
+  }
+  return apart < 1e-5 * size ? 0 : 1;
+}

@@ -1,0 +1,74 @@
+// Data that does not split evenly: in the last step of an epoch ranks have batches of different
+// sizes, and some none. Each says how many samples its loss is a sum of, and gradients are divided
+// by the true count of all ranks; a rank without a batch sits out. No sample is dropped, repeated
+// or given more weight than another, and nobody waits for a rank that has run out. To show it,
+// every rank also trains alone on the whole batches and compares.
+#include <torch/torch.h>
+
+#include <cstdio>
+
+#include "lockstep/lockstep.h"
+
+namespace F = torch::nn::functional;
+
+constexpr std::int64_t kSamples = 97;
+constexpr std::int64_t kGlobalBatch = 48;  // leaves one sample for the last step of an epoch
+
+torch::nn::Sequential make_net() {
+  torch::manual_seed(1);
+  return torch::nn::Sequential(torch::nn::Linear(8, 32), torch::nn::Tanh(),
+                               torch::nn::Linear(32, 3));
+}
+
+at::Tensor sum_of_losses(torch::nn::Sequential& net, const lockstep::Batch& batch) {
+  return F::cross_entropy(net->forward(batch.input()), batch.target(),
+                          F::CrossEntropyFuncOptions().reduction(torch::kSum));
+}
+
+int main() {
+  const auto world = lockstep::init();
+  lockstep::ProcessGroup group(world);
+  torch::manual_seed(2);
+  const lockstep::TensorDataset data(
+      {{"input", torch::randn({kSamples, 8})}, {"target", torch::randint(0, 3, {kSamples})}});
+  const auto sizes = lockstep::derive_batch_sizes({.world = world.size(), .global = kGlobalBatch});
+
+  // Together.
+  auto net = make_net();
+  lockstep::Ddp ddp(*net, group, {.normalize = lockstep::Normalize::by_count});
+  torch::optim::AdamW optimizer(net->parameters(), 1e-2);
+  lockstep::Loader loader(data,
+                          {.batch = sizes, .rank = world.rank(), .tail = lockstep::Tail::uneven});
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (const auto& batch : loader.epoch()) {
+      if (batch.count() == 0) {
+        std::printf("rank %d has no sample left in epoch %d\n", world.rank(), epoch);
+        ddp.sit_out();
+      } else {
+        ddp.count(batch.count());
+        sum_of_losses(net, batch).backward();
+      }
+      if (ddp.step_due()) optimizer.step();
+      optimizer.zero_grad();
+    }
+  }
+
+  // Alone.
+  auto alone = make_net();
+  torch::optim::AdamW its_optimizer(alone->parameters(), 1e-2);
+  lockstep::Loader whole(data, {.batch = {.local = kGlobalBatch}, .tail = lockstep::Tail::uneven});
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (const auto& batch : whole.epoch()) {
+      (sum_of_losses(alone, batch) / batch.count()).backward();
+      its_optimizer.step();
+      its_optimizer.zero_grad();
+    }
+  }
+
+  const double apart = (net->parameters()[0] - alone->parameters()[0]).abs().max().item<double>();
+  if (world.rank() == 0) {
+    std::printf("after three epochs the weights of %d and of a rank alone differ by at most %.1e\n",
+                world.size(), apart);
+  }
+  return apart < 1e-4 ? 0 : 1;
+}
