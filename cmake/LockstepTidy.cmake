@@ -4,6 +4,6 @@ find_program(LOCKSTEP_RUN_CLANG_TIDY NAMES run-clang-tidy-14)
 if(LOCKSTEP_RUN_CLANG_TIDY AND NOT LOCKSTEP_FUZZ)
   add_custom_target(tidy
     COMMAND ${LOCKSTEP_RUN_CLANG_TIDY} -quiet -p ${PROJECT_BINARY_DIR}
-            "^${PROJECT_SOURCE_DIR}/(src|cli|examples|benchmarks|tests)/.*\\.cpp$$"
+            "^${PROJECT_SOURCE_DIR}/(src|models|cli|examples|benchmarks|tests)/.*\\.cpp$$"
     USES_TERMINAL VERBATIM)
 endif()

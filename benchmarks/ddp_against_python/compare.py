@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""What Ddp costs, and how it compares with Python's DistributedDataParallel over Gloo: ranks that take turns.
+
+    PYTHON benchmarks/ddp_against_python/compare.py build/release/benchmarks [options]
+
+PYTHON is one with torch (tools/bootstrap where). A rank is one thread on one core; both sides train the same model on
+the same data with the fused AdamW kernel, and their losses must agree. In each round every way gets a turn:
+
+    single   one rank steps alone, the other cores idle
+    apart    all ranks step, without averaging gradients; one barrier a step
+    ddp      all ranks step and average gradients: lockstep's Ddp, Python's with gradient_as_bucket_view
+
+Ratios are of turns of one round; printed are their medians and, in brackets, their quartiles.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+
+from jobs import Job
+
+HERE = pathlib.Path(__file__).resolve().parent
+CASES = {
+    "mlp-1024-32": ("mlp", 1024, 32),
+    "mlp-1024-128": ("mlp", 1024, 128),
+    "mlp-256-32": ("mlp", 256, 32),
+    "transformer-64-2": ("transformer", 64, 2),
+}
+WAYS = [("lockstep", "apart"), ("lockstep", "ddp"), ("python", "ddp"), ("lockstep", "single"), ("python", "single")]
+RATIOS = {  # name: numerator and denominator, in seconds a step
+    "efficiency": (("lockstep", "apart"), ("lockstep", "ddp")),
+    "T(K)/(K T(1))": (("lockstep", "single"), ("lockstep", "ddp")),
+    "Python's": (("python", "single"), ("python", "ddp")),
+    "times Python": (("python", "ddp"), ("lockstep", "ddp")),
+}
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binaries", type=pathlib.Path, help="the folder that has ddp_step")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--cases", default=",".join(CASES), help="any of the default, with commas")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--seconds", type=float, default=0.5, help="that a turn takes about")
+    parser.add_argument("--json", type=pathlib.Path, help="write everything measured to this file")
+    chosen = parser.parse_args()
+    chosen.cases = chosen.cases.split(",")
+    unknown = [case for case in chosen.cases if case not in CASES]
+    if unknown:
+        parser.error(f"there is no case {unknown[0]}; there are {', '.join(CASES)}")
+    return chosen
+
+
+def measure(chosen, case):
+    """Seconds a step in every round, by side and way."""
+    arguments = [str(argument) for argument in CASES[case]]
+    jobs = {"lockstep": Job("lockstep", [chosen.binaries / "ddp_step", *arguments], chosen.ranks),
+            "python": Job("Python", [sys.executable, HERE / "ddp_step.py", *arguments], chosen.ranks)}
+    warm = {way: jobs[way[0]].turn(way[1], 3)[0] for way in WAYS}
+    steps = max(2, round(chosen.seconds / min(warm.values())))
+    times, losses = {way: [] for way in WAYS}, {}
+    for number in range(chosen.rounds):
+        order = WAYS if number % 2 == 0 else WAYS[::-1]  # so that no way always follows the same other one
+        for way in order:
+            seconds, losses[way] = jobs[way[0]].turn(way[1], steps)
+            times[way].append(seconds)
+    for job in jobs.values():
+        job.end()
+    ours, theirs = losses["lockstep", "ddp"], losses["python", "ddp"]
+    if not abs(ours - theirs) <= 1e-2 * max(abs(theirs), 1e-2):
+        raise SystemExit(f"{case}: after equal steps lockstep's loss is {ours}, Python's {theirs}: not the same training")
+    return {"case": case, "ranks": chosen.ranks, "steps_a_turn": steps, "losses": {"lockstep": ours, "python": theirs},
+            "seconds_a_step": {f"{side} {way}": times[side, way] for side, way in WAYS},
+            "ratios": {name: [a / b for a, b in zip(times[above], times[below])]
+                       for name, (above, below) in RATIOS.items()}}
+
+
+def spread(values):
+    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+    return f"{middle:.3f} [{low:.3f} {high:.3f}]"
+
+
+def print_table(results):
+    ways = list(results[0]["seconds_a_step"])
+    print(f"{'case':18}" + "".join(f"{way + ', ms':>21}" for way in ways))
+    for result in results:
+        times = (statistics.median(result["seconds_a_step"][way]) * 1e3 for way in ways)
+        print(f"{result['case']:18}" + "".join(f"{time:21.2f}" for time in times))
+    print(f"\n{'case':18}" + "".join(f"{name:>24}" for name in RATIOS))
+    for result in results:
+        print(f"{result['case']:18}" + "".join(f"{spread(result['ratios'][name]):>24}" for name in RATIOS))
+
+
+def main():
+    chosen = options()
+    load = os.getloadavg()[0]
+    print(f"{chosen.ranks} ranks on {os.cpu_count()} cores, one pinned thread each, {chosen.rounds} rounds; "
+          f"load before {load:.2f}")
+    results = [measure(chosen, case) for case in chosen.cases]
+    print_table(results)
+    if chosen.json:
+        machine = {"cores": os.cpu_count(), "load_before": load, "load_after": os.getloadavg()[0]}
+        chosen.json.write_text(json.dumps({"machine": machine, "cases": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

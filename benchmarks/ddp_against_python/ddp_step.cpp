@@ -1,0 +1,67 @@
+// One rank of a training step that a script times beside Python's (compare.py):
+//   ddp_step mlp WIDTH BATCH | transformer LENGTH BATCH
+// Reads lines "way steps" from standard input and answers each with the seconds they took and the
+// last loss. Ways: `single` steps alone, `apart` meets the others at a barrier after each step.
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "fused_adamw.h"
+#include "lockstep/lockstep.h"
+#include "subject.h"
+
+namespace {
+
+using namespace lockstep;
+
+struct Trained {
+  explicit Trained(Subject made)
+      : subject(std::move(made)), optimizer(subject.model->parameters(), {.learning_rate = 1e-4}) {}
+
+  double step() {
+    const auto loss = subject.loss();
+    loss.backward();
+    optimizer.step();
+    optimizer.zero_grad();
+    return loss.item<double>();
+  }
+
+  Subject subject;
+  FusedAdamW optimizer;
+};
+
+}  // namespace
+
+int main(int num_arguments, char** arguments) {
+  const auto world = init();
+  if (num_arguments != 4) {
+    std::fputs("usage: ddp_step mlp WIDTH BATCH | transformer LENGTH BATCH\n", stderr);
+    return 2;
+  }
+  const SubjectOptions options{arguments[1], std::stoll(arguments[2]), std::stoll(arguments[3])};
+  at::set_num_threads(1);
+  ProcessGroup group(world);
+  Trained plain(make_subject(options, group.rank()));
+
+  std::string way;
+  for (int steps = 0; std::cin >> way >> steps;) {
+    if (way != "single" && way != "apart") {
+      std::fprintf(stderr, "There is no way '%s': give single or apart.\n", way.c_str());
+      return 2;
+    }
+    if (way != "single") group.barrier().wait();
+    const auto begin = std::chrono::steady_clock::now();
+    double loss = 0;
+    for (int step = 0; step < steps; ++step) {
+      loss = plain.step();
+      if (way == "apart") group.barrier().wait();
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    std::printf("%.6f %.9g\n", took.count(), loss);
+    std::fflush(stdout);
+  }
+  return 0;
+}

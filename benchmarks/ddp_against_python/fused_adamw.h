@@ -1,0 +1,39 @@
+// AdamW through LibTorch's fused kernel, as torch.optim.AdamW(fused=True) calls it: the same bits,
+// and the same cost on both sides of a comparison.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace lockstep {
+
+struct FusedAdamWOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-2;
+};
+
+class FusedAdamW {
+ public:
+  explicit FusedAdamW(std::vector<at::Tensor> parameters, const FusedAdamWOptions& options = {});
+
+  /// Steps every parameter that has a gradient.
+  void step();
+  /// Drops the gradients, as optimizers of PyTorch do by default.
+  void zero_grad();
+
+ private:
+  struct Slot {
+    at::Tensor parameter;
+    at::Tensor mean, square;  // of the gradient, running
+    at::Tensor steps;         // how many so far: fp32, as the kernel wants it
+  };
+
+  FusedAdamWOptions options_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// The transformer that lockstep's speed is quoted for, and its parity with Python is tested on: six
+// post-norm encoder layers between a learned embedding and a head over GPT-2's vocabulary. By
+// default exactly that; tests make it smaller. No mask: every place attends to every other, as
+// PyTorch's TransformerEncoder does without one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::models {
+
+struct BenchmarkTransformerOptions {
+  std::int64_t vocabulary = 50257;
+  std::int64_t positions = 512;  // the longest sequence
+  std::int64_t width = 512;
+  std::int64_t heads = 8;
+  std::int64_t hidden = 2048;  // between the two linear layers of a block
+  std::int64_t layers = 6;
+  double dropout = 0;  // where PyTorch's TransformerEncoderLayer has it
+};
+
+/// Self-attention over all places. Parameters are named as those of PyTorch's MultiheadAttention.
+class SelfAttentionImpl : public torch::nn::Module {
+ public:
+  explicit SelfAttentionImpl(const BenchmarkTransformerOptions& options);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  std::int64_t heads_;
+  double dropout_;
+  at::Tensor in_proj_weight_, in_proj_bias_;  // query, key and value in one
+  torch::nn::Linear out_proj_;
+};
+TORCH_MODULE(SelfAttention);
+
+/// x = norm(x + attention(x)); x = norm(x + linear(gelu(linear(x)))).
+class EncoderLayerImpl : public torch::nn::Module {
+ public:
+  explicit EncoderLayerImpl(const BenchmarkTransformerOptions& options);
+  at::Tensor forward(const at::Tensor& input);
+
+ private:
+  double dropout_;
+  SelfAttention attention_;
+  torch::nn::Linear linear1_, linear2_;
+  torch::nn::LayerNorm norm1_, norm2_;
+};
+TORCH_MODULE(EncoderLayer);
+
+/// Parameters are named and begin as those of a Python module with the members embedding,
+/// positions, encoder (a TransformerEncoder) and head.
+class BenchmarkTransformerImpl : public torch::nn::Module {
+ public:
+  /// Throws UsageError when a size is below 1, or the width does not split over the heads.
+  explicit BenchmarkTransformerImpl(const BenchmarkTransformerOptions& options = {});
+
+  /// Scores of shape (batch, length, vocabulary) for tokens of shape (batch, length).
+  /// Throws UsageError for sequences longer than the positions learned.
+  at::Tensor forward(const at::Tensor& tokens);
+
+ private:
+  BenchmarkTransformerOptions options_;
+  torch::nn::Embedding embedding_, positions_;
+  std::vector<EncoderLayer> layers_;
+  torch::nn::Linear head_;
+};
+TORCH_MODULE(BenchmarkTransformer);
+
+}  // namespace lockstep::models

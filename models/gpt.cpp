@@ -1,0 +1,112 @@
+#include "models/gpt.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::models {
+namespace {
+
+struct Shape {
+  std::string_view name;
+  GptOptions options;
+};
+
+constexpr std::array<Shape, 5> kShapes{{
+    {"tiny", {.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .width = 128}},
+    {"small", {.layers = 12, .heads = 12, .width = 768}},
+    {"medium", {.layers = 24, .heads = 16, .width = 1024}},
+    {"large", {.layers = 36, .heads = 20, .width = 1280}},
+    {"xl", {.layers = 48, .heads = 25, .width = 1600}},
+}};
+
+// The deviation of GPT-2's first weights. (OpenAI's code has 0.01 for places; everyone since has
+// taken 0.02 for these too.)
+constexpr double kDeviation = 0.02;
+
+const GptOptions& checked(const GptOptions& o) {
+  if (std::min({o.vocabulary, o.context, o.layers, o.heads, o.width}) < 1) {
+    throw UsageError(fmt::format(
+        "A GPT cannot have vocabulary {}, context {}, layers {}, heads {} and width {}: all have "
+        "to be above 0.",
+        o.vocabulary, o.context, o.layers, o.heads, o.width));
+  }
+  return o;
+}
+
+}  // namespace
+
+GptOptions gpt_shape(std::string_view size) {
+  std::string known;
+  for (const auto& shape : kShapes) {
+    if (shape.name == size) return shape.options;
+    known += (known.empty() ? "" : ", ") + std::string(shape.name);
+  }
+  throw UsageError(fmt::format("There is no GPT called '{}': take one of {}.", size, known));
+}
+
+std::int64_t num_parameters(const GptOptions& options) {
+  const auto width = options.width;
+  const auto block = 12 * width * width + 13 * width;  // four matrices with biases, two norms
+  const auto embeddings = (options.vocabulary + options.context) * width;
+  const auto head = options.head == GptHead::tied ? 0 : options.vocabulary * width;
+  return embeddings + options.layers * block + 2 * width + head;
+}
+
+GptImpl::GptImpl(const GptOptions& options)
+    : options_(checked(options)),
+      wte_(register_module("wte", torch::nn::Embedding(options.vocabulary, options.width))),
+      wpe_(register_module("wpe", torch::nn::Embedding(options.context, options.width))),
+      ln_f_(nullptr),
+      lm_head_(nullptr) {
+  torch::nn::ModuleList blocks;
+  for (std::int64_t i = 0; i < options.layers; ++i) {
+    blocks_.emplace_back(GptBlockOptions{options.width, options.heads, options.dropout});
+    blocks->push_back(blocks_.back());
+  }
+  register_module("h", blocks);
+  ln_f_ =
+      register_module("ln_f", torch::nn::LayerNorm(torch::nn::LayerNormOptions({options.width})));
+  if (options.head == GptHead::separate) {
+    lm_head_ = register_module(
+        "lm_head",
+        torch::nn::Linear(torch::nn::LinearOptions(options.width, options.vocabulary).bias(false)));
+  }
+  initialise();
+}
+
+void GptImpl::initialise() {
+  const double smaller = kDeviation / std::sqrt(2.0 * static_cast<double>(options_.layers));
+  for (auto& named : named_parameters()) {
+    const std::string_view name = named.key();
+    if (name.find("ln_") != std::string_view::npos) continue;  // norms begin as one and zero
+    if (name.ends_with("bias")) {
+      torch::nn::init::zeros_(named.value());
+    } else {
+      const bool writes_into_x = name.ends_with("c_proj.weight");
+      torch::nn::init::normal_(named.value(), 0, writes_into_x ? smaller : kDeviation);
+    }
+  }
+}
+
+at::Tensor GptImpl::forward(const at::Tensor& tokens) {
+  const auto length = tokens.size(1);
+  if (length > options_.context) {
+    throw UsageError(
+        fmt::format("A sequence of {} tokens is longer than the context of {}: give shorter ones.",
+                    length, options_.context));
+  }
+  const auto embedded = wte_(tokens) + wpe_(torch::arange(length, tokens.options()));
+  auto x = torch::dropout(embedded, options_.dropout, is_training());
+  for (auto& block : blocks_) x = block(x);
+  x = ln_f_(x);
+  return lm_head_.is_empty() ? torch::linear(x, wte_->weight) : lm_head_(x);
+}
+
+}  // namespace lockstep::models

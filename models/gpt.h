@@ -1,0 +1,69 @@
+// GPT-2, from tiny to 1.5 billion parameters. Parameters are named as in the weights that OpenAI
+// published (wte.weight, h.0.attn.c_attn.weight, …); matrices are stored as Linear stores them,
+// (output, input), which is the published ones transposed.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "models/gpt_block.h"
+
+namespace lockstep::models {
+
+enum class GptHead {
+  tied,     // the scores of a token are products with its own embedding, as in GPT-2
+  separate  // a matrix of its own: lm_head.weight
+};
+
+struct GptOptions {
+  std::int64_t vocabulary = 50257;  // GPT-2's; 256 for bytes
+  std::int64_t context = 1024;      // the longest sequence
+  std::int64_t layers = 12;
+  std::int64_t heads = 12;
+  std::int64_t width = 768;
+  double dropout = 0;
+  GptHead head = GptHead::tied;
+};
+
+/// The shape called `size`: tiny (4 layers, width 128, context 128, bytes), small, medium, large,
+/// xl (GPT-2's own: 124 M, 355 M, 774 M, 1.56 G parameters). Throws UsageError that lists them for
+/// another name.
+[[nodiscard]] GptOptions gpt_shape(std::string_view size);
+
+/// How many parameters a Gpt of these options has, without making one.
+[[nodiscard]] std::int64_t num_parameters(const GptOptions& options);
+
+class GptImpl : public torch::nn::Module {
+ public:
+  /// Weights begin as GPT-2's: normal with deviation 0.02, those that write into x smaller by
+  /// √(2 · layers), biases zero, norms one. Random numbers are LibTorch's: seed with
+  /// torch::manual_seed. Throws UsageError for sizes below 1, and a width that does not split over
+  /// the heads.
+  explicit GptImpl(const GptOptions& options = {});
+
+  /// Scores of shape (batch, length, vocabulary) for tokens of shape (batch, length): at each
+  /// place, of the token that follows. Throws UsageError for sequences longer than the context.
+  at::Tensor forward(const at::Tensor& tokens);
+
+  [[nodiscard]] const GptOptions& options() const noexcept { return options_; }
+
+ private:
+  void initialise();
+
+  GptOptions options_;
+  torch::nn::Embedding wte_, wpe_;  // of tokens, and of places
+  std::vector<GptBlock> blocks_;
+  torch::nn::LayerNorm ln_f_;
+  torch::nn::Linear lm_head_;  // null when tied
+};
+TORCH_MODULE(Gpt);
+
+}  // namespace lockstep::models

@@ -1,0 +1,105 @@
+#include "models/gpt.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::models {
+namespace {
+
+constexpr GptOptions kSmall{.vocabulary = 50, .context = 16, .layers = 3, .heads = 2, .width = 24};
+
+std::int64_t count(torch::nn::Module& net) {
+  std::int64_t sum = 0;
+  for (const auto& parameter : net.parameters()) sum += parameter.numel();
+  return sum;
+}
+
+TEST(Gpt, CountsParametersAsPublished) {
+  EXPECT_EQ(num_parameters(gpt_shape("small")), 124'439'808);
+  EXPECT_EQ(num_parameters(gpt_shape("medium")), 354'823'168);
+  EXPECT_EQ(num_parameters(gpt_shape("large")), 774'030'080);
+  EXPECT_EQ(num_parameters(gpt_shape("xl")), 1'557'611'200);
+}
+
+TEST(Gpt, HasTheParametersThatAreCounted) {
+  for (const auto head : {GptHead::tied, GptHead::separate}) {
+    for (auto options : {kSmall, gpt_shape("tiny")}) {
+      options.head = head;
+      Gpt net(options);
+      EXPECT_EQ(count(*net), num_parameters(options));
+      EXPECT_EQ(net->named_parameters().contains("lm_head.weight"), head == GptHead::separate);
+    }
+  }
+}
+
+TEST(Gpt, SmallIsAsManyFloatsAsPublished) {
+  Gpt net(gpt_shape("small"));
+  EXPECT_EQ(count(*net), 124'439'808);
+}
+
+TEST(Gpt, AScoreDependsOnNoLaterToken) {
+  torch::manual_seed(1);
+  Gpt net(kSmall);
+  auto tokens = torch::randint(0, 40, {2, 16});
+  const auto before = net->forward(tokens);
+  tokens[0][9] = 49;
+  const auto after = net->forward(tokens);
+  EXPECT_TRUE(before[0].narrow(0, 0, 9).equal(after[0].narrow(0, 0, 9)));
+  EXPECT_TRUE(before[1].equal(after[1]));
+  for (int place = 9; place < 16; ++place) {
+    EXPECT_FALSE(before[0][place].equal(after[0][place])) << place;
+  }
+}
+
+TEST(Gpt, WeightsBeginAsGpt2s) {
+  torch::manual_seed(1);
+  const GptOptions options{
+      .vocabulary = 500, .context = 100, .layers = 8, .heads = 4, .width = 128};
+  Gpt net(options);
+  for (const auto& named : net->named_parameters()) {
+    const auto& name = named.key();
+    const auto& value = named.value();
+    if (name.ends_with("bias")) {
+      EXPECT_EQ(value.abs().max().item<double>(), 0) << name;
+    } else if (name.find("ln_") != std::string::npos) {
+      EXPECT_TRUE(value.equal(torch::ones_like(value))) << name;
+    } else {
+      const double wanted = name.ends_with("c_proj.weight") ? 0.02 / std::sqrt(2.0 * 8) : 0.02;
+      // Of n draws the deviation is itself off by 1/√(2n) of it; five times that is never met.
+      const double slack = 5 * wanted / std::sqrt(2.0 * static_cast<double>(value.numel()));
+      EXPECT_NEAR(value.std().item<double>(), wanted, slack) << name;
+    }
+  }
+  // So the first scores are about equal, and the loss that of guessing.
+  const auto tokens = torch::randint(0, 500, {4, 101});
+  const auto scores = net->forward(tokens.narrow(1, 0, 100));
+  const auto loss =
+      torch::cross_entropy_loss(scores.view({-1, 500}), tokens.narrow(1, 1, 100).reshape({-1}));
+  EXPECT_NEAR(loss.item<double>(), std::log(500), 0.1);
+}
+
+TEST(Gpt, TiedHeadLearnsThroughBothUses) {
+  Gpt net(kSmall);
+  net->forward(torch::zeros({1, 4}, torch::kLong)).sum().backward();
+  const auto gradient = net->named_parameters()["wte.weight"].grad();
+  EXPECT_NE(gradient[49].abs().sum().item<double>(), 0) << "a token that is only scored";
+}
+
+TEST(Gpt, RefusesWhatItCannotBeOrRead) {
+  EXPECT_THROW((void)gpt_shape("huge"), UsageError);
+  auto heads = kSmall;
+  heads.heads = 5;
+  EXPECT_THROW(Gpt{heads}, UsageError);
+  auto layers = kSmall;
+  layers.layers = 0;
+  EXPECT_THROW(Gpt{layers}, UsageError);
+  Gpt net(kSmall);
+  EXPECT_THROW(net->forward(torch::zeros({1, 17}, torch::kLong)), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::models

@@ -1,0 +1,26 @@
+// One training that lockstep and Python both run: a model with made-up weights, made-up data for
+// each step and rank, an optimizer. The other side is ddp_training.py.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+struct TrainingCase {
+  std::shared_ptr<torch::nn::Module> model;
+  std::function<at::Tensor(std::int64_t)> loss;  // forward over the batch of that number
+  std::function<void()> step;                    // of the optimizer
+};
+
+/// `name` is a model and an optimizer: mlp, conv, resnet, transformer, gpt or integers
+/// (an MLP of whole numbers), a dash, sgd or adamw.
+/// Throws UsageError for another one.
+[[nodiscard]] TrainingCase make_training_case(const std::string& name);
+
+}  // namespace lockstep

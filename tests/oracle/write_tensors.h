@@ -1,0 +1,18 @@
+// Writes named fp32 tensors to a safetensors file, for Python's reader.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// Tensors of other dtypes are written as fp32. Throws std::runtime_error when the file cannot be
+/// written.
+void write_tensors(const std::string& path, const NamedTensors& tensors);
+
+}  // namespace lockstep
