@@ -81,13 +81,14 @@ bool works_in_place(const Call& call, int rank, std::size_t piece_bytes) {
 
 }  // namespace
 
-void JoinedRiders::join(const Riders& riders, const Riders& first) noexcept {
+void JoinedRiders::join(int rank, const Riders& riders, const Riders& first) noexcept {
   samples += riders.samples;
   digests_equal = digests_equal && riders.digest == first.digest;
   stop = stop || riders.stop;
   non_finite = non_finite || riders.non_finite;
   have_unused = have_unused || riders.have_unused;
   sitting_out += riders.sitting_out ? 1 : 0;
+  if (!riders.sitting_out && first_present < 0) first_present = rank;
 }
 
 std::string_view to_string(Collective kind) noexcept { return facts_of(kind).name; }
@@ -112,6 +113,9 @@ void expect_valid(const Call& call, int rank, int size) {
                                  to_string(call.kind), call.root, size - 1));
   }
   if (reduces(call.kind)) expect_meaning({call.dtype, call.op});
+  if (reduces(call.kind) && call.op == ReduceOp::average_over_samples && !call.riders) {
+    throw UsageError("an average over samples needs riders that say how many: CallOptions::riders");
+  }
   expect_bytes(call, "input", call.input.size(), input_bytes(call, rank, size));
   expect_bytes(call, "output", call.output.size(), output_bytes(call, rank, size));
   if (!overlap(call.input, call.output)) return;

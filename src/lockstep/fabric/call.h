@@ -51,9 +51,11 @@ struct JoinedRiders {
   bool stop = false;
   bool non_finite = false;
   bool have_unused = false;
-  int sitting_out = 0;  // how many
+  int sitting_out = 0;     // how many
+  int first_present = -1;  // the lowest rank that does not sit out; none: -1
 
-  void join(const Riders& riders, const Riders& first) noexcept;
+  /// Of each rank, in their order.
+  void join(int rank, const Riders& riders, const Riders& first) noexcept;
 };
 
 struct Call {
@@ -79,9 +81,9 @@ constexpr std::size_t kMaxCallName = 47;
 [[nodiscard]] std::size_t output_bytes(const Call& call, int rank, int size);
 
 /// Throws UsageError unless the call can be made by `rank` of `size`: a negative count, a root that
-/// is none, an average of integers, memory of another length. Input and output may be the same
-/// span, or the shorter one this rank's piece of the longer one; all_to_all cannot be in place. No
-/// other overlap is allowed.
+/// is none, an average of integers, or over samples that nobody rides with, memory of another
+/// length. Input and output may be the same span, or the shorter one this rank's piece of the
+/// longer one; all_to_all cannot be in place. No other overlap is allowed.
 void expect_valid(const Call& call, int rank, int size);
 
 /// As the control line keeps it: what must be equal on all ranks, without pointers.

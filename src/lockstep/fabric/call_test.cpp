@@ -143,14 +143,16 @@ TEST(JoinedRiders, AddsAndOrsWhatTheRanksSay) {
                                    Riders{.samples = 4, .digest = 5, .non_finite = true},
                                    Riders{.digest = 5, .have_unused = true, .sitting_out = true}};
   JoinedRiders joined;
-  for (const auto& riders : said) joined.join(riders, said.front());
+  for (int rank = 0; rank < static_cast<int>(said.size()); ++rank) {
+    joined.join(rank, said[static_cast<std::size_t>(rank)], said.front());
+  }
   EXPECT_EQ(joined.samples, 7);
   EXPECT_TRUE(joined.digests_equal);
   EXPECT_FALSE(joined.stop);
   EXPECT_TRUE(joined.non_finite);
   EXPECT_TRUE(joined.have_unused);
   EXPECT_EQ(joined.sitting_out, 1);
-  joined.join({.digest = 6}, said.front());
+  joined.join(3, {.digest = 6}, said.front());
   EXPECT_FALSE(joined.digests_equal);
 }
 

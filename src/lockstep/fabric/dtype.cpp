@@ -22,8 +22,8 @@ constexpr std::array<Facts, kNumDTypes> kFacts{{{"float32", 4, true},
                                                 {"int64", 8, false},
                                                 {"uint8", 1, false},
                                                 {"bool", 1, false}}};
-constexpr std::array<std::string_view, kNumReduceOps> kOpNames{"sum", "average", "min", "max",
-                                                               "product"};
+constexpr std::array<std::string_view, kNumReduceOps> kOpNames{
+    "sum", "average", "min", "max", "product", "average over samples"};
 
 const Facts& facts_of(DType dtype) noexcept {
   const auto index = static_cast<std::size_t>(dtype);
@@ -35,6 +35,9 @@ const Facts& facts_of(DType dtype) noexcept {
 
 std::size_t bytes_of(DType dtype) noexcept { return facts_of(dtype).bytes; }
 bool is_floating(DType dtype) noexcept { return facts_of(dtype).floating; }
+bool divides(ReduceOp op) noexcept {
+  return op == ReduceOp::average || op == ReduceOp::average_over_samples;
+}
 std::string_view to_string(DType dtype) noexcept { return facts_of(dtype).name; }
 
 std::string_view to_string(ReduceOp op) noexcept {

@@ -7,6 +7,15 @@
 #include "lockstep/fabric/reduce_kernels_internal.h"
 
 namespace lockstep {
+namespace {
+
+double divisor_of(const Reduction& reduction, const TreePlan& plan) {
+  if (reduction.op == ReduceOp::average) return plan.num_contributions();
+  if (reduction.op != ReduceOp::average_over_samples) return 1;
+  return reduction.samples > 0 ? static_cast<double>(reduction.samples) : 1;
+}
+
+}  // namespace
 
 void reduce(const Reduction& reduction, const TreePlan& plan,
             std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
@@ -15,11 +24,11 @@ void reduce(const Reduction& reduction, const TreePlan& plan,
                   "a plan joins as many contributions as it was made for");
   const auto& kernel = best_kernels()[static_cast<std::size_t>(reduction.dtype)]
                                      [static_cast<std::size_t>(reduction.op)];
-  kernel(plan, reduction.op == ReduceOp::average, sources, destinations, count);
+  kernel(plan, divisor_of(reduction, plan), sources, destinations, count);
 }
 
 void expect_meaning(const Reduction& reduction) {
-  if (reduction.op == ReduceOp::average && !is_floating(reduction.dtype)) {
+  if (divides(reduction.op) && !is_floating(reduction.dtype)) {
     throw UsageError(
         fmt::format("the average of {} has no meaning; sum it, or convert to floating point first",
                     to_string(reduction.dtype)));

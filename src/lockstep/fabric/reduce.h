@@ -17,6 +17,7 @@ namespace lockstep {
 struct Reduction {
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;  // average divides by the plan's number of contributions
+  std::int64_t samples = 0;     // average_over_samples divides by this
 };
 
 /// `sources` holds the start of each contribution, `destinations` the places the result goes to;
@@ -26,7 +27,7 @@ void reduce(const Reduction& reduction, const TreePlan& plan,
             std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
             std::size_t count);
 
-/// Throws UsageError for a reduction that has no meaning: the average of integers or booleans.
+/// Throws UsageError for a reduction that has no meaning: an average of integers or booleans.
 void expect_meaning(const Reduction& reduction);
 
 }  // namespace lockstep

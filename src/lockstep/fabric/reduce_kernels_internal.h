@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-using ReduceKernel = void (*)(const TreePlan&, bool averages, std::span<const std::byte* const>,
+/// The joined result is divided by `divisor`, where the type is floating point.
+using ReduceKernel = void (*)(const TreePlan&, double divisor, std::span<const std::byte* const>,
                               std::span<std::byte* const>, std::size_t count);
 using ReduceKernels = std::array<std::array<ReduceKernel, kNumReduceOps>, kNumDTypes>;
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -87,6 +88,13 @@ struct Max {
   }
 };
 
+// By a power of two an exact factor gives the bits of the division, and does not slow down what
+// memory can deliver.
+inline bool is_power_of_two(double value) noexcept {
+  int exponent = 0;
+  return std::frexp(value, &exponent) == 0.5;
+}
+
 // A stack of blocks, small enough for the first-level cache.
 template <typename F, typename Op>
 class BlockMachine {
@@ -94,8 +102,8 @@ class BlockMachine {
   static constexpr std::size_t kBlock = 512;  // elements
   static constexpr int kMaxDepth = 17;        // of a tree over 65,536 contributions
 
-  BlockMachine(const TreePlan& plan, bool averages)
-      : plan_(plan), divisor_(static_cast<Joined>(averages ? plan.num_contributions() : 1)) {
+  BlockMachine(const TreePlan& plan, double divisor)
+      : plan_(plan), divisor_(static_cast<Joined>(divisor)) {
     LOCKSTEP_ASSERT(plan.depth() <= kMaxDepth, "a job has at most 65,536 ranks");
   }
 
@@ -186,25 +194,14 @@ template <typename T, int Count, std::size_t RegisterBytes>
 class RegisterTree {
  public:
   // All whole lines; returns how many elements that were.
-  static std::size_t run(bool averages, Sources sources, Destinations destinations,
+  static std::size_t run(double divisor, Sources sources, Destinations destinations,
                          std::size_t count) noexcept {
-    // A copy that no destination can overlap stays in registers.
-    std::array<const std::byte*, Count> starts;
-    std::copy_n(sources.begin(), Count, starts.begin());
-    const auto total = count * sizeof(T);
-    std::size_t offset = 0;
-    for (; offset + kLine <= total; offset += kLine) {
-      Register line[kLine / RegisterBytes];
-      for (std::size_t i = 0; i < kLine / RegisterBytes; ++i) {
-        const auto sum = tree<0, Count>(starts.data(), offset + i * RegisterBytes);
-        line[i] = averages ? sum / static_cast<T>(Count) : sum;
-      }
-      for (auto* destination : destinations) {
-        auto* out = reinterpret_cast<InMemory*>(destination + offset);
-        for (std::size_t i = 0; i < kLine / RegisterBytes; ++i) out[i] = line[i];
-      }
+    if (!is_power_of_two(divisor)) {
+      const auto by = static_cast<T>(divisor);
+      return run(sources, destinations, count, [by](Register sum) { return sum / by; });
     }
-    return offset / sizeof(T);
+    const auto factor = static_cast<T>(1 / divisor);
+    return run(sources, destinations, count, [factor](Register sum) { return sum * factor; });
   }
 
  private:
@@ -214,6 +211,28 @@ class RegisterTree {
   typedef T Register __attribute__((vector_size(RegisterBytes)));
   // The same wherever elements may lie. GCC would copy by way of integer registers with memcpy.
   typedef T InMemory __attribute__((vector_size(RegisterBytes), aligned(sizeof(T)), may_alias));
+
+  template <typename Scale>
+  static std::size_t run(Sources sources, Destinations destinations, std::size_t count,
+                         Scale scale) noexcept {
+    // A copy that no destination can overlap stays in registers.
+    std::array<const std::byte*, Count> starts;
+    std::copy_n(sources.begin(), Count, starts.begin());
+    const auto total = count * sizeof(T);
+    std::size_t offset = 0;
+    for (; offset + kLine <= total; offset += kLine) {
+      Register line[kLine / RegisterBytes];
+      for (std::size_t i = 0; i < kLine / RegisterBytes; ++i) {
+        const auto sum = tree<0, Count>(starts.data(), offset + i * RegisterBytes);
+        line[i] = scale(sum);
+      }
+      for (auto* destination : destinations) {
+        auto* out = reinterpret_cast<InMemory*>(destination + offset);
+        for (std::size_t i = 0; i < kLine / RegisterBytes; ++i) out[i] = line[i];
+      }
+    }
+    return offset / sizeof(T);
+  }
 
   template <int First, int Length>
   static Register tree(const std::byte* const* starts, std::size_t offset) noexcept {
@@ -228,47 +247,48 @@ class RegisterTree {
 };
 
 template <typename F, typename Op>
-void join_spans(const TreePlan& plan, bool averages, Sources sources, Destinations destinations,
+void join_spans(const TreePlan& plan, double divisor, Sources sources, Destinations destinations,
                 std::size_t count) {
-  BlockMachine<F, Op>(plan, averages).run(sources, destinations, 0, count);
+  BlockMachine<F, Op>(plan, divisor).run(sources, destinations, 0, count);
 }
 
 template <typename T, std::size_t RegisterBytes>
-void sum_spans(const TreePlan& plan, bool averages, Sources sources, Destinations destinations,
+void sum_spans(const TreePlan& plan, double divisor, Sources sources, Destinations destinations,
                std::size_t count) {
   std::size_t done = 0;
   switch (plan.is_over_ranks() ? plan.num_contributions() : 0) {
     case 2:
-      done = RegisterTree<T, 2, RegisterBytes>::run(averages, sources, destinations, count);
+      done = RegisterTree<T, 2, RegisterBytes>::run(divisor, sources, destinations, count);
       break;
     case 4:
-      done = RegisterTree<T, 4, RegisterBytes>::run(averages, sources, destinations, count);
+      done = RegisterTree<T, 4, RegisterBytes>::run(divisor, sources, destinations, count);
       break;
     case 8:
-      done = RegisterTree<T, 8, RegisterBytes>::run(averages, sources, destinations, count);
+      done = RegisterTree<T, 8, RegisterBytes>::run(divisor, sources, destinations, count);
       break;
     case 16:
-      done = RegisterTree<T, 16, RegisterBytes>::run(averages, sources, destinations, count);
+      done = RegisterTree<T, 16, RegisterBytes>::run(divisor, sources, destinations, count);
       break;
     default:
       break;
   }
   if (done < count) {
-    BlockMachine<Plain<T>, Sum>(plan, averages).run(sources, destinations, done, count);
+    BlockMachine<Plain<T>, Sum>(plan, divisor).run(sources, destinations, done, count);
   }
 }
 
 // In the order of ReduceOp. `Signed` is the format whose order min and max follow.
 template <typename F, typename Signed = F, typename SumOp = Sum, typename ProductOp = Product>
 constexpr std::array<ReduceKernel, kNumReduceOps> kernels_of() {
-  return {&join_spans<F, SumOp>, &join_spans<F, SumOp>, &join_spans<Signed, Min>,
-          &join_spans<Signed, Max>, &join_spans<F, ProductOp>};
+  return {&join_spans<F, SumOp>,    &join_spans<F, SumOp>,     &join_spans<Signed, Min>,
+          &join_spans<Signed, Max>, &join_spans<F, ProductOp>, &join_spans<F, SumOp>};
 }
 template <typename T, std::size_t RegisterBytes>
 constexpr std::array<ReduceKernel, kNumReduceOps> floating_kernels() {
   auto kernels = kernels_of<Plain<T>>();
   kernels[static_cast<std::size_t>(ReduceOp::sum)] = &sum_spans<T, RegisterBytes>;
   kernels[static_cast<std::size_t>(ReduceOp::average)] = &sum_spans<T, RegisterBytes>;
+  kernels[static_cast<std::size_t>(ReduceOp::average_over_samples)] = &sum_spans<T, RegisterBytes>;
   return kernels;
 }
 

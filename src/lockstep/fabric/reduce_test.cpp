@@ -192,8 +192,8 @@ TEST(Reduce, EveryProcessorGivesTheSameBits) {
                                              [static_cast<std::size_t>(reduction.op)];
       Bytes result(sources.front().size());
       auto* const destination = result.data();
-      kernel(TreePlan::over_ranks(size), reduction.op == ReduceOp::average, starts_of(sources),
-             std::span(&destination, 1), 1000);
+      kernel(TreePlan::over_ranks(size), reduction.op == ReduceOp::average ? size : 1,
+             starts_of(sources), std::span(&destination, 1), 1000);
       EXPECT_EQ(result, reduced(reduction, sources)) << in_words(reduction);
     }
   });

@@ -1,8 +1,11 @@
 // What travels with a call besides its data: riders, and the leaves a contribution stands for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/fabric/test_calls_internal.h"
 #include "lockstep/fabric/test_group_internal.h"
 
@@ -39,7 +42,49 @@ TEST_P(GroupTest, RidersOfAllRanksAreJoined) {
       EXPECT_FALSE(joined.non_finite);
       EXPECT_FALSE(joined.have_unused);
       EXPECT_EQ(joined.sitting_out, last);
+      EXPECT_EQ(joined.first_present, 0);
     }
+  });
+}
+
+TEST_P(GroupTest, AnAverageOverSamplesDividesByAllThatTheRidersSay) {
+  run_group(setting(), [](Engine& engine) {
+    const int size = engine.size();
+    // Small, shared and large; the last rank sits out, and is rank 0 of a group of one.
+    for (const std::int64_t count : {7, 2'000, 40'000}) {
+      for (const std::int64_t each : {0, 1, 3}) {
+        std::vector<float> data(static_cast<std::size_t>(count));
+        const bool out = engine.rank() == size - 1;
+        for (std::size_t i = 0; i < data.size(); ++i) data[i] = out ? 0 : static_cast<float>(i % 9);
+        const auto bytes = std::as_writable_bytes(std::span(data));
+        const auto operation =
+            engine.start({.kind = Collective::all_reduce,
+                          .dtype = DType::float32,
+                          .op = ReduceOp::average_over_samples,
+                          .count = count,
+                          .input = bytes,
+                          .output = bytes,
+                          .riders = Riders{.samples = out ? 0 : each, .sitting_out = out}},
+                         nullptr);
+        engine.wait(*operation);
+        EXPECT_EQ(operation->riders().first_present, size == 1 ? -1 : 0);
+        const auto samples = std::max<std::int64_t>(1, each * (size - 1));
+        for (std::size_t i = 0; i < data.size(); ++i) {
+          const auto sum = static_cast<float>((size - 1) * static_cast<int>(i % 9));
+          ASSERT_EQ(data[i], sum / static_cast<float>(samples));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(GroupTest, AnAverageOverSamplesNeedsRiders) {
+  run_group(setting(), [](Engine& engine) {
+    EXPECT_THROW((void)engine.start({.kind = Collective::all_reduce,
+                                     .dtype = DType::float32,
+                                     .op = ReduceOp::average_over_samples},
+                                    nullptr),
+                 UsageError);
   });
 }
 

@@ -30,7 +30,7 @@ Chunk chunk_of(std::size_t total, int rank, int size) {
 void join(const ShmCall& call, std::span<const std::byte* const> sources,
           std::span<std::byte* const> destinations, std::size_t bytes) {
   if (bytes == 0 || destinations.empty()) return;
-  reduce({call.call.dtype, call.call.op}, call.tree(), sources, destinations,
+  reduce({call.call.dtype, call.call.op, call.samples}, call.tree(), sources, destinations,
          bytes / bytes_of(call.call.dtype));
 }
 

@@ -42,6 +42,7 @@ struct ShmCall {
   std::uint64_t* steps = nullptr;
   std::uint64_t* rounds = nullptr;
   const TreePlan* rank_tree = nullptr;
+  std::int64_t samples = 0;               // of all riders
   std::optional<TreePlan> own_tree = {};  // where contributions state their leaves
   // Where each rank has its input and output; null: not in library memory.
   std::vector<const std::byte*> inputs = {};

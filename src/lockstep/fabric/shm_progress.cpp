@@ -146,8 +146,9 @@ void ShmEngine::begin(ShmOperation& operation) {
   if (call.call.riders) {
     const auto& first = lines.slot(0, call.number).riders;
     for (int rank = 0; rank < size(); ++rank) {
-      operation.joined.join(lines.slot(rank, call.number).riders, first);
+      operation.joined.join(rank, lines.slot(rank, call.number).riders, first);
     }
+    call.samples = operation.joined.samples;
   }
   if (call.call.leaves) {
     std::vector<LeafInterval> leaves;

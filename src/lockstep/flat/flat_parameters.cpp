@@ -1,0 +1,264 @@
+#include "lockstep/flat/flat_parameters.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/base/digest.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+struct Registered {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// Each tensor once, under its first name.
+std::vector<Registered> registered_in(const torch::nn::Module& module) {
+  std::vector<Registered> all;
+  for (const auto& item : module.named_parameters()) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const Registered& earlier) {
+      return earlier.tensor.is_same(item.value());
+    });
+    if (!known) all.push_back({item.key(), item.value()});
+  }
+  return all;
+}
+
+void expect_usable(const Registered& parameter) {
+  const auto& [name, tensor] = parameter;
+  if (!tensor.defined()) {
+    throw UsageError(
+        fmt::format("parameter {} is undefined: give the module its shape first", name));
+  }
+  if (!tensor.is_floating_point() && !tensor.is_complex()) {
+    throw UsageError(
+        fmt::format("parameter {} is {}; gradients need floating point, register "
+                    "other tensors as buffers",
+                    name, c10::toString(tensor.scalar_type())));
+  }
+  if (!tensor.device().is_cpu()) {
+    throw UsageError(fmt::format("parameter {} is on {}; this version trains on the CPU", name,
+                                 tensor.device().str()));
+  }
+}
+
+std::vector<ParameterFacts> facts_of_all(const std::vector<Registered>& parameters) {
+  std::vector<ParameterFacts> facts;
+  for (const auto& [name, tensor] : parameters) facts.push_back(facts_of(name, tensor));
+  return facts;
+}
+
+std::string text_of(const std::vector<ParameterFacts>& facts) {
+  std::string text;
+  for (const auto& each : facts) text += to_string(each) + "\n";
+  return text;
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+// Every rank's text, on every rank.
+std::vector<std::string> gather_texts(const ProcessGroup& group, const std::string& text) {
+  const auto size = static_cast<std::size_t>(group.size());
+  auto lengths = at::zeros({group.size()}, at::kLong);
+  const auto length = at::zeros({1}, at::kLong).fill_(static_cast<std::int64_t>(text.size()));
+  group.all_gather(lengths, length, {.name = "parameter lists"}).wait();
+  const auto longest = lengths.max().item<std::int64_t>();
+  auto own = at::zeros({longest}, at::kByte);
+  std::memcpy(own.data_ptr(), text.data(), text.size());
+  auto all = at::zeros({group.size() * longest}, at::kByte);
+  group.all_gather(all, own, {.name = "parameter lists"}).wait();
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const auto* begin =
+        static_cast<const char*>(all.const_data_ptr()) + static_cast<std::int64_t>(rank) * longest;
+    texts.emplace_back(begin,
+                       static_cast<std::size_t>(lengths.const_data_ptr<std::int64_t>()[rank]));
+  }
+  return texts;
+}
+
+at::Tensor view_of(const at::Tensor& segment, const Slot& slot, const ParameterFacts& facts) {
+  return segment.as_strided(facts.sizes, facts.strides, slot.begin);
+}
+
+}  // namespace
+
+FlatParameters::FlatParameters(torch::nn::Module& module, const ProcessGroup& group)
+    : module_(module), group_(group) {
+  const auto registered = registered_in(module);
+  if (registered.empty()) throw UsageError("the model has no parameters");
+  for (const auto& parameter : registered) expect_usable(parameter);
+  facts_ = facts_of_all(registered);
+  compare_with_peers(facts_);
+  layout_ = lay_out(facts_);
+  for (std::size_t i = 0; i < registered.size(); ++i) {
+    parameters_.push_back({.name = registered[i].name,
+                           .tensor = registered[i].tensor,
+                           .gradient = {},
+                           .slot = layout_.slots[i]});
+  }
+  move_in();
+}
+
+FlatParameters::~FlatParameters() = default;
+
+const at::Tensor& FlatParameters::values(int segment) const {
+  return values_.at(static_cast<std::size_t>(segment));
+}
+
+const at::Tensor& FlatParameters::gradients(int segment) const {
+  return gradients_.at(static_cast<std::size_t>(segment));
+}
+
+std::vector<FlatRange> FlatParameters::live_gradients() const {
+  std::vector<FlatRange> ranges;
+  for (int number = 0; number < num_segments(); ++number) {
+    const auto& segment = layout_.segments[static_cast<std::size_t>(number)];
+    bool open = false;
+    for (const int index : segment.parameters) {
+      const auto& slot = layout_.slots[static_cast<std::size_t>(index)];
+      if (!slots_->is_live(index)) {
+        open = false;
+        continue;
+      }
+      if (!open) ranges.push_back({.segment = number, .begin = slot.begin});
+      open = true;
+      ranges.back().end = slot.begin + slot.count;
+      ranges.back().parameters.push_back(index);
+    }
+  }
+  return ranges;
+}
+
+std::vector<std::string> FlatParameters::strays() const {
+  std::vector<std::string> names;
+  const auto registered = registered_in(module_);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& parameter = parameters_[i];
+    const bool still_there =
+        std::any_of(registered.begin(), registered.end(), [&](const Registered& each) {
+          return each.name == parameter.name && each.tensor.is_same(parameter.tensor);
+        });
+    if (!still_there || !slots_->is_in_place(static_cast<int>(i))) names.push_back(parameter.name);
+  }
+  for (const auto& each : registered) {
+    const bool known = std::any_of(parameters_.begin(), parameters_.end(),
+                                   [&](const FlatParameter& p) { return p.name == each.name; });
+    if (!known) names.push_back(each.name);
+  }
+  return names;
+}
+
+void FlatParameters::expect_in_place() const {
+  const auto names = strays();
+  if (names.empty()) return;
+  throw UsageError(fmt::format(
+      "parameters no longer lie in library memory: {}. to(), set_data, torch::load and a new "
+      "registration move them: do that before the model is handed over, or call adopt() on all "
+      "ranks afterwards",
+      fmt::join(names, ", ")));
+}
+
+void FlatParameters::adopt() {
+  const auto registered = registered_in(module_);
+  const auto facts = facts_of_all(registered);
+  compare_with_peers(facts);
+  if (registered.size() != parameters_.size()) {
+    throw UsageError(fmt::format("the model had {} parameters when it was laid out and has {} now",
+                                 parameters_.size(), registered.size()));
+  }
+  for (std::size_t i = 0; i < registered.size(); ++i) {
+    const auto& then = facts_[i];
+    const auto& now = facts[i];
+    if (now.name != then.name || now.dtype != then.dtype || now.sizes != then.sizes) {
+      throw UsageError(
+          fmt::format("a parameter cannot be taken back, since it was laid out as \"{}\" and is "
+                      "\"{}\" now: make the model anew",
+                      to_string(then), to_string(now)));
+    }
+    parameters_[i].tensor = registered[i].tensor;
+  }
+  move_in();
+}
+
+void FlatParameters::rebind(const ProcessGroup& group) {
+  group_ = group;
+  expect_in_place();
+  compare_with_peers(facts_of_all(registered_in(module_)));
+  values_.clear();
+  gradients_.clear();
+  move_in();
+}
+
+// Names and shapes are compared by their digest, which rides with a barrier; the texts follow only
+// where they differ.
+void FlatParameters::compare_with_peers(const std::vector<ParameterFacts>& facts) const {
+  const auto text = text_of(facts);
+  const auto own = digest(std::as_bytes(std::span(text)));
+  auto work = group_.barrier({.name = "same model", .riders = Riders{.digest = own}});
+  work.wait();
+  if (work.riders().digests_equal) return;
+  const auto texts = gather_texts(group_, text);
+  const auto first = lines_of(texts.front());
+  for (int rank = 1; rank < group_.size(); ++rank) {
+    const auto other = lines_of(texts[static_cast<std::size_t>(rank)]);
+    for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
+      const auto here = i < first.size() ? first[i] : "nothing";
+      const auto there = i < other.size() ? other[i] : "nothing";
+      if (here == there) continue;
+      throw PeerError(
+          group_.global_rank(rank),
+          fmt::format("the ranks have different models: parameter {} is \"{}\" on rank {} and "
+                      "\"{}\" on rank {}; every rank must make the same model",
+                      i, here, group_.global_rank(0), there, group_.global_rank(rank)));
+    }
+  }
+}
+
+void FlatParameters::move_in() {
+  const at::NoGradGuard off;
+  slots_.reset();
+  if (values_.empty()) {
+    for (const auto& segment : layout_.segments) {
+      const auto bytes =
+          segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));
+      values_.push_back(group_.allocate(bytes, segment.device).view(segment.dtype));
+      gradients_.push_back(group_.allocate(bytes, segment.device).view(segment.dtype));
+    }
+  }
+  std::vector<GradientSlots::Place> places;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    auto& parameter = parameters_[i];
+    const auto segment = static_cast<std::size_t>(parameter.slot.segment);
+    auto value = view_of(values_[segment], parameter.slot, facts_[i]);
+    if (!parameter.tensor.is_alias_of(values_[segment])) {
+      value.copy_(parameter.tensor);
+      parameter.tensor.set_data(value);
+    }
+    parameter.gradient = view_of(gradients_[segment], parameter.slot, facts_[i]);
+    places.push_back({parameter.name, parameter.tensor, parameter.gradient});
+  }
+  slots_ = std::make_unique<GradientSlots>(std::move(places));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+// A model's parameters and gradients in library memory: one long stretch of each per dtype and
+// device, that every rank of the host has mapped. The tensors stay who they are; only their memory
+// moves here, once, and never again while this lives. Reductions, optimizers, checkpoints and later
+// shards work on ranges of it; layout.h says where what lies.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/collectives/process_group.h"
+#include "lockstep/flat/gradient_slot.h"
+#include "lockstep/flat/layout.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+struct FlatParameter {
+  std::string name = {};     // as the module has it; of several names for one tensor the first
+  at::Tensor tensor = {};    // the module's own
+  at::Tensor gradient = {};  // its slot, shaped as the parameter; `.grad` is this once one came
+  Slot slot = {};
+};
+
+/// Parameters that follow each other in one segment: elements [begin, end) of it. Padding between
+/// them is zero, in parameters and gradients.
+struct FlatRange {
+  int segment = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::vector<int> parameters = {};  // in the order of their slots
+};
+
+class FlatParameters {
+ public:
+  /// Takes the parameters of `module` and its submodules. Values and gradients stay what they are.
+  /// Collective: every rank calls this with an equal model: names, shapes, dtypes, strides and
+  /// requires_grad are compared. Throws PeerError that names the first parameter that differs and
+  /// the rank; UsageError for a model without parameters, for parameters that are not floating
+  /// point, or already in some other flat memory.
+  FlatParameters(torch::nn::Module& module, const ProcessGroup& group);
+  FlatParameters(const FlatParameters&) = delete;
+  FlatParameters& operator=(const FlatParameters&) = delete;
+  ~FlatParameters();
+
+  /// By number of registration.
+  [[nodiscard]] std::span<const FlatParameter> parameters() const noexcept { return parameters_; }
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+  [[nodiscard]] int num_segments() const noexcept {
+    return static_cast<int>(layout_.segments.size());
+  }
+
+  /// The whole segment, one-dimensional.
+  [[nodiscard]] const at::Tensor& values(int segment) const;
+  [[nodiscard]] const at::Tensor& gradients(int segment) const;
+
+  /// Maximal ranges of parameters that have a gradient in their slot now.
+  [[nodiscard]] std::vector<FlatRange> live_gradients() const;
+
+  [[nodiscard]] GradientSlots& slots() noexcept { return *slots_; }
+  [[nodiscard]] const GradientSlots& slots() const noexcept { return *slots_; }
+
+  /// Names of parameters that are no longer in this memory, or no longer the module's: to(),
+  /// set_data, torch::load or a new registration took them away.
+  [[nodiscard]] std::vector<std::string> strays() const;
+  /// Throws UsageError with those names and what to do, where there are any.
+  void expect_in_place() const;
+
+  /// Takes strays back, with their present values. Collective. Throws PeerError when the ranks'
+  /// models differ, UsageError when names, shapes or dtypes are not what was laid out.
+  void adopt();
+  /// Moves everything to memory of another group. Collective among its ranks.
+  void rebind(const ProcessGroup& group);
+
+ private:
+  void compare_with_peers(const std::vector<ParameterFacts>& facts) const;
+  void move_in();
+
+  torch::nn::Module& module_;
+  ProcessGroup group_;
+  std::vector<FlatParameter> parameters_;
+  std::vector<ParameterFacts> facts_;  // as laid out
+  Layout layout_;
+  std::vector<at::Tensor> values_;     // by segment
+  std::vector<at::Tensor> gradients_;  // by segment
+  std::unique_ptr<GradientSlots> slots_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// How gradients reach flat memory: in place of LibTorch's own accumulator, each parameter has a
+// node that copies the first gradient after `.grad` was undefined straight into its slot, adds
+// later ones, and makes `.grad` a view of the slot. No zeroing, no second copy, whatever the user
+// does with `.grad` between steps; non-finite values are noted on the way.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Hears of gradients during backward, on the thread that runs it.
+class GradientListener {
+ public:
+  GradientListener() = default;
+  GradientListener(const GradientListener&) = delete;
+  GradientListener& operator=(const GradientListener&) = delete;
+  virtual ~GradientListener() = default;
+
+  /// Parameter `index` has its gradient in place; without one when autograd came by with nothing
+  /// (`defined` is false). What this throws, backward() throws.
+  virtual void gradient_came(int index, bool defined) = 0;
+};
+
+/// The slots of a model's parameters.
+class GradientSlots {
+ public:
+  struct Place {
+    std::string name;
+    at::Tensor parameter;
+    at::Tensor gradient;  // the slot, shaped as the parameter
+  };
+
+  /// Puts a node in place for each parameter. From now on, while this lives, gradients go to the
+  /// slots; graphs that outlive it still end there. Gradients that parameters have are taken along.
+  explicit GradientSlots(std::vector<Place> places);
+  GradientSlots(const GradientSlots&) = delete;
+  GradientSlots& operator=(const GradientSlots&) = delete;
+  ~GradientSlots();
+
+  /// At most one; null for none. It outlives its registration.
+  void listen(GradientListener* listener) noexcept;
+
+  /// True when `.grad` of parameter `index` is its slot.
+  [[nodiscard]] bool is_live(int index) const;
+  /// `.grad` becomes the slot, whatever it was.
+  void make_live(int index) const;
+  /// A gradient that lies elsewhere (assigned by hand, or of a graph older than the slots) moves
+  /// into its slot. True when there was one.
+  [[nodiscard]] bool take_in(int index) const;
+  /// Whether what came last into slot `index`, or was added to it since, had a non-finite value.
+  [[nodiscard]] bool non_finite(int index) const;
+
+  /// Whether autograd still ends in the slot of parameter `index`, and the parameter lies where it
+  /// was: to(), set_data, torch::load and the like end either.
+  [[nodiscard]] bool is_in_place(int index) const;
+
+ private:
+  struct Shared;
+  class Node;
+
+  // Shared with the nodes: graphs may outlive this.
+  std::shared_ptr<Shared> shared_;
+  std::vector<std::shared_ptr<Node>> nodes_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,136 @@
+#include "lockstep/flat/gradient_slot.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+struct Arrivals final : GradientListener {
+  void gradient_came(int index, bool defined) override {
+    indices.push_back(index);
+    (defined ? with : without) += 1;
+  }
+  std::vector<int> indices;
+  int with = 0;
+  int without = 0;
+};
+
+class GradientSlot : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    slots.emplace(std::vector<GradientSlots::Place>{{"w", w, slot}});
+    slots->listen(&arrivals);
+  }
+  [[nodiscard]] at::Tensor loss(double factor = 1) const { return (w * w).sum() * factor; }
+
+  at::Tensor w = torch::tensor({1.0, 2.0, 3.0}, torch::requires_grad());
+  at::Tensor slot = torch::full({3}, 77.0);
+  Arrivals arrivals;
+  std::optional<GradientSlots> slots;
+};
+
+TEST_F(GradientSlot, TakesTheFirstGradientAndAddsTheNext) {
+  loss().backward();
+  EXPECT_TRUE(torch::equal(slot, torch::tensor({2.0, 4.0, 6.0})));
+  EXPECT_TRUE(slots->is_live(0));
+  loss(10).backward();
+  EXPECT_TRUE(torch::equal(slot, torch::tensor({22.0, 44.0, 66.0})));
+  EXPECT_EQ(arrivals.with, 2);
+}
+
+TEST_F(GradientSlot, StartsAnewWhenTheUserDropsTheGradient) {
+  loss().backward();
+  w.mutable_grad() = at::Tensor();
+  EXPECT_FALSE(slots->is_live(0));
+  loss().backward();
+  EXPECT_TRUE(torch::equal(w.grad(), torch::tensor({2.0, 4.0, 6.0})));
+  w.grad().zero_();
+  loss().backward();
+  EXPECT_TRUE(torch::equal(slot, torch::tensor({2.0, 4.0, 6.0})));
+}
+
+TEST_F(GradientSlot, AddsToAGradientThatTheUserAssigned) {
+  w.mutable_grad() = torch::full({3}, 100.0);
+  loss().backward();
+  EXPECT_TRUE(torch::equal(slot, torch::tensor({102.0, 104.0, 106.0})));
+  EXPECT_EQ(w.grad().data_ptr(), slot.data_ptr());
+  w.mutable_grad() = torch::full({3}, 5.0);
+  EXPECT_TRUE(slots->take_in(0));
+  EXPECT_TRUE(torch::equal(slot, torch::full({3}, 5.0)));
+  EXPECT_FALSE(slots->take_in(0));
+}
+
+TEST_F(GradientSlot, NotesNonFiniteGradientsUntilAFreshOneComes) {
+  loss().backward();
+  EXPECT_FALSE(slots->non_finite(0));
+  loss(std::numeric_limits<double>::infinity()).backward();
+  EXPECT_TRUE(slots->non_finite(0));
+  loss().backward();
+  EXPECT_TRUE(slots->non_finite(0));
+  w.mutable_grad() = at::Tensor();
+  loss().backward();
+  EXPECT_FALSE(slots->non_finite(0));
+}
+
+TEST_F(GradientSlot, KeepsHooksOfUsersAndOtherWaysOfDifferentiation) {
+  int hooks = 0;
+  w.register_hook([&](const at::Tensor& gradient) {
+    ++hooks;
+    return gradient * 2;
+  });
+  loss().backward();
+  EXPECT_EQ(hooks, 1);
+  EXPECT_TRUE(torch::equal(slot, torch::tensor({4.0, 8.0, 12.0})));
+  const auto direct = torch::autograd::grad({loss()}, {w});
+  EXPECT_TRUE(torch::equal(direct[0], torch::tensor({4.0, 8.0, 12.0})));
+  EXPECT_EQ(arrivals.with, 1) << "autograd::grad accumulates nowhere";
+}
+
+TEST_F(GradientSlot, HearsOfAGradientThatIsUndefined) {
+  struct Nothing : torch::autograd::Function<Nothing> {
+    static at::Tensor forward(torch::autograd::AutogradContext* /*c*/, const at::Tensor& x) {
+      return x.clone();
+    }
+    static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*c*/,
+                                                   const torch::autograd::variable_list&) {
+      return {at::Tensor()};
+    }
+  };
+  Nothing::apply(w).sum().backward();
+  EXPECT_EQ(arrivals.without, 1);
+  EXPECT_FALSE(w.grad().defined());
+}
+
+TEST_F(GradientSlot, NoticesAParameterThatMoved) {
+  EXPECT_TRUE(slots->is_in_place(0));
+  w.set_data(torch::ones({3}));
+  EXPECT_FALSE(slots->is_in_place(0));
+  EXPECT_THROW(loss().backward(), UsageError);
+}
+
+TEST_F(GradientSlot, NoticesAParameterOfAnotherDtype) {
+  w.set_data(w.to(torch::kDouble));
+  EXPECT_FALSE(slots->is_in_place(0));
+}
+
+TEST_F(GradientSlot, LeavesAGraphThatOutlivesItUsable) {
+  auto later = loss();
+  slots.reset();
+  later.backward();
+  EXPECT_TRUE(torch::equal(w.grad(), torch::tensor({2.0, 4.0, 6.0})));
+  later.reset();
+  w.mutable_grad() = at::Tensor();
+  loss().backward();
+  EXPECT_NE(w.grad().data_ptr(), slot.data_ptr());
+  EXPECT_EQ(arrivals.with, 0);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+#include "lockstep/flat/walk.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <limits>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+class WalkOf : public ::testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Types, WalkOf,
+                         ::testing::Values(at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
+                                           at::kComplexFloat));
+
+TEST_P(WalkOf, CopiesAndAddsAsTorchDoes) {
+  torch::manual_seed(1);
+  for (const std::int64_t count : {0, 1, 15, 16, 1000, 5000}) {
+    const auto a = torch::randn({count}).to(GetParam());
+    const auto b = torch::randn({count}).to(GetParam());
+    auto to = torch::zeros({count}, GetParam());
+    EXPECT_FALSE(copy_noting_non_finite(to, a));
+    EXPECT_TRUE(torch::equal(to, a));
+    EXPECT_FALSE(add_noting_non_finite(to, b));
+    EXPECT_TRUE(torch::equal(to, a + b));
+  }
+}
+
+TEST_P(WalkOf, NotesNonFiniteValuesWhereverTheyLie) {
+  for (const double bad :
+       {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+        std::numeric_limits<double>::quiet_NaN()}) {
+    for (const std::int64_t at : {0, 7, 1023, 1024, 2998, 2999}) {
+      auto from = torch::zeros({3000}, GetParam());
+      from[at] = bad;
+      auto to = torch::ones({3000}, GetParam());
+      EXPECT_TRUE(has_non_finite(from));
+      EXPECT_FALSE(has_non_finite(to));
+      EXPECT_TRUE(add_noting_non_finite(to, from));
+      EXPECT_TRUE(copy_noting_non_finite(to, from));
+      EXPECT_FALSE(copy_noting_non_finite(to, torch::ones({3000}, GetParam())));
+    }
+  }
+}
+
+TEST_P(WalkOf, TakesTensorsOfOtherStridesAndDtypes) {
+  const auto from = torch::randn({4, 5}, at::kFloat).to(GetParam());
+  auto to = torch::zeros({5, 4}, GetParam()).t();
+  (void)copy_noting_non_finite(to, from);
+  EXPECT_TRUE(torch::equal(to, from));
+  (void)copy_noting_non_finite(to, from[0][0].expand({4, 5}));
+  EXPECT_TRUE(torch::equal(to, from[0][0].expand({4, 5})));
+}
+
+TEST_P(WalkOf, FindsTheNormInDouble) {
+  torch::manual_seed(2);
+  for (const std::int64_t count : {0, 1, 31, 4097}) {
+    const auto flat = torch::randn({count}).to(GetParam());
+    const auto wide = (flat.is_complex() ? torch::view_as_real(flat) : flat).to(at::kDouble);
+    // The same squares in another order: sums of at most 10,000 doubles of about 1.
+    EXPECT_NEAR(squared_norm(flat), wide.square().sum().item<double>(), 1e-6);
+  }
+}
+
+TEST_P(WalkOf, ScalesAsTorchDoes) {
+  auto flat = torch::randn({777}).to(GetParam());
+  const auto expected = (flat * 0.25).to(GetParam());
+  scale(flat, 0.25);
+  EXPECT_TRUE(torch::equal(flat, expected));
+}
+
+TEST(Walk, MakesSparseGradientsDense) {
+  const auto indices = torch::tensor({{1, 1, 4}}, at::kLong);
+  const auto values = torch::ones({3, 2});
+  const auto sparse = torch::sparse_coo_tensor(indices, values, {6, 2});
+  auto to = torch::full({6, 2}, 9.0);
+  (void)copy_noting_non_finite(to, sparse);
+  EXPECT_TRUE(torch::equal(to, sparse.to_dense()));
+}
+
+TEST(Walk, DigestsDifferByOneBit) {
+  auto flat = torch::zeros({100});
+  const auto before = digest_of(flat);
+  flat[50] = -0.0F;
+  EXPECT_NE(digest_of(flat), before);
+}
+
+TEST(Walk, RefusesWholeNumbers) {
+  EXPECT_THROW((void)squared_norm(torch::zeros({3}, at::kInt)), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep
