@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lockstep/base/error.h"
 
@@ -21,9 +22,9 @@ double ratio_or_throw(double sum, double count) {
 }
 
 void expect_shapes(const at::Tensor& scores, const at::Tensor& target, std::int64_t top) {
-  const bool fits = scores.dim() == target.dim() + 1 && target.scalar_type() == at::kLong &&
-                    scores.sizes().slice(0, static_cast<std::size_t>(target.dim())) ==
-                        target.sizes();
+  const bool fits =
+      scores.dim() == target.dim() + 1 && target.scalar_type() == at::kLong &&
+      scores.sizes().slice(0, static_cast<std::size_t>(target.dim())) == target.sizes();
   if (!fits) {
     throw UsageError(fmt::format(
         "accuracy of scores {} against targets {} of {}: give scores (..., classes) and targets "

@@ -3,9 +3,9 @@
 // not.
 //
 //   Mean loss;  Accuracy accuracy;
-//   for (auto& batch : loader) { …; loss.add(batch_loss, batch.count()); accuracy.add(scores, target); }
-//   reduce(group, loss, accuracy);                 // one call for all of them
-//   if (rank == 0) print(loss.value(), accuracy.value());
+//   for (auto& batch : loader) { …; loss.add(batch_loss, batch.count()); accuracy.add(scores,
+//   target); } reduce(group, loss, accuracy);                 // one call for all of them if (rank
+//   == 0) print(loss.value(), accuracy.value());
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,7 +40,7 @@ struct Mean {
 };
 
 struct AccuracyOptions {
-  std::int64_t top = 1;                          // right when the target is among the best
+  std::int64_t top = 1;                            // right when the target is among the best
   std::optional<std::int64_t> ignored_class = {};  // targets of this class are not counted
 };
 
@@ -91,9 +91,9 @@ inline void from_numbers(Accuracy& m, std::span<const double> n) { m = {n[0], n[
 inline void from_numbers(Maximum& m, std::span<const double> n) { m = {n[0]}; }
 inline void from_numbers(Minimum& m, std::span<const double> n) { m = {n[0]}; }
 
-/// Joins each metric over the group's ranks; every rank has the result, with the same bits: they are
-/// joined in the order of ranks. Collective: the same metrics in the same order, one call of the
-/// group for all. Returns when it is done. Throws PeerError when a rank is lost or differs.
+/// Joins each metric over the group's ranks; every rank has the result, with the same bits: they
+/// are joined in the order of ranks. Collective: the same metrics in the same order, one call of
+/// the group for all. Returns when it is done. Throws PeerError when a rank is lost or differs.
 template <typename... Metrics>
 void reduce(const ProcessGroup& group, Metrics&... metrics) {
   std::vector<double> own;

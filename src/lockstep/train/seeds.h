@@ -53,7 +53,8 @@ class Seeds {
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> named_tensors() const { return {}; }
   /// The seed; the leaf is this rank's own affair.
   [[nodiscard]] std::string state_json() const;
-  /// Throws UsageError when the run was saved with another seed: it would not go on, but begin anew.
+  /// Throws UsageError when the run was saved with another seed: it would not go on, but begin
+  /// anew.
   void load_state_json(std::string_view json);
 
  private:
@@ -61,9 +62,9 @@ class Seeds {
   std::int64_t leaf_;
 };
 
-/// LibTorch's deterministic algorithms until the end of the block: an operator that has none throws.
-/// They are LibTorch's switches and hold for the process; so does this scope. On the CPU most
-/// operators are deterministic without it, for a fixed number of threads.
+/// LibTorch's deterministic algorithms until the end of the block: an operator that has none
+/// throws. They are LibTorch's switches and hold for the process; so does this scope. On the CPU
+/// most operators are deterministic without it, for a fixed number of threads.
 class Deterministic {
  public:
   Deterministic();
