@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxDepth = 64;
 
 std::uint64_t number_in(const std::string& text, int base, std::string_view where) {
   std::uint64_t value = 0;
@@ -25,6 +25,56 @@ std::uint64_t number_in(const std::string& text, int base, std::string_view wher
   return value;
 }
 
+// Takes the events of nlohmann's sax_parse and refuses what a parse alone would let pass.
+class Watch {
+ public:
+  bool null() { return true; }
+  bool boolean(bool /*value*/) { return true; }
+  bool number_integer(std::int64_t /*value*/) { return true; }
+  bool number_unsigned(std::uint64_t /*value*/) { return true; }
+  bool number_float(double /*value*/, const std::string& /*text*/) { return true; }
+  bool string(std::string& /*value*/) { return true; }
+  bool binary(std::vector<std::uint8_t>& /*value*/) { return true; }
+  bool key(std::string& name) {
+    keys_.back().push_back(std::move(name));
+    return true;
+  }
+  bool start_object(std::size_t /*unknown*/) { return enter(); }
+  bool start_array(std::size_t /*unknown*/) { return enter(); }
+  bool end_array() {
+    keys_.pop_back();
+    return true;
+  }
+  bool end_object() {
+    auto& keys = keys_.back();
+    std::ranges::sort(keys);
+    const auto twice = std::ranges::adjacent_find(keys);
+    if (twice != keys.end()) {
+      refuse_manifest(
+          fmt::format("the key {} stands twice in an object, expected once", in_quotes(*twice)));
+    }
+    keys_.pop_back();
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string& /*token*/,
+                   const nlohmann::json::exception& error) {
+    refuse_manifest(error.id < 200
+                        ? fmt::format("it is not valid UTF-8 JSON near byte {}", position)
+                        : fmt::format("a number near byte {} is beyond every type", position));
+  }
+
+ private:
+  bool enter() {
+    if (keys_.size() == kMaxDepth) {
+      refuse_manifest(fmt::format("it nests deeper than the {} levels expected", kMaxDepth));
+    }
+    keys_.emplace_back();
+    return true;
+  }
+
+  std::vector<std::vector<std::string>> keys_;  // of the objects that are open; empty for arrays
+};
+
 }  // namespace
 
 void refuse_manifest(std::string_view reason) {
@@ -32,33 +82,11 @@ void refuse_manifest(std::string_view reason) {
 }
 
 nlohmann::json strict_json(std::string_view text) {
-  std::vector<std::size_t> num_keys;  // of the objects that are open
-  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    using Event = nlohmann::json::parse_event_t;
-    if (depth > kMaxDepth) {
-      refuse_manifest(fmt::format("it nests deeper than the {} levels expected", kMaxDepth));
-    }
-    if (event == Event::object_start) num_keys.push_back(0);
-    if (event == Event::key) ++num_keys.back();
-    if (event == Event::object_end) {
-      if (num_keys.back() != value.size()) {
-        refuse_manifest(
-            fmt::format("an object has {} keys and only {} different ones, expected "
-                        "each once",
-                        num_keys.back(), value.size()));
-      }
-      num_keys.pop_back();
-    }
-    return true;
-  };
   if (text.find('\0') != std::string_view::npos) refuse_manifest("it holds a NUL byte");
-  try {
-    return nlohmann::json::parse(text.begin(), text.end(), watch);
-  } catch (const nlohmann::json::parse_error& error) {
-    refuse_manifest(fmt::format("it is not valid UTF-8 JSON near byte {}", error.byte));
-  } catch (const nlohmann::json::exception& error) {  // a number beyond every type
-    refuse_manifest(fmt::format("its JSON holds a value that cannot be read (error {})", error.id));
-  }
+  // Twice over the text: nlohmann's parser with a callback takes quadratic time for a long array.
+  Watch watch;
+  (void)nlohmann::json::sax_parse(text.begin(), text.end(), &watch);  // true, or it has thrown
+  return nlohmann::json::parse(text.begin(), text.end());
 }
 
 Fields::Fields(const nlohmann::json& value, std::string what)

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <limits>
 #include <span>
 
@@ -81,8 +81,8 @@ TEST(Manifest, RefusesWhatItsFormatDoesNotHave) {
       {with("\"step\": 1200", "\"step\": -1"), "step of the manifest is -1, expected"},
       {with("\"step\": 1200", "\"step\": 1.5"), "step of the manifest is number"},
       {with("\"step\": 1200", "\"step\": 18446744073709551615"), "expected a whole number"},
-      {with("\"step\": 1200", "\"step\": 1e999"), "cannot be read"},
-      {with("\"step\": 1200", "\"step\": 1,\"step\": 2"), "keys and only 12 different ones"},
+      {with("\"step\": 1200", "\"step\": 1e999"), "is beyond every type"},
+      {with("\"step\": 1200", "\"step\": 1,\"step\": 2"), "\"step\" stands twice"},
       {with("\"step\": 1200", "\"sty\": 1200"), "has no step"},
       {with("\"step\": 1200", "\"step\": 1200, \"more\": 1"), "has the field \"more\""},
       {with("\"world\": 4", "\"world\": 0"), "world of the manifest is 0"},
@@ -133,14 +133,12 @@ TEST(Manifest, RefusesAMegabyteOfMaliceWithinATenthOfASecond) {
       std::string(kBytes, '\xff'),
   };
   for (const auto& text : cases) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = std::clock();  // processor time: others may use the machine too
     const auto message = refusal(text);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    const auto took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     EXPECT_NE(message, "accepted");
     EXPECT_LT(message.size(), 2000U);
-#ifdef __OPTIMIZE__
-    EXPECT_LT(took.count(), 0.1) << message;
-#endif
+    EXPECT_LT(took, 0.1) << message;
   }
 }
 

@@ -44,7 +44,7 @@ SafetensorsEntry entry_of(const std::string& name, const at::Tensor& tensor) {
   }
   for (const auto& [dtype, type] : kDtypes) {
     if (type != tensor.scalar_type()) continue;
-    SafetensorsEntry entry{name, dtype};
+    SafetensorsEntry entry{.name = name, .dtype = dtype, .shape = {}};
     for (const auto size : tensor.sizes()) entry.shape.push_back(static_cast<std::uint64_t>(size));
     return entry;
   }
