@@ -108,7 +108,7 @@ std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& 
 void prune(FileSystem& files, const std::string& folder, const std::set<std::int64_t>& valid,
            int keep, std::string_view nonce) {
   LOCKSTEP_ASSERT(keep >= 2, "one valid checkpoint is no reserve");
-  if (valid.size() <= static_cast<std::size_t>(keep)) return;
+  if (valid.size() < static_cast<std::size_t>(keep)) return;
   const auto oldest_kept = *std::next(valid.rbegin(), keep - 1);
   for (const auto step : steps_in(files, folder)) {
     if (step >= oldest_kept) continue;

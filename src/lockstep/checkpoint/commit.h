@@ -51,7 +51,7 @@ std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& 
                                           std::int64_t step, std::string_view nonce);
 
 /// Removes the checkpoints older than the `keep` newest of `valid`, which are known to be whole;
-/// none when there are not more of those. `keep` is at least 2. Throws SystemError.
+/// none when there are fewer of those. `keep` is at least 2. Throws SystemError.
 void prune(FileSystem& files, const std::string& folder, const std::set<std::int64_t>& valid,
            int keep, std::string_view nonce);
 

@@ -203,16 +203,16 @@ std::int64_t Run::resume() {
     state.failures = found->manifest.failures + (was_due ? 1 : 0);
   }
   state.resumed = true;
-  // No rank writes before all have read: rank 0 may set newer checkpoints aside then.
-  state.group.barrier({.name = "resumed"}).wait();
   if (state.world.rank() == 0) {
-    state.writer.start_from(state.step);
     for (const auto& name : sweep(files, state.checkpoints)) {
       state.log.info(fmt::format("removed {}, which was never finished", name));
     }
+    state.writer.start_from(state.step);
     state.log.info(found ? fmt::format("goes on after step {} from {}", state.step, found->path)
                          : fmt::format("starts afresh: no checkpoint in {}", state.checkpoints));
   }
+  // No rank writes before all have read what is there, and what was left over is swept away.
+  state.group.barrier({.name = "resumed"}).wait();
   return state.step;
 }
 

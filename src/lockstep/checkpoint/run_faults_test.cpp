@@ -51,9 +51,9 @@ TEST(RunFaults, RanksFallBackTogetherFromADamagedFile) {
         EXPECT_EQ(train_toy(world, copy.path(), 6, {.save_every = 3}), 3) << damage << " " << name;
       });
       // The damaged one is set aside, not lost; and the new one stands in its place.
-      auto& files = *local_file_system();
-      EXPECT_EQ(verify_step(files, copy.path() + "/checkpoints", 6).manifest.failures, 1);
-      EXPECT_EQ(list_steps(files, copy.path() + "/checkpoints").size(), 2U);
+      const auto files = local_file_system();
+      EXPECT_EQ(verify_step(*files, copy.path() + "/checkpoints", 6).manifest.failures, 1);
+      EXPECT_EQ(list_steps(*files, copy.path() + "/checkpoints").size(), 2U);
       EXPECT_EQ(std::distance(fs::directory_iterator(copy.path() + "/checkpoints"), {}), 3);
     }
   }
@@ -119,7 +119,7 @@ Heard run_until_it_fails(const std::shared_ptr<CrashFileSystem>& files, int size
               std::vector<std::string>(static_cast<std::size_t>(size))};
   with_worlds(size, [&](const World& world) {
     Toy toy;
-    Run run(world, "/run", {.save_every = 3, .files = files});
+    lockstep::Run run(world, "/run", {.save_every = 3, .files = files});
     run.track(toy);
     (void)run.resume();
     try {
@@ -146,6 +146,7 @@ TEST(RunFaults, EveryRankHearsOfAFullDiskInTheSameStepAndTheOldCheckpointStays) 
     files->error_number = error;
     const auto heard = run_until_it_fails(files, 2);
     EXPECT_GT(heard.steps[0], 6);
+    EXPECT_LE(heard.steps[0], 10) << "the save of 9 has waited for the end of that of 6";
     EXPECT_EQ(heard.steps[0], heard.steps[1]);
     for (const auto& words : heard.words) {
       EXPECT_NE(words.find("cannot "), std::string::npos) << words;
@@ -154,7 +155,9 @@ TEST(RunFaults, EveryRankHearsOfAFullDiskInTheSameStepAndTheOldCheckpointStays) 
     EXPECT_EQ(verify_step(*files, "/run/checkpoints", 3).manifest.step, 3);
     EXPECT_FALSE(files->list("/run/checkpoints/step-6"));
     with_worlds(2, [&](const World& world) {
-      EXPECT_EQ(train_toy(world, "/run", 9, {.save_every = 3, .files = files}), 3);
+      // These steps take no time: 9 may have been reached, and saved, before 6 was known to fail.
+      const auto from = train_toy(world, "/run", 9, {.save_every = 3, .files = files});
+      EXPECT_TRUE(from == 3 || from == 9) << from;
     });
     EXPECT_EQ(verify_step(*files, "/run/checkpoints", 9).manifest.step, 9);
   }
@@ -179,13 +182,14 @@ TEST(RunFaults, AFullDiskOfTheMachineLeavesTheOldCheckpoint) {
   const TestFolder folder;
   if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=640k") != 0) {
     EXPECT_EQ(errno, EPERM);
+    ::printf("no right to mount a small disk here; the seam's full disk is the test\n");
     return;
   }
   std::string words;
   Toy toy;
   toy.weight = at::zeros({50'000}, at::kFloat);  // 200 KB: two checkpoints fit, three do not
   try {
-    Run run(World::alone(), folder.path(), {.save_every = 1, .keep = 3});
+    lockstep::Run run(World::alone(), folder.path(), {.save_every = 1, .keep = 3});
     run.track(toy);
     (void)run.resume();
     for (int i = 0; i < 20; ++i) {
@@ -195,12 +199,12 @@ TEST(RunFaults, AFullDiskOfTheMachineLeavesTheOldCheckpoint) {
   } catch (const SystemError& error) {
     words = error.what();
   }
-  auto& files = *local_file_system();
-  const auto steps = list_steps(files, folder.path() + "/checkpoints");
+  const auto files = local_file_system();
+  const auto steps = list_steps(*files, folder.path() + "/checkpoints");
   EXPECT_NE(words.find("No space left on device"), std::string::npos) << words;
   EXPECT_GE(steps.size(), 2U);
   for (const auto step : steps) {
-    EXPECT_EQ(verify_step(files, folder.path() + "/checkpoints", step).manifest.step, step);
+    EXPECT_EQ(verify_step(*files, folder.path() + "/checkpoints", step).manifest.step, step);
   }
   EXPECT_EQ(::umount(folder.path().c_str()), 0);
 }

@@ -38,7 +38,7 @@ TEST_P(RunOfRanks, FinishSavesTheLastStepOnce) {
   const TestFolder folder;
   with_worlds(GetParam(), [&](const World& world) {
     Toy toy;
-    Run run(world, folder.path(), {.save_every = 2, .configuration = R"({"lr":0.5})"});
+    lockstep::Run run(world, folder.path(), {.save_every = 2, .configuration = R"({"lr":0.5})"});
     run.track(toy);
     EXPECT_EQ(run.resume(), 0);
     for (int i = 0; i < 5; ++i) {
@@ -58,7 +58,7 @@ TEST_P(RunOfRanks, FinishSavesTheLastStepOnce) {
   for (const auto& [last, failures] : {std::pair{6, 0}, {6, 1}, {6, 2}}) {
     with_worlds(GetParam(), [&](const World& world) {
       Toy toy;
-      Run run(world, folder.path(), {.save_every = 1});
+      lockstep::Run run(world, folder.path(), {.save_every = 1});
       run.track(toy);
       const auto from = run.resume();
       EXPECT_EQ(run.failures(), failures) << from;
@@ -97,7 +97,7 @@ TEST(Run, RanksLeaveTogetherWhenOneIsToldToStop) {
         Toy toy;
         // Children have a folder of their own each: the parent's is not theirs.
         const auto path = "/tmp/lockstep-stop-" + std::to_string(::getppid());
-        Run run(world, path, {.save_every = 1000});
+        lockstep::Run run(world, path, {.save_every = 1000});
         run.track(toy);
         const auto from = run.resume();
         bool told = false;
@@ -125,10 +125,10 @@ TEST(Run, RefusesWhatCannotBe) {
   Toy toy;
   Toy other;
   const auto world = World::alone();
-  EXPECT_THROW(Run(world, folder.path(), {.keep = 1}), UsageError);
-  EXPECT_THROW(Run(world, folder.path(), {.save_every = -1}), UsageError);
-  EXPECT_THROW(Run(world, folder.path(), {.configuration = "{"}), UsageError);
-  Run run(world, folder.path(), {.save_every = 1});
+  EXPECT_THROW(lockstep::Run(world, folder.path(), {.keep = 1}), UsageError);
+  EXPECT_THROW(lockstep::Run(world, folder.path(), {.save_every = -1}), UsageError);
+  EXPECT_THROW(lockstep::Run(world, folder.path(), {.configuration = "{"}), UsageError);
+  lockstep::Run run(world, folder.path(), {.save_every = 1});
   run.track(toy);
   EXPECT_THROW(run.track(other), UsageError);
   EXPECT_THROW(run.track_as("a/b", other), UsageError);
@@ -154,25 +154,25 @@ TEST(Run, NamesWhatDoesNotFitTheCheckpoint) {
   (void)train_toy(world, folder.path(), 2, {.save_every = 2, .seed = 1, .data_id = 2});
   Toy toy;
   {
-    Run run(world, folder.path(), {.seed = 2, .data_id = 2});
+    lockstep::Run run(world, folder.path(), {.seed = 2, .data_id = 2});
     run.track(toy);
     EXPECT_NE(refusal_to_resume(run).find("was made with seed 1, this run has 2"),
               std::string::npos);
   }
   {
-    Run run(world, folder.path(), {.seed = 1});
+    lockstep::Run run(world, folder.path(), {.seed = 1});
     run.track(toy);
     EXPECT_NE(refusal_to_resume(run).find("was made with data 0000000000000002"),
               std::string::npos);
   }
   {
-    Run run(world, folder.path(), {.seed = 1, .data_id = 2});
+    lockstep::Run run(world, folder.path(), {.seed = 1, .data_id = 2});
     run.track_as("teacher", toy);
     const auto words = refusal_to_resume(run);
     EXPECT_NE(words.find("teacher is tracked here and not in the checkpoint"), std::string::npos);
     EXPECT_NE(words.find("toy is in the checkpoint and not tracked here"), std::string::npos);
   }
-  Run run(world, folder.path(), {.seed = 1, .data_id = 2});
+  lockstep::Run run(world, folder.path(), {.seed = 1, .data_id = 2});
   toy.weight = at::zeros({7}, at::kFloat);
   run.track(toy);
   EXPECT_NE(refusal_to_resume(run).find("toy: not alike: \"weight\" is F32[100] there and F32[7]"),
@@ -210,7 +210,7 @@ TEST(Run, SavesTheStepItWasAtWhateverHappensToTheTensorsMeanwhile) {
   const TestFolder folder;
   const auto files = std::make_shared<GatedFileSystem>();
   Toy toy;
-  Run run(World::alone(), folder.path(), {.save_every = 1, .files = files});
+  lockstep::Run run(World::alone(), folder.path(), {.save_every = 1, .files = files});
   run.track(toy);
   (void)run.resume();
   toy.train();

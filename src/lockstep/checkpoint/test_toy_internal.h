@@ -22,12 +22,12 @@ struct Toy {
   void load_state_json(std::string_view json) { steps = std::stoi(std::string(json)); }
 
   void train() {
-    weight += at::arange(weight.numel(), at::kFloat);
+    weight.add_(at::arange(weight.numel(), at::kFloat));
     ++steps;
   }
   [[nodiscard]] bool is_after(std::int64_t step) const {
     return steps == step &&
-           weight.equal(at::arange(weight.numel(), at::kFloat) * static_cast<double>(step));
+           weight.equal(at::arange(weight.numel(), at::kFloat).mul_(static_cast<double>(step)));
   }
 
   at::Tensor weight = at::zeros({100}, at::kFloat);
