@@ -14,6 +14,7 @@ namespace {
 constexpr std::array kVerbs{
     Verb{"run", "start a program as ranks, on one node or several, and watch them", run_run},
     Verb{"data", "inspect, tokenize, audit and fetch data", run_data},
+    Verb{"ckpt", "inspect, verify, compare, export and import checkpoints", run_ckpt},
     Verb{"bench", "measure this machine: collectives, and what feeds a step", run_bench},
     Verb{"help", "what a verb does and the options it takes", run_help},
     Verb{"version", "the version and what this build can use", run_version},

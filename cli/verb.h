@@ -35,6 +35,7 @@ struct Verb {
 
 // The verbs.
 int run_bench(const std::vector<std::string>& arguments, Streams streams);
+int run_ckpt(const std::vector<std::string>& arguments, Streams streams);
 int run_data(const std::vector<std::string>& arguments, Streams streams);
 int run_help(const std::vector<std::string>& arguments, Streams streams);
 int run_run(const std::vector<std::string>& arguments, Streams streams);

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/log.h"
@@ -84,6 +85,9 @@ class Loader {
   void restore(const SamplerState& state);
   /// After the last step whose batches have all been handed out; the same on all ranks.
   [[nodiscard]] const SamplerState& state() const noexcept { return state_; }
+  /// Both as JSON, for checkpoints. Throws UsageError as sampler_state_from_json and restore() do.
+  [[nodiscard]] std::string state_json() const { return to_json(state_); }
+  void load_state_json(std::string_view json) { restore(sampler_state_from_json(json)); }
 
   [[nodiscard]] std::int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
   [[nodiscard]] const SampleLayout& layout() const noexcept { return *layout_; }

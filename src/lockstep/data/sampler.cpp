@@ -113,6 +113,9 @@ void Sampler::restore(const SamplerState& state) {
 
 SamplerState Sampler::state() const { return {data_id_, order_.options().seed, epoch_, position_}; }
 
+std::string Sampler::state_json() const { return to_json(state()); }
+void Sampler::load_state_json(std::string_view json) { restore(sampler_state_from_json(json)); }
+
 std::int64_t Sampler::steps_left() const {
   return round_up(end_ - position_, options_.global_batch) / options_.global_batch;
 }

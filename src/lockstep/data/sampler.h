@@ -89,6 +89,9 @@ class Sampler {
   void restore(const SamplerState& state);
   /// What restore() takes, as it is before the next call of next().
   [[nodiscard]] SamplerState state() const;
+  /// Both as JSON, for checkpoints. Throws UsageError as sampler_state_from_json and restore() do.
+  [[nodiscard]] std::string state_json() const;
+  void load_state_json(std::string_view json);
 
   /// Steps from here to the end of the current epoch.
   [[nodiscard]] std::int64_t steps_left() const;

@@ -24,7 +24,12 @@ Reducer::Reducer(FlatParameters& flat, const ProcessGroup& group, BucketPlan pla
       group_(group),
       plan_(std::move(plan)),
       touched_(flat.parameters().size(), false),
-      ready_(flat.parameters().size(), false) {}
+      ready_(flat.parameters().size(), false) {
+  for (const auto& bucket : plan_.buckets) {
+    ranges_.push_back(range_of(flat, bucket));
+    names_.push_back(fmt::format("gradients {}", names_.size()));
+  }
+}
 
 void Reducer::touch(int parameter) { touched_[static_cast<std::size_t>(parameter)] = true; }
 
@@ -44,10 +49,9 @@ void Reducer::begin(const Riders& riders) {
   works_.clear();
   kept_.clear();
   missing_.clear();
-  for (const auto& bucket : plan_.buckets) {
-    missing_.push_back(static_cast<int>(bucket.parameters.size()));
-    record_.buckets.push_back(
-        {.bytes = static_cast<std::int64_t>(range_of(flat_, bucket).nbytes())});
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    missing_.push_back(static_cast<int>(plan_.buckets[i].parameters.size()));
+    record_.buckets.push_back({.bytes = static_cast<std::int64_t>(ranges_[i].nbytes())});
   }
   std::fill(ready_.begin(), ready_.end(), false);
   for (int i = 0; i < static_cast<int>(ready_.size()); ++i) {
@@ -138,10 +142,8 @@ void Reducer::start(std::size_t index) {
     return;
   }
   prepare_untouched(bucket);
-  auto range = range_of(flat_, bucket);
-  works_.push_back(
-      group_.all_reduce(range, ReduceOp::average_over_samples,
-                        {.name = fmt::format("gradients {}", index), .riders = riders_of(index)}));
+  works_.push_back(group_.all_reduce(ranges_[index], ReduceOp::average_over_samples,
+                                     {.name = names_[index], .riders = riders_of(index)}));
 }
 
 void Reducer::prepare_untouched(const Bucket& bucket) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,7 +62,9 @@ class Reducer {
   FlatParameters& flat_;
   ProcessGroup group_;
   const BucketPlan plan_;
-  std::vector<bool> touched_;  // by parameter
+  std::vector<at::Tensor> ranges_;  // of gradients, by bucket
+  std::vector<std::string> names_;  // of their calls
+  std::vector<bool> touched_;       // by parameter
   bool begun_ = false;
 
   // Of the reduction that has begun.

@@ -1,0 +1,89 @@
+// What room ddp's checks cost: times to hold against the time of a step. Whole steps, beside
+// Python: ddp_against_python.
+#include <benchmark/benchmark.h>
+#include <torch/torch.h>
+
+#include "lockstep/collectives/process_group.h"
+#include "lockstep/ddp/ddp.h"
+#include "lockstep/ddp/replica_check.h"
+#include "lockstep/flat/walk.h"
+#include "lockstep/rendezvous/world.h"
+
+namespace {
+
+using namespace lockstep;
+
+torch::nn::Sequential layers_of(std::int64_t width) {
+  torch::nn::Sequential net;
+  for (int i = 0; i < 8; ++i) net->push_back(torch::nn::Linear(width, width));
+  return net;
+}
+
+// Eight layers of the given width: one look at the window of a step.
+void replica_check(benchmark::State& state) {
+  auto net = layers_of(state.range(0));
+  FlatParameters flat(*net, ProcessGroup(World::alone()));
+  ReplicaCheck check;
+  for (auto _ : state) check.look(flat);
+}
+BENCHMARK(replica_check)->Arg(256)->Arg(1024)->Unit(benchmark::kMicrosecond);
+
+// Sixteen parameters: does each still lie where it lay?
+void parameters_in_place(benchmark::State& state) {
+  auto net = layers_of(64);
+  const FlatParameters flat(*net, ProcessGroup(World::alone()));
+  for (auto _ : state) {
+    bool all = true;
+    for (int i = 0; i < 16; ++i) all = all && flat.slots().is_in_place(i);
+    benchmark::DoNotOptimize(all);
+  }
+}
+BENCHMARK(parameters_in_place);
+
+constexpr std::int64_t kElements = 16 << 20;
+
+// A copy that notes non-finite values, and one that does not: the difference is the check.
+void copy_and_note(benchmark::State& state) {
+  auto to = torch::zeros({kElements});
+  const auto from = torch::ones({kElements});
+  for (auto _ : state) benchmark::DoNotOptimize(copy_noting_non_finite(to, from));
+  state.SetBytesProcessed(state.iterations() * kElements * 8);
+}
+void copy_alone(benchmark::State& state) {
+  auto to = torch::zeros({kElements});
+  const auto from = torch::ones({kElements});
+  for (auto _ : state) to.copy_(from);
+  state.SetBytesProcessed(state.iterations() * kElements * 8);
+}
+BENCHMARK(copy_alone)->Unit(benchmark::kMillisecond);
+BENCHMARK(copy_and_note)->Unit(benchmark::kMillisecond);
+
+void norm(benchmark::State& state) {
+  const auto flat = torch::ones({kElements});
+  for (auto _ : state) benchmark::DoNotOptimize(squared_norm(flat));
+  state.SetBytesProcessed(state.iterations() * kElements * 4);
+}
+BENCHMARK(norm)->Unit(benchmark::kMillisecond);
+
+// A whole step of a small model in a world of one: what Ddp itself takes, beside a bare loop.
+void bare_step(benchmark::State& state) {
+  auto net = layers_of(state.range(0));
+  const auto batch = torch::ones({32, state.range(0)});
+  for (auto _ : state) {
+    net->forward(batch).sum().backward();
+    net->zero_grad();
+  }
+}
+void ddp_step(benchmark::State& state) {
+  auto net = layers_of(state.range(0));
+  const auto batch = torch::ones({32, state.range(0)});
+  Ddp ddp(*net, ProcessGroup(World::alone()));
+  for (auto _ : state) {
+    net->forward(batch).sum().backward();
+    net->zero_grad();
+  }
+}
+BENCHMARK(bare_step)->Arg(64)->Arg(256)->Arg(1024)->Unit(benchmark::kMicrosecond);
+BENCHMARK(ddp_step)->Arg(64)->Arg(256)->Arg(1024)->Unit(benchmark::kMicrosecond);
+
+}  // namespace

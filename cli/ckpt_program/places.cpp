@@ -1,0 +1,65 @@
+#include "cli/ckpt_program/places.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/commit.h"
+#include "lockstep/checkpoint/manifest.h"
+
+namespace lockstep::cli {
+namespace {
+
+bool holds(const std::vector<std::string>& names, const char* name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
+
+Places find_checkpoints(FileSystem& files, const std::string& path) {
+  const auto names = files.list(path);
+  if (!names) throw UsageError(fmt::format("there is no folder {}", path));
+  if (holds(*names, kManifestName)) return {path, {path}, true};
+  const auto folder = holds(*names, "checkpoints") ? path + "/checkpoints" : path;
+  Places places{folder, {}, false};
+  for (const auto step : list_steps(files, folder)) {
+    places.paths.push_back(folder + "/" + step_name(step));
+  }
+  if (places.paths.empty()) {
+    throw UsageError(
+        fmt::format("{} is no checkpoint (it has no {}), and no folder of a run that has "
+                    "one (there is no step-<n> in {})",
+                    path, kManifestName, folder));
+  }
+  return places;
+}
+
+ValidCheckpoint newest_valid_at(FileSystem& files, const std::string& path) {
+  const auto places = find_checkpoints(files, path);
+  if (places.is_one) return verify_checkpoint(files, path);
+  for (const auto& candidate : places.paths) {
+    try {
+      return verify_checkpoint(files, candidate);
+    } catch (const Error& error) {
+      std::cerr << fmt::format("passed over {}: {}\n", candidate, error.what());
+    }
+  }
+  throw UsageError(
+      fmt::format("none of the {} checkpoints in {} is valid; `lockstep ckpt verify {}` "
+                  "says what is wrong with each",
+                  places.paths.size(), places.folder, path));
+}
+
+std::string size_words(std::uint64_t bytes) {
+  constexpr std::array kUnits{"KB", "MB", "GB", "TB"};
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  auto value = static_cast<double>(bytes) / 1e3;
+  std::size_t unit = 0;
+  for (; value >= 999.95 && unit + 1 < kUnits.size(); ++unit) value /= 1e3;
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+}  // namespace lockstep::cli

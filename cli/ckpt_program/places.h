@@ -1,0 +1,30 @@
+// Which checkpoints a path on the command line stands for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/file_system.h"
+#include "lockstep/checkpoint/scan.h"
+
+namespace lockstep::cli {
+
+struct Places {
+  std::string folder;              // holds the checkpoints
+  std::vector<std::string> paths;  // of each, the newest first; not looked into
+  bool is_one = false;             // the path was that of one checkpoint
+};
+
+/// `path` is a checkpoint, a folder of checkpoints, or a run, which has one called checkpoints.
+/// Throws UsageError when it is none of them or holds no checkpoint.
+[[nodiscard]] Places find_checkpoints(FileSystem& files, const std::string& path);
+
+/// The one checkpoint at `path`, or the newest valid one of a run; those passed over are told on
+/// standard error. Throws UsageError when there is none.
+[[nodiscard]] ValidCheckpoint newest_valid_at(FileSystem& files, const std::string& path);
+
+/// "1.5 MB".
+[[nodiscard]] std::string size_words(std::uint64_t bytes);
+
+}  // namespace lockstep::cli

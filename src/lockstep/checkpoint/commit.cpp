@@ -1,0 +1,142 @@
+#include "lockstep/checkpoint/commit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+#include "lockstep/base/assert.h"
+#include "lockstep/base/digest.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::size_t kChunkBytes = 4U << 20;  // digested while it is in the cache, then written
+
+std::vector<std::int64_t> steps_in(FileSystem& files, const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  for (const auto& name : files.list(folder).value_or(std::vector<std::string>{})) {
+    if (const auto step = try_step_of(name)) steps.push_back(*step);
+  }
+  return steps;
+}
+
+void remove_folder_of_files(FileSystem& files, const std::string& path) {
+  for (const auto& name : files.list(path).value_or(std::vector<std::string>{})) {
+    files.remove_file(path + "/" + name);
+  }
+  files.remove_folder(path);
+}
+
+std::string path_of(const std::string& folder, std::int64_t step) {
+  return folder + "/" + step_name(step);
+}
+
+void write_manifest(FileSystem& files, const std::string& where, const Manifest& manifest) {
+  const auto text = to_text(manifest);
+  const auto file = files.create(where + "/" + kManifestName);
+  file->write(std::as_bytes(std::span(text)));
+  file->sync();
+}
+
+}  // namespace
+
+std::string step_name(std::int64_t step) { return fmt::format("{}{}", kPrefix, step); }
+
+std::optional<std::int64_t> try_step_of(std::string_view name) noexcept {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const auto digits = name.substr(kPrefix.size());
+  std::int64_t step = -1;
+  const auto [used, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  const bool whole = error == std::errc() && used == digits.data() + digits.size();
+  if (!whole || step < 0 || (digits.size() > 1 && digits.front() == '0')) return std::nullopt;
+  return step;
+}
+
+std::string temporary_path(const std::string& folder, std::int64_t step, std::string_view nonce) {
+  return fmt::format("{}.tmp-{}", path_of(folder, step), nonce);
+}
+
+FileRecord write_durably(FileSystem& files, const std::string& where, const std::string& name,
+                         std::span<const std::span<const std::byte>> pieces) {
+  const auto file = files.create(where + "/" + name);
+  FileRecord record{name};
+  Digest digest;
+  for (auto piece : pieces) {
+    while (!piece.empty()) {
+      LOCKSTEP_ASSERT(record.bytes % 8 == 0, "only the last piece may end anywhere");
+      const auto chunk = piece.first(std::min(piece.size(), kChunkBytes));
+      digest.add(record.bytes, chunk);
+      file->write(chunk);
+      record.bytes += chunk.size();
+      piece = piece.subspan(chunk.size());
+    }
+  }
+  file->sync();
+  record.digest = digest.value();
+  return record;
+}
+
+void commit(FileSystem& files, const std::string& folder, std::string_view nonce,
+            const Manifest& manifest) {
+  const auto temporary = temporary_path(folder, manifest.step, nonce);
+  write_manifest(files, temporary, manifest);
+  files.sync_folder(temporary);
+  const auto final_path = path_of(folder, manifest.step);
+  if (files.list(final_path)) {
+    files.rename(final_path, fmt::format("{}.aside-{}", final_path, nonce));
+  }
+  files.rename(temporary, final_path);
+  files.sync_folder(folder);
+}
+
+std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& folder,
+                                          std::int64_t step, std::string_view nonce) {
+  std::vector<std::int64_t> aside;
+  for (const auto newer : steps_in(files, folder)) {
+    if (newer <= step) continue;
+    files.rename(path_of(folder, newer), fmt::format("{}.aside-{}", path_of(folder, newer), nonce));
+    aside.push_back(newer);
+  }
+  if (!aside.empty()) files.sync_folder(folder);
+  return aside;
+}
+
+void prune(FileSystem& files, const std::string& folder, const std::set<std::int64_t>& valid,
+           int keep, std::string_view nonce) {
+  LOCKSTEP_ASSERT(keep >= 2, "one valid checkpoint is no reserve");
+  if (valid.size() < static_cast<std::size_t>(keep)) return;
+  const auto oldest_kept = *std::next(valid.rbegin(), keep - 1);
+  for (const auto step : steps_in(files, folder)) {
+    if (step >= oldest_kept) continue;
+    // Renamed first: a checkpoint that is half removed must not look like a damaged one.
+    const auto gone = fmt::format("{}.gone-{}", path_of(folder, step), nonce);
+    files.rename(path_of(folder, step), gone);
+    remove_folder_of_files(files, gone);
+  }
+}
+
+std::vector<std::string> sweep(FileSystem& files, const std::string& folder) {
+  std::vector<std::string> swept;
+  for (const auto& name : files.list(folder).value_or(std::vector<std::string>{})) {
+    const auto dot = name.find('.');
+    if (dot == std::string::npos || !try_step_of(name.substr(0, dot))) continue;
+    const auto rest = std::string_view(name).substr(dot);
+    if (!rest.starts_with(".tmp-") && !rest.starts_with(".gone-")) continue;
+    remove_folder_of_files(files, folder + "/" + name);
+    swept.push_back(name);
+  }
+  return swept;
+}
+
+void remove_quietly(FileSystem& files, const std::string& path) noexcept {
+  try {
+    remove_folder_of_files(files, path);
+  } catch (const std::exception&) {  // the disk is in trouble, as whoever called has said already
+  }
+}
+
+}  // namespace lockstep

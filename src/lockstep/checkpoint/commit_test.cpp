@@ -1,0 +1,190 @@
+#include "lockstep/checkpoint/commit.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/scan.h"
+#include "lockstep/checkpoint/test_crash_file_system_internal.h"
+
+namespace lockstep {
+namespace {
+
+const std::string kFolder = "/c";
+
+// What the files of a step hold: the name and step over and over, so that no two are alike.
+std::string content(const std::string& name, std::int64_t step) {
+  return name + " of step " + std::to_string(step) + " " +
+         std::string(40, static_cast<char>('a' + step));
+}
+
+FileRecord write(FileSystem& files, std::int64_t step, const std::string& name) {
+  const auto bytes = content(name, step);
+  const auto span = std::as_bytes(std::span(bytes));
+  const std::span<const std::byte> pieces[] = {span.first(16), span.subspan(16)};
+  return write_durably(files, temporary_path(kFolder, step, "n"), name, pieces);
+}
+
+// A save of two ranks and three parts, their operations one after the other; then old ones go.
+void save(FileSystem& files, std::int64_t step, std::set<std::int64_t> valid) {
+  files.make_folder(temporary_path(kFolder, step, "n"));
+  Manifest manifest{.lockstep_version = "0", .step = step, .world = 2};
+  for (const std::string name : {"rank-00001", "model", "rank-00000"}) {
+    manifest.files.push_back(write(files, step, name + ".safetensors"));
+  }
+  commit(files, kFolder, "n", manifest);
+  valid.insert(step);
+  prune(files, kFolder, valid, 2, "n");
+}
+
+// A disk with checkpoints 1 and 2, all of it lasting.
+std::unique_ptr<CrashFileSystem> with_two() {
+  auto files = std::make_unique<CrashFileSystem>();
+  files->make_folder(kFolder);
+  save(*files, 1, {});
+  save(*files, 2, {1});
+  files->settle();
+  return files;
+}
+
+// What a loader finds: the newest step that verifies, its bytes compared one by one. -1: none; -2:
+// one that verifies and is not what was saved.
+std::int64_t newest(FileSystem& files) {
+  for (const auto step : list_steps(files, kFolder)) {
+    try {
+      const auto found = verify_step(files, kFolder, step);
+      for (const auto& file : found.manifest.files) {
+        if (files.read(found.path + "/" + file.name).text() != content(file.name, step)) return -2;
+      }
+      return found.manifest.files.size() == 3 ? step : -2;
+    } catch (const Error&) {
+    }
+  }
+  return -1;
+}
+
+struct Crashes {
+  int num_disks = 0;
+  int num_wrong = 0;  // neither the old nor the new, or not the new once it was said to be there
+};
+
+// Saves step 3, cut at every operation and not at all, and looks at every disk that leaves.
+Crashes crash_everywhere(std::optional<int> skip_sync) {
+  Crashes crashes;
+  for (int cut = 0;; ++cut) {
+    const auto files = with_two();
+    files->cut_at = cut;
+    files->skip_sync = skip_sync;
+    bool done = true;
+    bool committed = false;
+    try {
+      save(*files, 3, {1, 2});
+    } catch (const Cut&) {
+      done = false;
+    }
+    for (const auto& operation : files->operations()) {
+      committed = committed || operation == "sync_folder " + kFolder;
+    }
+    crashes.num_disks += files->for_each_crash([&](CrashFileSystem& disk) {
+      const auto found = newest(disk);
+      if (found != 3 && (committed || found != 2)) ++crashes.num_wrong;
+      return true;
+    });
+    if (done) return crashes;
+  }
+}
+
+TEST(Commit, LeavesTheOldOrTheNewCheckpointWhereverASaveIsCut) {
+  const auto crashes = crash_everywhere(std::nullopt);
+  EXPECT_EQ(crashes.num_wrong, 0);
+  EXPECT_GT(crashes.num_disks, 500);
+  ::printf("%d disks after a cut\n", crashes.num_disks);
+}
+
+TEST(Commit, NeedsEveryOneOfItsSyncs) {
+  const auto files = with_two();
+  save(*files, 3, {1, 2});
+  EXPECT_EQ(files->num_syncs(), 6) << "three files, the manifest, their folder, the folder above";
+  for (int sync = 0; sync < files->num_syncs(); ++sync) {
+    EXPECT_GT(crash_everywhere(sync).num_wrong, 0) << "sync " << sync << " is not missed";
+  }
+}
+
+TEST(Commit, EndsAtAnErrorOfAnyOperationAndLeavesWhatWasThere) {
+  const auto counted = with_two();
+  save(*counted, 3, {1, 2});
+  for (int operation = 0; operation < counted->num_operations(); ++operation) {
+    for (const int error : {ENOSPC, EIO, EROFS}) {
+      const auto files = with_two();
+      files->fail_at = operation;
+      files->error_number = error;
+      try {
+        save(*files, 3, {1, 2});
+        FAIL() << "operation " << operation << " was not noticed";
+      } catch (const SystemError& thrown) {
+        EXPECT_EQ(thrown.error_number(), error);
+      }
+      remove_quietly(*files, temporary_path(kFolder, 3, "n"));
+      EXPECT_GE(newest(*files), 2);
+      // No sync is tried again on what has failed, and the next save needs nothing of this one.
+      save(*files, 4, {1, 2});
+      EXPECT_EQ(newest(*files), 4);
+    }
+  }
+}
+
+TEST(Commit, RemovesOldOnesOnlyBehindTheNewestValidOnes) {
+  CrashFileSystem files;
+  files.make_folder(kFolder);
+  std::set<std::int64_t> valid;
+  for (std::int64_t step = 1; step <= 5; ++step) {
+    save(files, step, valid);
+    valid.insert(step);
+  }
+  EXPECT_EQ(list_steps(files, kFolder), (std::vector<std::int64_t>{5, 4}));
+  // What nobody has verified counts for nothing: 5 and 4 stay beside two unknown newer ones.
+  files.make_folder(kFolder + "/step-6");
+  files.make_folder(kFolder + "/step-7");
+  prune(files, kFolder, {4, 5}, 2, "m");
+  EXPECT_EQ(list_steps(files, kFolder), (std::vector<std::int64_t>{7, 6, 5, 4}));
+}
+
+TEST(Commit, SetsAsideWhatStandsInItsWay) {
+  CrashFileSystem files;
+  files.make_folder(kFolder);
+  save(files, 1, {});
+  files.make_folder(kFolder + "/step-2");  // damaged: without a manifest
+  files.make_folder(kFolder + "/step-9");
+  save(files, 2, {1});
+  EXPECT_EQ(set_newer_aside(files, kFolder, 2, "n"), std::vector<std::int64_t>{9});
+  EXPECT_EQ(newest(files), 2);
+  EXPECT_TRUE(files.list(kFolder + "/step-2.aside-n"));
+  EXPECT_TRUE(files.list(kFolder + "/step-9.aside-n"));
+}
+
+TEST(Commit, SweepsWhatWasCutShortAndNothingElse) {
+  const auto files = with_two();
+  files->make_folder(kFolder + "/step-3.tmp-x");
+  (void)files->create(kFolder + "/step-3.tmp-x/model.safetensors");
+  files->make_folder(kFolder + "/step-1.gone-y");
+  files->make_folder(kFolder + "/step-4.aside-z");
+  files->make_folder(kFolder + "/mine.tmp-1");
+  EXPECT_EQ(sweep(*files, kFolder), (std::vector<std::string>{"step-1.gone-y", "step-3.tmp-x"}));
+  EXPECT_EQ(*files->list(kFolder),
+            (std::vector<std::string>{"mine.tmp-1", "step-1", "step-2", "step-4.aside-z"}));
+}
+
+TEST(Commit, KnowsItsOwnNamesOnly) {
+  EXPECT_EQ(try_step_of("step-0"), 0);
+  EXPECT_EQ(try_step_of("step-1200"), 1200);
+  for (const auto* name : {"step-", "step-01", "step--1", "step-1x", "step-1.tmp-a", "Step-1", "1",
+                           "step-9223372036854775808"}) {
+    EXPECT_EQ(try_step_of(name), std::nullopt) << name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,175 @@
+// A training of two ranks that is stopped by signals and killed at random points, again and again,
+// and always started again, ends with the bits of one that nobody touched: parameters, optimizer,
+// random numbers, and which samples were seen in which step. Many more when LOCKSTEP_SOAK_SEED is
+// set.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/random.h"
+#include "lockstep/checkpoint/run.h"
+#include "lockstep/checkpoint/scan.h"
+#include "lockstep/checkpoint/test_toy_internal.h"
+#include "lockstep/collectives/process_group.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/testing/processes.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kSize = 2;
+constexpr std::int64_t kSteps = 60;
+constexpr std::int64_t kSaveEvery = 7;
+
+// A folder that all processes of a test know by their parent.
+std::string shared_folder(pid_t parent, const std::string& name) {
+  return (std::filesystem::temp_directory_path() /
+          ("lockstep-kill-" + std::to_string(parent) + "-" + name))
+      .string();
+}
+
+// What befalls a start of the run: a rank, a moment, a signal.
+struct Blow {
+  int rank = 0;
+  std::chrono::microseconds after{0};
+  int signal = SIGKILL;
+};
+
+void strike_later(const Blow& blow, int rank) {
+  if (rank != blow.rank) return;
+  std::thread([blow] {
+    std::this_thread::sleep_for(blow.after);
+    ::kill(::getpid(), blow.signal);
+  }).detach();
+}
+
+void average_gradients(const ProcessGroup& group, torch::nn::Sequential& net) {
+  std::vector<at::Tensor> gradients;
+  for (auto& parameter : net->parameters()) gradients.push_back(parameter.grad());
+  group.all_reduce(at::TensorList(gradients), ReduceOp::average).wait();
+}
+
+// One start of the run, as one rank: from wherever it is to the end, or to a stop. Each step draws
+// random numbers of the rank's own (dropout) and writes down its samples.
+void train(int rank, const std::string& folder, const std::optional<Blow>& blow) {
+  const auto world = world_of_processes(rank, kSize);
+  const ProcessGroup group(world);
+  torch::manual_seed(100 + rank);
+  torch::nn::Sequential net(torch::nn::Linear(8, 16), torch::nn::ReLU(), torch::nn::Dropout(0.5),
+                            torch::nn::Linear(16, 1));
+  for (auto& parameter : net->parameters()) {
+    at::NoGradGuard no_grad;
+    parameter.copy_(torch::sin(torch::arange(parameter.numel())).view_as(parameter));
+  }
+  torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.01));
+  Sampler sampler(Order(90, {.seed = 3}), 0xDA7A,
+                  {.global_batch = 8, .rank = rank, .world = kSize});
+  lockstep::Run run(world, folder, {.save_every = kSaveEvery, .seed = 3, .data_id = 0xDA7A});
+  run.track(net, optimizer, sampler);
+  (void)run.resume();
+  if (blow) strike_later(*blow, rank);
+  std::ofstream log(folder + "/samples-" + std::to_string(rank), std::ios::app);
+  while (run.step() < kSteps) {
+    const auto share = sampler.next();
+    const auto ids = torch::tensor(share.samples).to(torch::kFloat);
+    log << run.step() << ':' << torch::tensor(share.samples).sum().item<std::int64_t>();
+    for (const auto id : share.samples) log << ' ' << id;
+    log << std::endl;
+    const auto input = torch::sin(ids.view({-1, 1}) * torch::arange(1, 9));
+    optimizer.zero_grad();
+    torch::mse_loss(net->forward(input).view({-1}), torch::cos(ids)).backward();
+    average_gradients(group, net);
+    optimizer.step();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // room for blows between steps
+    if (run.end_of_step()) return;
+  }
+  run.finish();
+  std::ofstream(folder + "/done-" + std::to_string(rank));
+}
+
+// The last word on each step: a step that was done again counts as it was done last.
+std::map<std::int64_t, std::string> samples_of(const std::string& folder, int rank) {
+  std::map<std::int64_t, std::string> steps;
+  std::ifstream log(folder + "/samples-" + std::to_string(rank));
+  for (std::string line; std::getline(log, line);) {
+    const auto colon = line.find(':');
+    if (colon != std::string::npos) steps[std::stoll(line)] = line.substr(colon);
+  }
+  return steps;
+}
+
+// The bytes of all tensors and states after the last step.
+std::map<std::string, std::string> end_of(const std::string& folder) {
+  const auto files = local_file_system();
+  const auto last = verify_step(*files, folder + "/checkpoints", kSteps);
+  std::map<std::string, std::string> bytes;
+  for (const auto& [part, state] : last.manifest.states) bytes["state of " + part] = state;
+  for (const auto& file : last.manifest.files) {
+    bytes[file.name] = files->read(last.path + "/" + file.name).text();
+  }
+  return bytes;
+}
+
+void start(const std::string& name, const std::optional<Blow>& blow) {
+  testing::run_ranks_as_processes(
+      kSize,
+      [&](testing::Rank& self) { train(self.rank(), shared_folder(::getppid(), name), blow); },
+      {.expect = blow ? testing::Expect::anything : testing::Expect::success});
+}
+
+// How many starts it took.
+int train_under_blows(const std::string& name, std::uint64_t seed) {
+  const auto folder = shared_folder(::getpid(), name);
+  std::filesystem::create_directories(folder);
+  for (int num_starts = 1;; ++num_starts) {
+    RandomStream random({seed, random_purpose("blows")}, static_cast<std::uint64_t>(num_starts), 0);
+    std::optional<Blow> blow;
+    if (num_starts <= 3) {  // then in peace
+      const int signals[] = {SIGKILL, SIGKILL, SIGTERM, SIGUSR2, SIGINT};
+      blow = Blow{static_cast<int>(random.below(kSize)),
+                  std::chrono::microseconds(random.below(90'000)), signals[random.below(5)]};
+    }
+    start(name, blow);
+    bool done = true;
+    for (int rank = 0; rank < kSize; ++rank) {
+      done = done && std::filesystem::exists(folder + "/done-" + std::to_string(rank));
+    }
+    if (done || num_starts > 8) return num_starts;
+  }
+}
+
+TEST(Kill, ARunThatIsKilledAndStoppedEndsWithTheBitsOfAnUnbrokenOne) {
+  const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
+  const std::uint64_t first = soak ? std::stoull(*soak) : 1;
+  const std::uint64_t count = soak ? 40 : 5;
+  const auto reference = shared_folder(::getpid(), "unbroken");
+  std::filesystem::create_directories(reference);
+  start("unbroken", std::nullopt);
+  const auto expected = end_of(reference);
+  EXPECT_EQ(expected.size(), 2U + 4U) << "states of optimizer and sampler; model, optimizer, ranks";
+  int num_blows = 0;
+  for (std::uint64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const auto name = "seed-" + std::to_string(seed);
+    num_blows += train_under_blows(name, seed) - 1;
+    const auto folder = shared_folder(::getpid(), name);
+    EXPECT_EQ(end_of(folder), expected);
+    for (int rank = 0; rank < kSize; ++rank) {
+      EXPECT_EQ(samples_of(folder, rank), samples_of(reference, rank));
+      EXPECT_EQ(samples_of(folder, rank).size(), static_cast<std::size_t>(kSteps));
+    }
+    std::filesystem::remove_all(folder);
+  }
+  std::filesystem::remove_all(reference);
+  ::printf("%d stops and kills\n", num_blows);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,213 @@
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
+#include "lockstep/checkpoint/loading.h"
+#include "lockstep/checkpoint/resuming_internal.h"
+
+namespace lockstep {
+namespace {
+
+// The newest valid step of those not above `bound`. Steps that fail are logged and dropped.
+std::optional<ValidCheckpoint> newest_valid(FileSystem& files, const std::string& folder,
+                                            std::vector<std::int64_t>& steps, std::int64_t bound,
+                                            const Log& log) {
+  while (!steps.empty()) {
+    const auto step = steps.front();
+    if (step <= bound) {
+      try {
+        return verify_step(files, folder, step);
+      } catch (const Error& error) {
+        log.warning(
+            fmt::format("the checkpoint of step {} is passed over: {}", step, error.what()));
+      }
+    } else {
+      log.warning(
+          fmt::format("the checkpoint of step {} is passed over: not every rank has it", step));
+    }
+    steps.erase(steps.begin());
+  }
+  return std::nullopt;
+}
+
+std::vector<Proposal> gather(const Proposal& own, const ProcessGroup& group) {
+  auto mine = at::empty({3}, at::kLong);
+  auto* numbers = mine.mutable_data_ptr<std::int64_t>();
+  numbers[0] = own.step;
+  numbers[1] = static_cast<std::int64_t>(own.manifest_digest);
+  numbers[2] = own.num_steps;
+  auto all = at::empty({group.size() * std::int64_t{3}}, at::kLong);
+  group.all_gather(all, mine, {.name = "newest checkpoint"}).wait();
+  const auto* every = all.const_data_ptr<std::int64_t>();
+  std::vector<Proposal> proposals;
+  for (int rank = 0; rank < group.size(); ++rank, every += 3) {
+    proposals.push_back({every[0], static_cast<std::uint64_t>(every[1]), every[2]});
+  }
+  return proposals;
+}
+
+bool has_file(const Manifest& manifest, const std::string& name) {
+  return std::ranges::find(manifest.files, name, &FileRecord::name) != manifest.files.end();
+}
+
+// The parts that a checkpoint has something of.
+std::set<std::string> saved_parts(const Manifest& manifest) {
+  std::set<std::string> names;
+  for (const auto& [name, state] : manifest.states) names.insert(name);
+  for (const auto& file : manifest.files) {
+    if (!file.name.starts_with("rank-")) names.insert(file.name.substr(0, file.name.rfind('.')));
+  }
+  return names;
+}
+
+class Intake {
+ public:
+  Intake(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts, const Log& log)
+      : files_(files), checkpoint_(checkpoint), parts_(parts), log_(log) {}
+
+  // What is here and not there, and the other way round. An import holds some parts only.
+  void match_parts() {
+    auto saved = saved_parts(checkpoint_.manifest);
+    for (const auto& [name, thing] : parts_) {
+      if (thing->is_per_rank() || saved.erase(name) > 0) continue;
+      if (checkpoint_.manifest.reason != SaveReason::import) {
+        faults_.push_back(fmt::format("{} is tracked here and not in the checkpoint", name));
+      } else {
+        log_.warning(
+            fmt::format("{} is not in the import {} and stays as it is", name, checkpoint_.path));
+        left_.insert(name);
+      }
+    }
+    for (const auto& name : saved) {
+      faults_.push_back(fmt::format("{} is in the checkpoint and not tracked here", name));
+    }
+    throw_faults();
+  }
+
+  void load_states() {
+    for (const auto& [name, thing] : parts_) {
+      const auto state = checkpoint_.manifest.states.find(name);
+      if (state == checkpoint_.manifest.states.end()) continue;
+      try {
+        thing->load_state_json(state->second);
+      } catch (const Error& error) {
+        throw UsageError(
+            fmt::format("{} does not fit {}: {}", checkpoint_.path, name, error.what()));
+      }
+    }
+  }
+
+  void open_replicated() {
+    for (const auto& [name, thing] : parts_) {
+      if (thing->is_per_rank() || left_.contains(name)) continue;
+      open(name, part_file(name), thing->named_tensors());
+    }
+  }
+
+  // One file holds all that the rank has of its own, under <part>.<name>.
+  void open_own(int rank) {
+    NamedTensors tensors;
+    for (const auto& [name, thing] : parts_) {
+      if (!thing->is_per_rank()) continue;
+      own_.emplace_back(thing.get(), thing->named_tensors());
+      for (const auto& [tensor_name, tensor] : own_.back().second) {
+        tensors.emplace_back(fmt::format("{}.{}", name, tensor_name), tensor);
+      }
+    }
+    open(fmt::format("rank {}", rank), rank_file(rank), std::move(tensors));
+  }
+
+  void load_tensors() {
+    throw_faults();
+    for (const auto& [file, tensors] : opened_) copy_into(tensors, file);
+    for (const auto& [thing, tensors] : own_) thing->load_tensors(tensors);
+  }
+
+ private:
+  void open(const std::string& part, const std::string& name, NamedTensors tensors) {
+    if (!has_file(checkpoint_.manifest, name)) {
+      if (!tensors.empty())
+        faults_.push_back(fmt::format("{} has tensors here and none there", part));
+      return;
+    }
+    SafetensorsFile file(files_.read(checkpoint_.path + "/" + name));
+    for (const auto& clause : differences(file, tensors)) {
+      faults_.push_back(fmt::format("{}: {}", part, clause));
+    }
+    opened_.emplace_back(std::move(file), std::move(tensors));
+  }
+
+  void throw_faults() const {
+    if (faults_.empty()) return;
+    throw UsageError(
+        fmt::format("{} does not fit this program: {}; build the model and what else is "
+                    "tracked as in the run that saved it, or use another folder",
+                    checkpoint_.path, fmt::join(faults_, "; ")));
+  }
+
+  FileSystem& files_;
+  const ValidCheckpoint& checkpoint_;
+  const Parts& parts_;
+  const Log& log_;
+  std::vector<std::string> faults_;
+  std::set<std::string> left_;  // parts an import does not have
+  std::vector<std::pair<SafetensorsFile, NamedTensors>> opened_;
+  std::vector<std::pair<Tracked*, NamedTensors>> own_;
+};
+
+void derive_own(const ValidCheckpoint& checkpoint, const Parts& parts, int rank) {
+  std::uint64_t number = 0;
+  for (const auto& [name, thing] : parts) {
+    if (!thing->is_per_rank()) continue;
+    RandomStream stream({checkpoint.manifest.seed, random_purpose("resume at another world size")},
+                        static_cast<std::uint64_t>(checkpoint.manifest.step),
+                        static_cast<std::uint64_t>(rank) << 16 | number++);
+    thing->derive(stream());
+  }
+}
+
+}  // namespace
+
+std::optional<ValidCheckpoint> newest_common(FileSystem& files, const std::string& folder,
+                                             const ProcessGroup& group, const Log& log) {
+  auto steps = list_steps(files, folder);
+  const auto num_steps = static_cast<std::int64_t>(steps.size());
+  auto bound = std::numeric_limits<std::int64_t>::max();
+  while (true) {
+    auto own = newest_valid(files, folder, steps, bound, log);
+    Proposal proposal{.num_steps = num_steps};
+    if (own) proposal = {own->manifest.step, own->manifest_digest, num_steps};
+    const auto agreement = decide_common(gather(proposal, group), folder);
+    if (agreement.kind == Agreement::Kind::fresh) return std::nullopt;
+    if (agreement.kind == Agreement::Kind::go_on) return own;
+    bound = agreement.step;
+  }
+}
+
+void take_in(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts, int rank,
+             int world, const Log& log) {
+  Intake intake(files, checkpoint, parts, log);
+  intake.match_parts();
+  intake.load_states();
+  intake.open_replicated();
+  const bool same_world =
+      checkpoint.manifest.world == world && checkpoint.manifest.reason != SaveReason::import;
+  if (same_world) intake.open_own(rank);
+  intake.load_tensors();
+  if (same_world) return;
+  derive_own(checkpoint, parts, rank);
+  if (rank == 0) {
+    log.info(
+        fmt::format("{} was saved by {} ranks and goes on with {}: random generators start anew "
+                    "from seed {}, step and rank",
+                    checkpoint.path, checkpoint.manifest.world, world, checkpoint.manifest.seed));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,273 @@
+#include "lockstep/checkpoint/run.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
+#include "lockstep/checkpoint/commit.h"
+#include "lockstep/checkpoint/resuming_internal.h"
+#include "lockstep/checkpoint/stop_signals.h"
+#include "lockstep/collectives/process_group.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kDefaultGenerator[] = "default_generator";
+
+// A number of rank 0's that no other run has, as text, on all ranks.
+std::string make_nonce(const ProcessGroup& group) {
+  auto number = at::zeros({1}, at::kLong);
+  auto* bits = number.mutable_data_ptr<std::int64_t>();
+  if (group.rank() == 0 && ::getrandom(bits, sizeof *bits, 0) != sizeof *bits) {
+    throw SystemError("cannot get random bits for the names of unfinished checkpoints", errno);
+  }
+  group.broadcast(number, 0, {.name = "run nonce"}).wait();
+  return fmt::format("{:016x}", static_cast<std::uint64_t>(*bits));
+}
+
+RunOptions checked(RunOptions options) {
+  if (options.save_every < 0) {
+    throw UsageError(fmt::format("save_every is {}; it is a number of steps, or 0 for none",
+                                 options.save_every));
+  }
+  Manifest probe;
+  probe.configuration = options.configuration;
+  (void)to_text(probe);  // throws when the configuration is no JSON
+  return options;
+}
+
+}  // namespace
+
+struct Run::State {
+  State(const World& of, const std::string& folder, RunOptions chosen)
+      : world(of),
+        options(checked(std::move(chosen))),
+        checkpoints(folder + "/checkpoints"),
+        log(options.log.value_or(Log({.rank = of.rank()}))),
+        group(of, {.name = "run", .timeout = options.timeout}),
+        nonce(make_nonce(group)),
+        writer(options.files, checkpoints, of, nonce,
+               {.keep = options.keep, .timeout = options.timeout, .log = log}) {
+    parts.emplace_back(kDefaultGenerator, track_generator(at::detail::getDefaultCPUGenerator()));
+  }
+
+  [[nodiscard]] std::vector<FileToStage> files_to_stage() const;
+  [[nodiscard]] Manifest manifest(SaveReason reason) const;
+  void save(SaveReason reason);
+  void save_and_wait(SaveReason reason);
+  void raise_failure();
+  void check_resumes(const Manifest& saved) const;
+
+  const World world;
+  const RunOptions options;
+  const std::string checkpoints;
+  const Log log;
+  Parts parts;
+  std::int64_t step = 0;
+  std::int64_t saved_step = -1;  // the last that was given to the writer, or loaded
+  std::int64_t failures = 0;
+  bool resumed = false;
+  bool reserved = false;
+  StopSignals signals;
+  ProcessGroup group;               // of its own: no call of the training can meet these
+  std::optional<Work> last_answer;  // what all ranks said at the end of the step before
+  const std::string nonce;
+  Writer writer;
+};
+
+std::vector<FileToStage> Run::State::files_to_stage() const {
+  std::vector<FileToStage> files;
+  FileToStage own{rank_file(world.rank()), {}};
+  for (const auto& [name, thing] : parts) {
+    if (thing->is_per_rank()) {
+      for (auto& [tensor_name, tensor] : thing->named_tensors()) {
+        own.tensors.emplace_back(fmt::format("{}.{}", name, tensor_name), std::move(tensor));
+      }
+    } else if (world.rank() == 0) {
+      auto tensors = thing->named_tensors();
+      if (!tensors.empty()) files.push_back({part_file(name), std::move(tensors)});
+    }
+  }
+  files.push_back(std::move(own));
+  return files;
+}
+
+Manifest Run::State::manifest(SaveReason reason) const {
+  Manifest result{.lockstep_version = kVersion,
+                  .step = step,
+                  .world = world.size(),
+                  .threads = at::get_num_threads(),
+                  .seed = options.seed,
+                  .data_id = options.data_id,
+                  .failures = failures,
+                  .reason = reason,
+                  .configuration = options.configuration};
+  if (world.rank() != 0) return result;
+  for (const auto& [name, thing] : parts) {
+    if (auto state = thing->state_json()) result.states.emplace(name, std::move(*state));
+  }
+  return result;
+}
+
+void Run::State::save(SaveReason reason) {
+  if (!resumed) {
+    throw UsageError(
+        "call run.resume() before the first step: it goes on from the newest checkpoint, and "
+        "starts "
+        "afresh if there is none");
+  }
+  if (step == saved_step) return;
+  writer.save(manifest(reason), files_to_stage());
+  saved_step = step;
+}
+
+void Run::State::save_and_wait(SaveReason reason) {
+  save(reason);
+  writer.wait(Deadline::after(options.timeout));
+  raise_failure();
+}
+
+void Run::State::raise_failure() {
+  const auto failure = writer.take_failure();
+  if (!failure) return;
+  saved_step = -1;
+  if (options.on_save_failure == OnSaveFailure::stop) std::rethrow_exception(failure);
+}
+
+void Run::State::check_resumes(const Manifest& saved) const {
+  if (saved.reason == SaveReason::import) return;
+  if (saved.seed != options.seed) {
+    throw UsageError(
+        fmt::format("the checkpoint of step {} was made with seed {}, this run has {}; "
+                    "use that seed, or another folder",
+                    saved.step, saved.seed, options.seed));
+  }
+  if (saved.data_id != options.data_id) {
+    throw UsageError(
+        fmt::format("the checkpoint of step {} was made with data {:016x}, this run has "
+                    "{:016x}; use that data, or another folder",
+                    saved.step, saved.data_id, options.data_id));
+  }
+  if (saved.threads != at::get_num_threads() && world.rank() == 0) {
+    log.warning(
+        fmt::format("the checkpoint of step {} was made with {} threads a rank, this run has "
+                    "{}: the last bits of sums may differ from an unbroken run's",
+                    saved.step, saved.threads, at::get_num_threads()));
+  }
+}
+
+Run::Run(const World& world, const std::string& folder, RunOptions options)
+    : state_(std::make_unique<State>(world, folder, std::move(options))) {}
+
+Run::~Run() = default;
+
+void Run::add(const std::string& name, std::unique_ptr<Tracked> thing) {
+  if (!is_part_name(name) || name.starts_with("rank-")) {
+    throw UsageError(
+        fmt::format("\"{}\" is no name for a part of a checkpoint: 1 to 64 letters, "
+                    "digits, _ and -, and not rank-…; give one with track_as()",
+                    name));
+  }
+  for (const auto& [other, tracked] : state_->parts) {
+    if (other == name) {
+      throw UsageError(
+          fmt::format("two tracked things are called \"{}\"; give one of them another "
+                      "name with track_as()",
+                      name));
+    }
+  }
+  if (state_->resumed) {
+    throw UsageError(fmt::format("track \"{}\" before resume(), which loads it", name));
+  }
+  state_->parts.emplace_back(name, std::move(thing));
+}
+
+std::int64_t Run::resume() {
+  auto& state = *state_;
+  auto& files = *state.options.files;
+  const auto found = newest_common(files, state.checkpoints, state.group, state.log);
+  if (found) {
+    state.check_resumes(found->manifest);
+    take_in(files, *found, state.parts, state.world.rank(), state.world.size(), state.log);
+    state.step = found->manifest.step;
+    state.saved_step = state.step;
+    const bool was_due = found->manifest.reason == SaveReason::periodic ||
+                         found->manifest.reason == SaveReason::asked;
+    state.failures = found->manifest.failures + (was_due ? 1 : 0);
+  }
+  state.resumed = true;
+  if (state.world.rank() == 0) {
+    for (const auto& name : sweep(files, state.checkpoints)) {
+      state.log.info(fmt::format("removed {}, which was never finished", name));
+    }
+    state.writer.start_from(state.step);
+    state.log.info(found ? fmt::format("goes on after step {} from {}", state.step, found->path)
+                         : fmt::format("starts afresh: no checkpoint in {}", state.checkpoints));
+  }
+  // No rank writes before all have read what is there, and what was left over is swept away.
+  state.group.barrier({.name = "resumed"}).wait();
+  return state.step;
+}
+
+bool Run::end_of_step() {
+  auto& state = *state_;
+  ++state.step;
+  bool stop = false;
+  if (state.last_answer) {
+    state.last_answer->wait();
+    const auto& riders = state.last_answer->riders();
+    stop = riders.stop;
+    if (riders.samples > 0) {  // so many ranks know of a save that failed; soon all do
+      state.writer.wait(Deadline::after(state.options.timeout));
+      state.raise_failure();
+    }
+  }
+  if (stop) {
+    state.last_answer.reset();
+    state.save_and_wait(SaveReason::stop);
+    if (state.world.rank() == 0) {
+      state.log.info(fmt::format("told to stop: leaves after step {}, which is saved", state.step));
+    }
+    return true;
+  }
+  const auto every = state.options.save_every;
+  if (every > 0 && state.step % every == 0) {
+    state.save(SaveReason::periodic);
+  } else if (every > 0 && !state.reserved) {
+    state.writer.reserve(staged_bytes(state.files_to_stage()));
+  }
+  state.reserved = true;
+  state.last_answer =
+      state.group.barrier({.name = "end of step",
+                           .riders = Riders{.samples = state.writer.has_failed() ? 1 : 0,
+                                            .stop = state.signals.received() != 0}});
+  return false;
+}
+
+void Run::save() { state_->save(SaveReason::asked); }
+
+void Run::finish() {
+  if (state_->last_answer) state_->last_answer->wait();
+  state_->last_answer.reset();
+  state_->save_and_wait(SaveReason::finish);
+}
+
+std::int64_t Run::step() const noexcept { return state_->step; }
+std::int64_t Run::failures() const noexcept { return state_->failures; }
+
+std::optional<int> Run::stop_signal() const noexcept {
+  const int signal = state_->signals.received();
+  return signal == 0 ? std::nullopt : std::optional(signal);
+}
+
+const std::string& Run::checkpoints_folder() const noexcept { return state_->checkpoints; }
+WriterTimes Run::save_times() const { return state_->writer.times(); }
+
+}  // namespace lockstep

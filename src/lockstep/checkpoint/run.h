@@ -1,0 +1,114 @@
+// Checkpoints for one's own loop: saves when due, goes on after a stop or a crash, and lets all
+// ranks leave together when one is told to.
+//
+//   lockstep::Run run(world, "runs/mine", {.save_every = 100});
+//   run.track(net, optimizer, loader, schedule);
+//   run.resume();                                  // the newest valid one, or fresh if there is
+//   none while (run.step() < steps) {
+//     …
+//     if (run.end_of_step()) break;                // TERM, INT, USR1 or USR2 came to some rank
+//   }
+//   run.finish();
+//
+// Rank 0 writes what all ranks have alike; each rank writes what is its own: the state of
+// LibTorch's default random generator, and of generators that are tracked. A run that goes on has
+// the bits of one that was never broken, if its steps depend on nothing but what is tracked (docs/
+// checkpoint_format.md). The program's exit code is its own: after a stop by signal, 0 is right,
+// for nothing was lost; stop_signal() tells.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/file_system.h"
+#include "lockstep/checkpoint/tracked.h"
+#include "lockstep/checkpoint/writer.h"
+#include "lockstep/rendezvous/world.h"
+
+namespace lockstep {
+
+/// What becomes of a run whose checkpoint could not be written.
+enum class OnSaveFailure {
+  stop,   // end_of_step() throws on all ranks, in the same step
+  go_on,  // it is logged; the next one is tried when it is due
+};
+
+struct RunOptions {
+  std::int64_t save_every = 0;       // steps; 0: only when asked, at a stop and at the end
+  int keep = 3;                      // the newest valid checkpoints stay; at least 2
+  std::uint64_t seed = 0;            // noted; a run with another one refuses to go on
+  std::uint64_t data_id = 0;         // the same; 0: none
+  std::string configuration = "{}";  // noted; any JSON
+  OnSaveFailure on_save_failure = OnSaveFailure::stop;
+  std::chrono::seconds timeout{600};  // for a checkpoint to be written, and for ranks to meet
+  std::optional<Log> log = {};        // none: standard error, with the rank
+  std::shared_ptr<FileSystem> files = local_file_system();
+};
+
+class Run {
+ public:
+  /// Checkpoints go to <folder>/checkpoints, which all ranks see. From here on the four signals ask
+  /// for a stop. Collective: every rank makes its Run. Throws UsageError for options that cannot
+  /// be, PeerError for ranks that are lost or late.
+  Run(const World& world, const std::string& folder, RunOptions options = {});
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+  /// Finishes the write under way and puts the signals back. Does not save: finish() does.
+  ~Run();
+
+  /// Borrows each of `things`, to be saved and loaded under the name of its kind: "model",
+  /// "optimizer", or its type's. Before resume(), with the same things in every start of the run.
+  /// Throws UsageError when two come to the same name: track_as() then.
+  template <typename... Things>
+  void track(Things&... things) {
+    (add(default_part_name<Things>(), tracked(things)), ...);
+  }
+  template <typename Thing>
+  void track_as(const std::string& name, Thing& thing) {
+    add(name, tracked(thing));
+  }
+
+  /// Loads the newest checkpoint that is valid on every rank into what is tracked, and returns its
+  /// step; 0 when the folder has none. Collective; each checkpoint that is passed over is logged
+  /// with its reason. Throws UsageError when there are checkpoints and none is valid everywhere,
+  /// and when the one to load does not fit what is tracked, naming every difference: never a fresh
+  /// start in silence. What is tracked is in no certain state then.
+  std::int64_t resume();
+
+  /// Ends a step: saves if it is due, and returns true when the loop is to be left: a signal came
+  /// to some rank in the step before, and a checkpoint of this step is on the disk. Collective:
+  /// every rank ends the same steps and is told the same. Throws what a save in the background has
+  /// thrown, PeerError for ranks that are lost, UsageError before resume().
+  [[nodiscard]] bool end_of_step();
+
+  /// Saves now, as when it is due. Collective.
+  void save();
+  /// Saves the step that is done, unless it is saved, and returns when it is on the disk.
+  /// Collective. Throws as end_of_step.
+  void finish();
+
+  /// Steps done.
+  [[nodiscard]] std::int64_t step() const noexcept;
+  /// How often the run went on from a checkpoint that it had not ended with.
+  [[nodiscard]] std::int64_t failures() const noexcept;
+  /// The signal that this rank has had; none may have come to it while others had one.
+  [[nodiscard]] std::optional<int> stop_signal() const noexcept;
+  [[nodiscard]] const std::string& checkpoints_folder() const noexcept;
+  /// How long the last save held up its step, and how long it took to be written.
+  [[nodiscard]] WriterTimes save_times() const;
+
+ private:
+  struct State;
+
+  void add(const std::string& name, std::unique_ptr<Tracked> thing);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

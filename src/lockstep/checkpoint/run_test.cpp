@@ -1,0 +1,233 @@
+#include "lockstep/checkpoint/run.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <semaphore>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/commit.h"
+#include "lockstep/checkpoint/loading.h"
+#include "lockstep/checkpoint/scan.h"
+#include "lockstep/checkpoint/test_toy_internal.h"
+#include "lockstep/testing/processes.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::int64_t> steps_of(const std::string& folder) {
+  return list_steps(*local_file_system(), folder + "/checkpoints");
+}
+
+class RunOfRanks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, RunOfRanks, ::testing::Range(1, 5));
+
+TEST_P(RunOfRanks, SavesWhenDueAndGoesOnFromTheNewest) {
+  const TestFolder folder;
+  for (const auto& [from, last] : {std::pair{0, 7}, {6, 6}, {6, 13}, {12, 14}}) {
+    with_worlds(GetParam(), [&](const World& world) {
+      EXPECT_EQ(train_toy(world, folder.path(), last, {.save_every = 3}), from);
+    });
+  }
+  EXPECT_EQ(steps_of(folder.path()), (std::vector<std::int64_t>{12, 9, 6}));
+}
+
+TEST_P(RunOfRanks, FinishSavesTheLastStepOnce) {
+  const TestFolder folder;
+  with_worlds(GetParam(), [&](const World& world) {
+    Toy toy;
+    lockstep::Run run(world, folder.path(), {.save_every = 2, .configuration = R"({"lr":0.5})"});
+    run.track(toy);
+    EXPECT_EQ(run.resume(), 0);
+    for (int i = 0; i < 5; ++i) {
+      toy.train();
+      EXPECT_FALSE(run.end_of_step());
+    }
+    run.finish();
+    run.finish();
+    const auto saved = verify_step(*local_file_system(), run.checkpoints_folder(), 5);
+    EXPECT_EQ(saved.manifest.reason, SaveReason::finish);
+    EXPECT_EQ(saved.manifest.world, world.size());
+    EXPECT_EQ(saved.manifest.configuration, R"({"lr":0.5})");
+    EXPECT_EQ(saved.manifest.states.at("toy"), "5");
+    EXPECT_EQ(saved.manifest.files.size(), 1U + static_cast<std::size_t>(world.size()));
+  });
+  // It ended as it meant to: going on from there is no failure; from a periodic one it is.
+  for (const auto& [last, failures] : {std::pair{6, 0}, {6, 1}, {6, 2}}) {
+    with_worlds(GetParam(), [&](const World& world) {
+      Toy toy;
+      lockstep::Run run(world, folder.path(), {.save_every = 1});
+      run.track(toy);
+      const auto from = run.resume();
+      EXPECT_EQ(run.failures(), failures) << from;
+      toy.train();
+      (void)run.end_of_step();
+    });
+  }
+}
+
+TEST_P(RunOfRanks, GoesOnAtAnotherWorldSize) {
+  const TestFolder folder;
+  with_worlds(
+      2, [&](const World& world) { (void)train_toy(world, folder.path(), 4, {.save_every = 4}); });
+  with_worlds(GetParam(), [&](const World& world) {
+    EXPECT_EQ(train_toy(world, folder.path(), 8, {.save_every = 4}), 4);
+  });
+  with_worlds(2, [&](const World& world) {
+    EXPECT_EQ(train_toy(world, folder.path(), 8, {.save_every = 4}), 8);
+  });
+}
+
+TEST(Run, WorksForAProcessAlone) {
+  const TestFolder folder;
+  EXPECT_EQ(train_toy(World::alone(), folder.path(), 4, {.save_every = 2}), 0);
+  EXPECT_EQ(train_toy(World::alone(), folder.path(), 4, {.save_every = 2}), 4);
+}
+
+TEST(Run, RanksLeaveTogetherWhenOneIsToldToStop) {
+  const TestFolder folder;
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    testing::run_ranks_as_processes(2, [&](testing::Rank& self) {
+      struct sigaction before {};
+      ::sigaction(signal, nullptr, &before);
+      {
+        const auto world = world_of_processes(self.rank(), 2);
+        Toy toy;
+        // Children have a folder of their own each: the parent's is not theirs.
+        const auto path = "/tmp/lockstep-stop-" + std::to_string(::getppid());
+        lockstep::Run run(world, path, {.save_every = 1000});
+        run.track(toy);
+        const auto from = run.resume();
+        bool told = false;
+        while (!told && run.step() < from + 50) {
+          toy.train();
+          if (self.rank() == 1 && run.step() == from + 4) ::raise(signal);
+          told = run.end_of_step();
+        }
+        EXPECT_TRUE(told);
+        EXPECT_EQ(run.step(), from + 6) << "the step after the one that carried the request";
+        EXPECT_EQ(run.stop_signal().has_value(), self.rank() == 1);
+        EXPECT_EQ(steps_of(path).front(), run.step());
+        EXPECT_EQ(run.failures(), 0);
+      }
+      struct sigaction after {};
+      ::sigaction(signal, nullptr, &after);
+      EXPECT_EQ(after.sa_handler, before.sa_handler);
+    });
+  }
+  std::filesystem::remove_all("/tmp/lockstep-stop-" + std::to_string(::getpid()));
+}
+
+TEST(Run, RefusesWhatCannotBe) {
+  const TestFolder folder;
+  Toy toy;
+  Toy other;
+  const auto world = World::alone();
+  EXPECT_THROW(lockstep::Run(world, folder.path(), {.keep = 1}), UsageError);
+  EXPECT_THROW(lockstep::Run(world, folder.path(), {.save_every = -1}), UsageError);
+  EXPECT_THROW(lockstep::Run(world, folder.path(), {.configuration = "{"}), UsageError);
+  lockstep::Run run(world, folder.path(), {.save_every = 1});
+  run.track(toy);
+  EXPECT_THROW(run.track(other), UsageError);
+  EXPECT_THROW(run.track_as("a/b", other), UsageError);
+  EXPECT_THROW(run.track_as("rank-1", other), UsageError);
+  run.track_as("other", other);
+  EXPECT_THROW((void)run.end_of_step(), UsageError) << "resume() comes first";
+  (void)run.resume();
+  EXPECT_THROW(run.track_as("late", other), UsageError);
+}
+
+std::string refusal_to_resume(Run& run) {
+  try {
+    (void)run.resume();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "resumed";
+}
+
+TEST(Run, NamesWhatDoesNotFitTheCheckpoint) {
+  const TestFolder folder;
+  const auto world = World::alone();
+  (void)train_toy(world, folder.path(), 2, {.save_every = 2, .seed = 1, .data_id = 2});
+  Toy toy;
+  {
+    lockstep::Run run(world, folder.path(), {.seed = 2, .data_id = 2});
+    run.track(toy);
+    EXPECT_NE(refusal_to_resume(run).find("was made with seed 1, this run has 2"),
+              std::string::npos);
+  }
+  {
+    lockstep::Run run(world, folder.path(), {.seed = 1});
+    run.track(toy);
+    EXPECT_NE(refusal_to_resume(run).find("was made with data 0000000000000002"),
+              std::string::npos);
+  }
+  {
+    lockstep::Run run(world, folder.path(), {.seed = 1, .data_id = 2});
+    run.track_as("teacher", toy);
+    const auto words = refusal_to_resume(run);
+    EXPECT_NE(words.find("teacher is tracked here and not in the checkpoint"), std::string::npos);
+    EXPECT_NE(words.find("toy is in the checkpoint and not tracked here"), std::string::npos);
+  }
+  lockstep::Run run(world, folder.path(), {.seed = 1, .data_id = 2});
+  toy.weight = at::zeros({7}, at::kFloat);
+  run.track(toy);
+  EXPECT_NE(refusal_to_resume(run).find("toy: not alike: \"weight\" is F32[100] there and F32[7]"),
+            std::string::npos);
+}
+
+// Lets each write of tensors wait for a sign.
+class GatedFileSystem final : public FileSystem {
+ public:
+  std::unique_ptr<OutputFile> create(const std::string& path) override {
+    if (path.ends_with(".safetensors")) {
+      ++num_waiting;
+      gate.acquire();
+    }
+    return real_->create(path);
+  }
+  FileBytes read(const std::string& path) override { return real_->read(path); }
+  std::optional<std::vector<std::string>> list(const std::string& folder) override {
+    return real_->list(folder);
+  }
+  bool make_folder(const std::string& path) override { return real_->make_folder(path); }
+  void sync_folder(const std::string& path) override { real_->sync_folder(path); }
+  void rename(const std::string& from, const std::string& to) override { real_->rename(from, to); }
+  void remove_file(const std::string& path) override { real_->remove_file(path); }
+  void remove_folder(const std::string& path) override { real_->remove_folder(path); }
+
+  std::counting_semaphore<> gate{0};
+  std::atomic<int> num_waiting{0};
+
+ private:
+  std::shared_ptr<FileSystem> real_ = local_file_system();
+};
+
+TEST(Run, SavesTheStepItWasAtWhateverHappensToTheTensorsMeanwhile) {
+  const TestFolder folder;
+  const auto files = std::make_shared<GatedFileSystem>();
+  Toy toy;
+  lockstep::Run run(World::alone(), folder.path(), {.save_every = 1, .files = files});
+  run.track(toy);
+  (void)run.resume();
+  toy.train();
+  EXPECT_FALSE(run.end_of_step());  // returns although nothing can be written
+  toy.train();
+  toy.weight.fill_(-1);
+  EXPECT_TRUE(steps_of(folder.path()).empty());
+  std::jthread opener([&] {  // the second save waits for the first, and so for this
+    while (files->num_waiting == 0) std::this_thread::yield();
+    files->gate.release(100);
+  });
+  EXPECT_FALSE(run.end_of_step());
+  const auto first = verify_step(*local_file_system(), run.checkpoints_folder(), 1);
+  const SafetensorsFile file(FileBytes::map(first.path + "/toy.safetensors"));
+  EXPECT_TRUE(read_tensor(file, "weight").equal(at::arange(100, at::kFloat)));
+  EXPECT_EQ(first.manifest.states.at("toy"), "1");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+#include "lockstep/checkpoint/scan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "lockstep/base/digest.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/commit.h"
+
+namespace lockstep {
+namespace {
+
+void check_file(FileSystem& files, const std::string& path, const FileRecord& expected) {
+  const auto file = files.read(path + "/" + expected.name);
+  if (file.size() != expected.bytes) {
+    throw UsageError(fmt::format("{}/{} has {} bytes, its manifest says {}", path, expected.name,
+                                 file.size(), expected.bytes));
+  }
+  file.expect_front_to_back();
+  const auto found = digest(file.bytes());
+  if (found != expected.digest) {
+    throw UsageError(
+        fmt::format("{}/{} has the digest {:016x}, its manifest says {:016x}: its "
+                    "bytes were changed after it was written",
+                    path, expected.name, found, expected.digest));
+  }
+}
+
+std::string table(std::span<const Proposal> proposals) {
+  std::string lines;
+  for (std::size_t rank = 0; rank < proposals.size(); ++rank) {
+    const auto& proposal = proposals[rank];
+    lines += fmt::format("; rank {} sees {} {}, {}", rank, proposal.num_steps,
+                         proposal.num_steps == 1 ? "checkpoint" : "checkpoints",
+                         proposal.step < 0 ? "none of them valid"
+                                           : fmt::format("step {} with manifest {:016x}",
+                                                         proposal.step, proposal.manifest_digest));
+  }
+  return lines;
+}
+
+constexpr std::string_view kAdvice =
+    "`lockstep ckpt verify` says what is wrong with each; to begin afresh on purpose, use another "
+    "folder";
+
+}  // namespace
+
+std::vector<std::int64_t> list_steps(FileSystem& files, const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  for (const auto& name : files.list(folder).value_or(std::vector<std::string>{})) {
+    if (const auto step = try_step_of(name)) steps.push_back(*step);
+  }
+  std::ranges::sort(steps, std::greater<>());
+  return steps;
+}
+
+ValidCheckpoint read_manifest(FileSystem& files, const std::string& path) {
+  const auto file = files.read(path + "/" + kManifestName);
+  try {
+    return {path, manifest_from_text(file.text()), digest(file.bytes())};
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", file.name(), error.what()));
+  }
+}
+
+ValidCheckpoint verify_checkpoint(FileSystem& files, const std::string& path) {
+  auto checkpoint = read_manifest(files, path);
+  for (const auto& file : checkpoint.manifest.files) check_file(files, path, file);
+  return checkpoint;
+}
+
+ValidCheckpoint verify_step(FileSystem& files, const std::string& folder, std::int64_t step) {
+  auto checkpoint = verify_checkpoint(files, folder + "/" + step_name(step));
+  if (checkpoint.manifest.step != step) {
+    throw UsageError(fmt::format("{} has a manifest of step {}: the folder was renamed",
+                                 checkpoint.path, checkpoint.manifest.step));
+  }
+  return checkpoint;
+}
+
+Agreement decide_common(std::span<const Proposal> proposals, const std::string& folder) {
+  using Kind = Agreement::Kind;
+  const auto newest = std::ranges::minmax(proposals, {}, &Proposal::step);
+  if (newest.min.step < 0) {
+    if (std::ranges::max(proposals, {}, &Proposal::num_steps).num_steps == 0) return {Kind::fresh};
+    throw UsageError(fmt::format("{} has checkpoints, but none that is valid on every rank{}; {}",
+                                 folder, table(proposals), kAdvice));
+  }
+  if (newest.min.step != newest.max.step) return {Kind::propose_again, newest.min.step};
+  const auto digests = std::ranges::minmax(proposals, {}, &Proposal::manifest_digest);
+  if (digests.min.manifest_digest != digests.max.manifest_digest) {
+    throw UsageError(
+        fmt::format("{} does not hold the same checkpoint on every rank{}; all ranks need the same "
+                    "folder, on a file system that they share",
+                    folder, table(proposals)));
+  }
+  return {Kind::go_on, newest.min.step};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#include "lockstep/checkpoint/scan.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = Agreement::Kind;
+
+std::string refusal(const std::vector<Proposal>& proposals) {
+  try {
+    (void)decide_common(proposals, "runs/mine");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "agreed";
+}
+
+TEST(Agreement, TakesTheNewestThatEveryRankHas) {
+  EXPECT_EQ(decide_common(std::vector<Proposal>{{-1, 0, 0}, {-1, 0, 0}}, "").kind, Kind::fresh);
+  const auto same = decide_common(std::vector<Proposal>{{300, 7, 3}, {300, 7, 2}}, "");
+  EXPECT_EQ(same.kind, Kind::go_on);
+  EXPECT_EQ(same.step, 300);
+  const auto lower =
+      decide_common(std::vector<Proposal>{{300, 7, 3}, {200, 6, 2}, {300, 7, 3}}, "");
+  EXPECT_EQ(lower.kind, Kind::propose_again);
+  EXPECT_EQ(lower.step, 200);
+}
+
+TEST(Agreement, NeverStartsAfreshOverCheckpointsThatCannotBeUsed) {
+  EXPECT_EQ(
+      refusal({{300, 7, 3}, {-1, 0, 1}}),
+      "runs/mine has checkpoints, but none that is valid on every rank; rank 0 sees 3 "
+      "checkpoints, step 300 with manifest 0000000000000007; rank 1 sees 1 checkpoint, none "
+      "of them valid; `lockstep ckpt verify` says what is wrong with each; to begin afresh on "
+      "purpose, use another folder");
+  EXPECT_NE(refusal({{-1, 0, 1}, {-1, 0, 0}}).find("none that is valid"), std::string::npos);
+  EXPECT_NE(refusal({{300, 7, 1}, {300, 8, 1}}).find("does not hold the same checkpoint"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

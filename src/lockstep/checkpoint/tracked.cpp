@@ -1,0 +1,77 @@
+#include "lockstep/checkpoint/tracked.h"
+
+#include <torch/nn/module.h>
+
+#include <mutex>
+
+namespace lockstep {
+namespace {
+
+class TrackedModule final : public Tracked {
+ public:
+  explicit TrackedModule(torch::nn::Module& module) noexcept : module_(module) {}
+
+  NamedTensors named_tensors() override {
+    NamedTensors tensors;
+    for (const auto& list : {module_.named_parameters(), module_.named_buffers()}) {
+      for (const auto& item : list) {
+        if (item.value().defined()) tensors.emplace_back(item.key(), item.value());
+      }
+    }
+    return tensors;
+  }
+  std::optional<std::string> state_json() const override { return std::nullopt; }
+  void load_state_json(std::string_view /*json*/) override {}
+
+ private:
+  torch::nn::Module& module_;
+};
+
+// Its state is a tensor that it makes and takes whole.
+class TrackedGenerator final : public Tracked {
+ public:
+  explicit TrackedGenerator(at::Generator generator) : generator_(std::move(generator)) {}
+
+  NamedTensors named_tensors() override {
+    const std::lock_guard lock(generator_.mutex());
+    return {{"state", generator_.get_state()}};
+  }
+  std::optional<std::string> state_json() const override { return std::nullopt; }
+  void load_state_json(std::string_view /*json*/) override {}
+  void load_tensors(const NamedTensors& loaded) override {
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_state(loaded.front().second);
+  }
+  bool is_per_rank() const noexcept override { return true; }
+  void derive(std::uint64_t seed) override {
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_current_seed(seed);
+  }
+
+ private:
+  at::Generator generator_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tracked> track_module(torch::nn::Module& module) {
+  return std::make_unique<TrackedModule>(module);
+}
+
+std::unique_ptr<Tracked> track_generator(at::Generator generator) {
+  return std::make_unique<TrackedGenerator>(std::move(generator));
+}
+
+std::string part_name_of_type(std::string_view type) {
+  const auto colons = type.rfind("::");
+  if (colons != std::string_view::npos) type.remove_prefix(colons + 2);
+  std::string name;
+  for (const char letter : type) {
+    const bool is_upper = letter >= 'A' && letter <= 'Z';
+    if (is_upper && !name.empty() && name.back() >= 'a' && name.back() <= 'z') name += '_';
+    name += is_upper ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  return name;
+}
+
+}  // namespace lockstep

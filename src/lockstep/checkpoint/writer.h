@@ -1,0 +1,113 @@
+// Writes checkpoints while training goes on. save() copies into staging memory and returns; one
+// thread writes, reports and, on rank 0, commits (commit.h). One save at a time: a second one waits
+// until the first has left the memory, which bounds what is held and how far behind the disk is.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/file_system.h"
+#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/checkpoint/save_reports.h"
+#include "lockstep/checkpoint/staging.h"
+#include "lockstep/rendezvous/world.h"
+
+namespace lockstep {
+
+struct WriterOptions {
+  int keep = 3;                       // the newest valid ones; at least 2
+  std::chrono::seconds timeout{600};  // for one checkpoint to be written, by all ranks
+  Log log = Log();
+};
+
+/// What the writer has done so far, for benchmarks and reports.
+struct WriterTimes {
+  std::chrono::nanoseconds stalled{0};  // in save(), the last time
+  std::chrono::nanoseconds wrote{0};    // from there to the commit, the last time
+};
+
+class Writer {
+ public:
+  /// `folder` holds the checkpoints and is made when it is first written to; `nonce` is the same on
+  /// all ranks and new for each run. Throws UsageError when fewer than 2 are to be kept.
+  Writer(std::shared_ptr<FileSystem> files, std::string folder, World world, std::string nonce,
+         WriterOptions options);
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+  /// Finishes the write under way, within its timeout.
+  ~Writer();
+
+  /// Makes the staging memory ready for so much.
+  void reserve(std::size_t bytes);
+
+  /// Stages `files`, those of this rank, and has them written; on rank 0 with `manifest`, to which
+  /// the records of all files are added. Collective in the sense that every rank calls it for the
+  /// same steps, in the same order. Returns when the tensors can be changed.
+  /// Throws UsageError for a tensor that no file can hold, SystemError when the save before does
+  /// not leave the memory in time. What goes wrong later is for take_failure().
+  void save(Manifest manifest, std::vector<FileToStage> files);
+
+  /// Returns when nothing is being written. Throws SystemError at the deadline.
+  void wait(Deadline deadline);
+
+  /// True when a save has failed and nobody has taken the failure yet.
+  [[nodiscard]] bool has_failed() const;
+  /// What ended the last save that failed, if any; on other ranks than the one it happened to, a
+  /// PeerError that says it.
+  [[nodiscard]] std::exception_ptr take_failure();
+
+  /// On rank 0: `step` was found whole, and a run that goes on from it will not see newer ones:
+  /// they are set aside with the next commit.
+  void start_from(std::int64_t step);
+  [[nodiscard]] std::int64_t last_committed() const;  // -1: none by this writer
+  [[nodiscard]] WriterTimes times() const;
+
+ private:
+  struct Job {
+    std::int64_t number = 0;
+    Manifest manifest;
+    std::vector<StagedFile> files;
+    Deadline deadline;
+    std::chrono::steady_clock::time_point begun;
+  };
+
+  void run(const std::stop_token& stop);
+  void write(Job& job, const std::stop_token& stop);
+  void write_as_committer(Job& job, const std::stop_token& stop);
+  void write_as_other(Job& job, const std::stop_token& stop);
+  void remove_old(const Job& job);
+  [[nodiscard]] std::vector<FileRecord> write_files(const Job& job);
+  [[nodiscard]] std::string nonce_of(const Job& job) const;
+
+  const std::shared_ptr<FileSystem> files_;  // shared: the run reads with it
+  const std::string folder_;
+  const World world_;
+  const std::string nonce_;
+  const WriterOptions options_;
+  SaveReports reports_;               // the thread's
+  Staging staging_;                   // save()'s while there is no job, the thread's while there is
+  std::set<std::int64_t> valid_;      // steps known to be whole; the thread's, or there is no job
+  std::optional<std::int64_t> from_;  // the same
+  std::int64_t num_saves_ = 0;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable_any changed_;
+  std::optional<Job> job_;  // being written
+  std::exception_ptr failure_;
+  std::int64_t last_committed_ = -1;
+  WriterTimes times_;
+  std::jthread thread_;  // the last member: it uses the others
+};
+
+}  // namespace lockstep

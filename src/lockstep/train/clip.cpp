@@ -1,0 +1,58 @@
+#include "lockstep/train/clip.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/flat/walk.h"
+#include "lockstep/train/present_gradients_internal.h"
+
+namespace lockstep {
+namespace {
+
+double norm_of(const FlatParameters& flat, const std::vector<FlatRange>& ranges) {
+  double sum = 0;
+  for (const auto& range : ranges) sum += squared_norm(gradients_of(flat, range));
+  return std::sqrt(sum);
+}
+
+[[noreturn]] void refuse(const FlatParameters& flat, const std::vector<FlatRange>& ranges,
+                         double norm) {
+  std::vector<std::string> names;
+  for (const auto& range : ranges) {
+    for (const int index : range.parameters) {
+      const auto& parameter = flat.parameters()[static_cast<std::size_t>(index)];
+      if (has_non_finite(parameter.gradient)) names.push_back(parameter.name);
+    }
+  }
+  throw UsageError(fmt::format(
+      "the norm of the gradients is {}, because of {}; leave the step out, or look for the "
+      "operation that gave it",
+      norm, names.empty() ? "an overflow of the sum" : fmt::format("{}", fmt::join(names, ", "))));
+}
+
+}  // namespace
+
+double grad_norm(FlatParameters& flat) { return norm_of(flat, present_gradients(flat)); }
+
+double clip_grad_norm(FlatParameters& flat, double max_norm, const ClipOptions& options) {
+  if (!(max_norm >= 0)) {
+    throw UsageError(
+        fmt::format("gradients cannot be clipped to a norm of {}: give a number that "
+                    "is not negative",
+                    max_norm));
+  }
+  const auto ranges = present_gradients(flat);
+  const double norm = norm_of(flat, ranges);
+  if (options.error_if_non_finite && !std::isfinite(norm)) refuse(flat, ranges, norm);
+  const double factor = max_norm / (norm + 1e-6);
+  if (factor >= 1) return norm;
+  for (const auto& range : ranges) scale(gradients_of(flat, range), factor);
+  return norm;
+}
+
+}  // namespace lockstep

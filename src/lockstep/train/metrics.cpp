@@ -1,0 +1,92 @@
+#include "lockstep/train/metrics.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+std::optional<double> ratio(double sum, double count) noexcept {
+  return count == 0 ? std::nullopt : std::optional(sum / count);
+}
+
+double ratio_or_throw(double sum, double count) {
+  if (const auto found = ratio(sum, count)) return *found;
+  throw UsageError(
+      "a mean of nothing has no value: no rank added a sample; ask try_value() where that may "
+      "happen");
+}
+
+void expect_shapes(const at::Tensor& scores, const at::Tensor& target, std::int64_t top) {
+  const bool fits =
+      scores.dim() == target.dim() + 1 && target.scalar_type() == at::kLong &&
+      scores.sizes().slice(0, static_cast<std::size_t>(target.dim())) == target.sizes();
+  if (!fits) {
+    throw UsageError(fmt::format(
+        "accuracy of scores {} against targets {} of {}: give scores (..., classes) and targets "
+        "(...) of int64",
+        fmt::join(scores.sizes(), "×"), fmt::join(target.sizes(), "×"),
+        c10::toString(target.scalar_type())));
+  }
+  if (top < 1) throw UsageError(fmt::format("accuracy among the top {}: give at least 1", top));
+}
+
+}  // namespace
+
+void Mean::add(double value, double weight) noexcept {
+  sum += value * weight;
+  count += weight;
+}
+void Mean::add(const at::Tensor& value, double weight) { add(value.item<double>(), weight); }
+std::optional<double> Mean::try_value() const noexcept { return ratio(sum, count); }
+double Mean::value() const { return ratio_or_throw(sum, count); }
+void Mean::join(const Mean& other) noexcept {
+  sum += other.sum;
+  count += other.count;
+}
+
+void Accuracy::add(const at::Tensor& scores, const at::Tensor& target, AccuracyOptions options) {
+  expect_shapes(scores, target, options.top);
+  if (target.numel() == 0) return;
+  auto counted = target.ne(options.ignored_class.value_or(-1));
+  if (!options.ignored_class) counted.fill_(true);
+  const auto wanted = target.masked_fill(counted.logical_not(), 0).unsqueeze(-1);
+  const auto own = scores.detach().gather(-1, wanted);
+  // How many classes come before the wanted one: better scores, and equal ones of a lower class.
+  const auto classes = at::arange(scores.size(-1), wanted.options());
+  const auto equal_before = scores.detach().eq(own).logical_and(classes.lt(wanted));
+  const auto before = scores.detach().gt(own).logical_or(equal_before).sum(-1);
+  const auto has_nan = scores.detach().isnan().any(-1);
+  const auto right = before.lt(options.top).logical_and(has_nan.logical_not());
+  correct += right.logical_and(counted).sum().item<double>();
+  count += counted.sum().item<double>();
+}
+std::optional<double> Accuracy::try_value() const noexcept { return ratio(correct, count); }
+double Accuracy::value() const { return ratio_or_throw(correct, count); }
+void Accuracy::join(const Accuracy& other) noexcept {
+  correct += other.correct;
+  count += other.count;
+}
+
+void Maximum::add(double value) noexcept {
+  if (!(value <= largest) && largest == largest) largest = value;
+}
+void Minimum::add(double value) noexcept {
+  if (!(value >= smallest) && smallest == smallest) smallest = value;
+}
+
+std::vector<double> gather_numbers(const ProcessGroup& group, std::span<const double> own) {
+  const auto count = static_cast<std::int64_t>(own.size());
+  std::vector<double> mine(own.begin(), own.end());
+  std::vector<double> all(own.size() * static_cast<std::size_t>(group.size()));
+  const auto input = at::from_blob(mine.data(), {count}, at::kDouble);
+  auto output = at::from_blob(all.data(), {count * group.size()}, at::kDouble);
+  group.all_gather(output, input, {.name = "metrics"}).wait();
+  return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,120 @@
+#include "lockstep/train/metrics.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <functional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/test_world_internal.h"
+#include "lockstep/testing/threads.h"
+
+namespace lockstep {
+namespace {
+
+class MetricsOnRanks : public ::testing::TestWithParam<int> {
+ protected:
+  void with_groups(const std::function<void(ProcessGroup&)>& body) {
+    const auto point = MeetingPoint::of_threads();
+    const auto server = point.serve();
+    testing::run_ranks_as_threads(GetParam(), [&](testing::Rank& self) {
+      ProcessGroup group(point.join(self.rank(), self.size()));
+      body(group);
+      group.barrier().wait();
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, MetricsOnRanks, ::testing::Range(1, 6));
+
+TEST_P(MetricsOnRanks, AreReducedByTrueCounts) {
+  with_groups([](ProcessGroup& group) {
+    // Rank r has r samples of value r: whole numbers, so any order sums them exactly.
+    const int rank = group.rank();
+    Mean mean;
+    Accuracy accuracy;
+    Maximum largest;
+    Minimum smallest;
+    for (int i = 0; i < rank; ++i) mean.add(rank);
+    accuracy.correct = rank;
+    accuracy.count = 2.0 * rank + 1;
+    largest.add(rank);
+    smallest.add(rank - 3);
+    reduce(group, mean, accuracy, largest, smallest);
+
+    Mean expected;
+    double correct = 0;
+    double count = 0;
+    for (int other = 0; other < group.size(); ++other) {
+      expected.add(other, other);
+      correct += other;
+      count += 2.0 * other + 1;
+    }
+    EXPECT_EQ(mean, expected);
+    EXPECT_EQ(mean.try_value().has_value(), group.size() > 1) << "rank 0 alone counts nothing";
+    EXPECT_EQ(accuracy.value(), correct / count);
+    EXPECT_EQ(largest.value(), group.size() - 1);
+    EXPECT_EQ(smallest.value(), -3);
+  });
+}
+
+TEST_P(MetricsOnRanks, NameARankThatReducesSomethingElse) {
+  if (GetParam() == 1) return;
+  EXPECT_THROW(with_groups([](ProcessGroup& group) {
+                 Mean mean;
+                 Maximum largest;
+                 if (group.rank() == 1) {
+                   reduce(group, mean, largest);
+                 } else {
+                   reduce(group, mean);
+                 }
+               }),
+               PeerError);
+}
+
+TEST(Mean, WeighsWhatItIsGiven) {
+  Mean mean;
+  EXPECT_FALSE(mean.try_value());
+  EXPECT_THROW((void)mean.value(), UsageError);
+  mean.add(torch::tensor(2.0), 3);
+  mean.add(10);
+  EXPECT_EQ(mean.value(), 4);
+}
+
+TEST(Accuracy, CountsTheTargetsAmongTheBest) {
+  const auto scores = torch::tensor({{3., 1., 2.}, {1., 3., 2.}, {5., 5., 5.}, {1., 2., 3.}});
+  const auto target = torch::tensor({0, 2, 0, 1});
+  Accuracy first;
+  first.add(scores, target);
+  EXPECT_EQ(first, (Accuracy{2, 4}));
+  const auto best = scores.argmax(1).eq(target).sum().item<double>();
+  EXPECT_EQ(first.correct, best) << "LibTorch's argmax says otherwise";
+  Accuracy second;
+  second.add(scores, target, {.top = 2});
+  EXPECT_EQ(second, (Accuracy{4, 4}));
+  Accuracy some;
+  some.add(scores, target, {.ignored_class = 0});
+  EXPECT_EQ(some, (Accuracy{0, 2}));
+  Accuracy equal_scores;
+  equal_scores.add(torch::zeros({1, 3}), torch::tensor({2}));
+  EXPECT_EQ(equal_scores.correct, 0) << "a model that says nothing is not right";
+  Accuracy broken;
+  broken.add(torch::full({1, 3}, std::nan("")), torch::tensor({0}));
+  EXPECT_EQ(broken, (Accuracy{0, 1}));
+  Accuracy sequences;
+  sequences.add(scores.view({2, 2, 3}), target.view({2, 2}));
+  EXPECT_EQ(sequences, first);
+  EXPECT_THROW(first.add(scores, target.view({2, 2})), UsageError);
+}
+
+TEST(Extremes, ShowNaN) {
+  Maximum largest;
+  for (const double value : {1.0, std::nan(""), 2.0}) largest.add(value);
+  EXPECT_TRUE(std::isnan(largest.value()));
+  Minimum smallest;
+  for (const double value : {1.0, -4.0, 2.0}) smallest.add(value);
+  EXPECT_EQ(smallest.value(), -4);
+}
+
+}  // namespace
+}  // namespace lockstep

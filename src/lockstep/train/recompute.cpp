@@ -1,0 +1,221 @@
+#include "lockstep/train/recompute.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/alias.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/train/surroundings_internal.h"
+
+namespace lockstep {
+namespace {
+
+namespace autograd = torch::autograd;
+using autograd::variable_list;
+
+// Restored at the end of a block, also when something is thrown in it.
+struct AsFound {
+  GeneratorStates generators;
+  BufferValues buffers;
+
+  ~AsFound() {
+    buffers.restore();
+    generators.restore();
+  }
+};
+
+// One run of a block, kept by its node of the graph.
+struct Segment : torch::CustomClassHolder {
+  BlockForward forward;
+  std::size_t num_inputs = 0;  // of the node's tensors; parameters follow
+  GeneratorStates generators;
+  AutocastStates autocast;
+  BufferValues changed_buffers;  // with the values they had before the first run
+  std::vector<bool> differentiable;
+
+  // As the first run, but for the graph; leaves everything as it found it.
+  [[nodiscard]] variable_list run_again(const variable_list& inputs, at::Device device) const {
+    const AsFound as_found{GeneratorStates::now(device), changed_buffers.present()};
+    const Autocast on_cpu(autocast.cpu);
+    std::optional<Autocast> on_device;
+    if (autocast.other) on_device.emplace(*autocast.other);
+    const UncachedAutocast uncached;
+    generators.restore();
+    changed_buffers.restore();
+    const at::AutoGradMode on(true);
+    return forward(inputs);
+  }
+};
+
+at::Device device_of(const variable_list& tensors) {
+  const auto elsewhere = std::find_if(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return tensor.defined() && !tensor.is_cpu();
+  });
+  return elsewhere == tensors.end() ? at::Device(at::kCPU) : elsewhere->device();
+}
+
+void expect_same_versions(const variable_list& inputs, const std::vector<std::uint32_t>& versions) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined() || inputs[i]._version() == versions[i]) continue;
+    throw UsageError(fmt::format(
+        "the block under recompute changed its input {} in place; it would be run again on what it "
+        "left there. Let its first operation make a new tensor",
+        i));
+  }
+}
+
+// Every place where the graph of `outputs` ends must be known, or a gradient would get lost.
+void expect_known_ends(const variable_list& outputs, const variable_list& known) {
+  std::unordered_set<const autograd::Node*> seen;
+  for (const auto& tensor : known) {
+    if (!tensor.requires_grad()) continue;
+    const auto& edge = autograd::impl::gradient_edge(tensor);
+    seen.insert(edge.function.get());
+  }
+  std::vector<const autograd::Node*> open;
+  for (const auto& output : outputs) {
+    if (output.grad_fn()) open.push_back(output.grad_fn().get());
+  }
+  while (!open.empty()) {
+    const auto* node = open.back();
+    open.pop_back();
+    if (!seen.insert(node).second) continue;
+    if (node->num_outputs() == 0) {  // an accumulator
+      throw UsageError(
+          "the block under recompute uses a tensor that needs a gradient and is neither an input "
+          "nor "
+          "a parameter of it, so that its gradient would get lost; hand it over as an input");
+    }
+    for (const auto& edge : node->next_edges()) {
+      if (edge.function) open.push_back(edge.function.get());
+    }
+  }
+}
+
+// The outputs that a gradient came for, with it.
+struct Seeded {
+  variable_list outputs;
+  variable_list gradients;
+};
+
+Seeded seeded(const variable_list& outputs, const variable_list& gradients) {
+  Seeded found;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!gradients[i].defined() || !outputs[i].requires_grad()) continue;
+    found.outputs.push_back(outputs[i]);
+    found.gradients.push_back(gradients[i]);
+  }
+  return found;
+}
+
+class Recomputed : public autograd::Function<Recomputed> {
+ public:
+  static variable_list forward(autograd::AutogradContext* context, at::TensorList tensors,
+                               const c10::intrusive_ptr<Segment>& segment) {
+    const auto count = segment->num_inputs;
+    const variable_list inputs(tensors.begin(),
+                               tensors.begin() + static_cast<std::ptrdiff_t>(count));
+    std::vector<std::uint32_t> versions;
+    for (const auto& input : inputs) {
+      versions.push_back(input.defined() ? static_cast<std::uint32_t>(input._version()) : 0);
+    }
+    auto outputs = segment->forward(inputs);
+    expect_same_versions(inputs, versions);
+    variable_list fixed;
+    for (const auto& output : outputs) {
+      segment->differentiable.push_back(output.is_floating_point() || output.is_complex());
+      if (!segment->differentiable.back()) fixed.push_back(output);
+    }
+    context->mark_non_differentiable(fixed);
+    context->save_for_backward(variable_list(tensors.begin(), tensors.end()));
+    context->saved_data["segment"] = c10::IValue::make_capsule(segment);
+    return outputs;
+  }
+
+  static variable_list backward(autograd::AutogradContext* context, variable_list gradients) {
+    const auto segment =
+        c10::static_intrusive_pointer_cast<Segment>(context->saved_data["segment"].toCapsule());
+    const auto saved = context->get_saved_variables();
+    const auto count = segment->num_inputs;
+    // With a graph of the gradients asked for, the inputs keep their history.
+    const bool keeps_history = at::GradMode::is_enabled();
+    variable_list inputs;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!saved[i].defined()) {
+        inputs.emplace_back();
+        continue;
+      }
+      const at::AutoGradMode on(true);
+      inputs.push_back(keeps_history
+                           ? at::alias(saved[i])
+                           : saved[i].detach().set_requires_grad(saved[i].requires_grad()));
+    }
+    const auto outputs = segment->run_again(inputs, device_of(saved));
+    auto ends = inputs;
+    ends.insert(ends.end(), saved.begin() + static_cast<std::ptrdiff_t>(count), saved.end());
+    if (!keeps_history) expect_known_ends(outputs, ends);
+    return gradients_of(outputs, gradients, ends, keeps_history);
+  }
+
+ private:
+  // One for each of `ends`, undefined where there is none, and one for the segment.
+  static variable_list gradients_of(const variable_list& outputs, const variable_list& gradients,
+                                    const variable_list& ends, bool keeps_history) {
+    variable_list wanted;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      if (!ends[i].defined() || !ends[i].requires_grad()) continue;
+      wanted.push_back(ends[i]);
+      places.push_back(i);
+    }
+    variable_list all(ends.size() + 1);
+    const auto seeds = seeded(outputs, gradients);
+    if (seeds.outputs.empty() || wanted.empty()) return all;
+    const auto found = autograd::grad(seeds.outputs, wanted, seeds.gradients,
+                                      /*retain_graph=*/keeps_history,
+                                      /*create_graph=*/keeps_history, /*allow_unused=*/true);
+    for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = found[i];
+    return all;
+  }
+};
+
+bool any_requires_grad(const variable_list& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.requires_grad();
+  });
+}
+
+}  // namespace
+
+std::vector<at::Tensor> recompute(const BlockForward& forward, const BlockState& state,
+                                  std::vector<at::Tensor> inputs) {
+  auto tensors = inputs;
+  std::unordered_set<const void*> known;
+  for (const auto& parameter : state.parameters) {
+    if (parameter.requires_grad() && known.insert(parameter.unsafeGetTensorImpl()).second) {
+      tensors.push_back(parameter);
+    }
+  }
+  if (!at::GradMode::is_enabled() || !any_requires_grad(tensors)) return forward(inputs);
+  const auto device = device_of(tensors);
+  auto segment = c10::make_intrusive<Segment>();
+  segment->forward = forward;
+  segment->num_inputs = inputs.size();
+  segment->generators = GeneratorStates::now(device);
+  segment->autocast = AutocastStates::now(device);
+  segment->changed_buffers = BufferValues::of(state.buffers);
+  // A cast that is kept from a forward without a graph would be taken for one with a graph later.
+  const UncachedAutocast uncached;
+  auto outputs = Recomputed::apply(tensors, segment);
+  segment->changed_buffers.drop_unchanged();
+  return outputs;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// The pieces a schedule is made of, each a plain value with its formula beside it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+
+namespace lockstep {
+
+class Schedule;
+class SchedulePiece;
+
+struct Constant {
+  double value;
+};
+struct LinearWarmup {
+  std::int64_t steps;
+  double from;
+};
+struct Cosine {
+  std::int64_t steps;
+  double floor;
+};
+struct LinearDecay {
+  std::int64_t steps;
+  double floor;
+};
+struct StepDecay {
+  std::int64_t every;
+  double factor;
+};
+struct Product {
+  std::shared_ptr<const SchedulePiece> left;
+  std::shared_ptr<const SchedulePiece> right;
+};
+struct Sequence {
+  std::shared_ptr<const SchedulePiece> first;
+  std::shared_ptr<const SchedulePiece> next;
+  std::int64_t begin;  // of next: the length of first
+};
+
+using Piece =
+    std::variant<Constant, LinearWarmup, Cosine, LinearDecay, StepDecay, Product, Sequence>;
+
+class SchedulePiece {
+ public:
+  explicit SchedulePiece(Piece piece) : piece_(std::move(piece)) {}
+
+  [[nodiscard]] double at(std::int64_t step) const;
+  [[nodiscard]] std::optional<std::int64_t> length() const;
+  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] nlohmann::json to_json() const;
+
+ private:
+  Piece piece_;
+};
+
+/// Throws UsageError, or what the JSON library throws, for anything that to_json does not write.
+[[nodiscard]] Schedule read_schedule(const nlohmann::json& json);
+
+}  // namespace lockstep
