@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/present_gradients_internal.h"
 #include "lockstep/train/unscale_internal.h"
 
 namespace lockstep {
@@ -54,6 +55,20 @@ bool GradScaler::unscale(at::TensorList parameters, UnscaleOptions options) {
     if (!gradient.defined()) continue;
     expect_first_time(parameter.unsafeGetTensorImpl());
     finite &= unscale_tensor(gradient, factor);
+  }
+  note(finite, options);
+  return finite && !options.found_elsewhere;
+}
+
+bool GradScaler::unscale(FlatParameters& flat, UnscaleOptions options) {
+  const auto ranges = present_gradients(flat);
+  expect_first_time(&flat);
+  bool finite = true;
+  if (options_.enabled) {
+    for (const auto& range : ranges) {
+      auto gradients = gradients_of(flat, range);
+      finite &= unscale_tensor(gradients, inverse_scale());
+    }
   }
   note(finite, options);
   return finite && !options.found_elsewhere;

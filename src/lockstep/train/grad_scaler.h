@@ -3,7 +3,7 @@
 // followed by a smaller scale. Constants, order and arithmetic are those of torch.amp.GradScaler.
 //
 //   scaler.scale(loss).backward();                     // with Ddp: reduces and averages
-//   scaler.unscale(net->parameters());
+//   scaler.unscale(flat);                              // or net->parameters(), for torch::optim
 //   (clip gradients here)
 //   scaler.step(optimizer);                            // leaves the step out if it must
 //   scaler.update();
@@ -22,6 +22,8 @@
 #include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include "lockstep/flat/flat_parameters.h"
 
 namespace lockstep {
 
@@ -51,6 +53,8 @@ class GradScaler {
   /// each parameter. Returns whether they were. Throws UsageError for float16 gradients, and for a
   /// parameter that was unscaled in this step before.
   bool unscale(at::TensorList parameters, UnscaleOptions options = {});
+  /// The same over flat memory, in one pass.
+  bool unscale(FlatParameters& flat, UnscaleOptions options = {});
 
   /// Calls `optimizer.step(arguments…)` unless a gradient was not finite. Returns whether it did.
   /// Throws UsageError when nothing was unscaled since the last update.

@@ -103,6 +103,22 @@ TEST(GradScaler, UnscalesSparseGradientsByTheirSum) {
   EXPECT_FALSE(scaler.unscale({parameter}));
 }
 
+TEST(GradScaler, UnscalesFlatMemoryAsItDoesTensors) {
+  torch::nn::Linear layer(5, 3);
+  ProcessGroup group(World::alone());
+  FlatParameters flat(*layer, group);
+  layer->weight.mutable_grad() = torch::full({3, 5}, 8.F);
+  GradScaler scaler({.initial_scale = 4});
+  EXPECT_TRUE(scaler.unscale(flat));
+  EXPECT_TRUE(layer->weight.grad().equal(torch::full({3, 5}, 2.F)));
+  EXPECT_FALSE(layer->bias.grad().defined());
+  EXPECT_THROW(scaler.unscale(flat), UsageError);
+  scaler.update();
+  layer->bias.mutable_grad() = torch::full({3}, kInfinity);
+  EXPECT_FALSE(scaler.unscale(flat));
+  EXPECT_TRUE(layer->weight.grad().equal(torch::full({3, 5}, 0.5F)));
+}
+
 TEST(GradScaler, LeavesAStepOutThatAnotherRankMustLeaveOut) {
   GradScaler scaler;
   auto parameter = parameter_with(torch::ones({1}));

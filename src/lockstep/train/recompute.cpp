@@ -99,6 +99,28 @@ void expect_known_ends(const variable_list& outputs, const variable_list& known)
   }
 }
 
+// Takes the users' hooks off tensors until the end of the block. autograd::grad runs them for the
+// tensors it is asked for, and the outer backward runs them again.
+class HooksAway {
+ public:
+  explicit HooksAway(variable_list tensors) : tensors_(std::move(tensors)) {
+    for (const auto& tensor : tensors_) kept_.push_back(std::exchange(hooks_of(tensor), {}));
+  }
+  HooksAway(const HooksAway&) = delete;
+  HooksAway& operator=(const HooksAway&) = delete;
+  ~HooksAway() {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) hooks_of(tensors_[i]) = std::move(kept_[i]);
+  }
+
+ private:
+  using Hooks = std::vector<std::unique_ptr<autograd::FunctionPreHook>>;
+
+  static Hooks& hooks_of(const at::Tensor& tensor) { return autograd::impl::hooks(tensor); }
+
+  variable_list tensors_;
+  std::vector<Hooks> kept_;
+};
+
 // The outputs that a gradient came for, with it.
 struct Seeded {
   variable_list outputs;
@@ -178,6 +200,7 @@ class Recomputed : public autograd::Function<Recomputed> {
     variable_list all(ends.size() + 1);
     const auto seeds = seeded(outputs, gradients);
     if (seeds.outputs.empty() || wanted.empty()) return all;
+    const HooksAway off(wanted);
     const auto found = autograd::grad(seeds.outputs, wanted, seeds.gradients,
                                       /*retain_graph=*/keeps_history,
                                       /*create_graph=*/keeps_history, /*allow_unused=*/true);
@@ -213,7 +236,7 @@ std::vector<at::Tensor> recompute(const BlockForward& forward, const BlockState&
   segment->changed_buffers = BufferValues::of(state.buffers);
   // A cast that is kept from a forward without a graph would be taken for one with a graph later.
   const UncachedAutocast uncached;
-  auto outputs = Recomputed::apply(tensors, segment);
+  auto outputs = Recomputed::apply(at::TensorList(tensors), segment);
   segment->changed_buffers.drop_unchanged();
   return outputs;
 }

@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -78,16 +79,14 @@ class UnitCallable {
  public:
   explicit UnitCallable(const Block& block) noexcept : block_(block) {}
 
-  /// Tensors among `arguments` are the block's inputs; other arguments are kept as they are for the
-  /// second forward.
+  /// forward() returns one tensor. Tensors among `arguments` are the block's inputs; other
+  /// arguments are kept as they are for the second forward.
   template <typename... Arguments>
-  decltype(auto) operator()(Arguments&&... arguments) const {
-    Block own = block_;  // a holder; forward() is not const
+  at::Tensor operator()(Arguments&&... arguments) const {
+    const auto& own = block_.ptr();
     if (!own->is_wrapped()) [[likely]] {
       return own->forward(std::forward<Arguments>(arguments)...);
     }
-    static_assert(std::is_same_v<std::decay_t<decltype(own->forward(arguments...))>, at::Tensor>,
-                  "a unit's forward returns one tensor");
     std::vector<at::Tensor> inputs;
     const auto take = [&]<typename T>(const T& argument) {
       if constexpr (std::is_same_v<T, at::Tensor>) inputs.push_back(argument);
@@ -108,7 +107,7 @@ class UnitCallable {
           return std::vector<at::Tensor>{
               std::apply([&](auto&... each) { return own->forward(each...); }, all)};
         };
-    return own->run({own.ptr(), std::move(forward), std::move(inputs)}).front();
+    return own->run({own, std::move(forward), std::move(inputs)}).front();
   }
 
  private:

@@ -82,16 +82,17 @@ TEST(Unit, KeepsArgumentsThatAreNoTensors) {
 
 TEST(Unit, WrapsInTheOrderInWhichItIsAskedTo) {
   struct Noting final : UnitWrapper {
-    Noting(std::string word, std::vector<std::string>& log) : word(std::move(word)), log(log) {}
+    Noting(std::string own_word, std::vector<std::string>& all)
+        : word(std::move(own_word)), notes(all) {}
     std::vector<at::Tensor> run(UnitCall call) override {
-      log.push_back(word + " in");
+      notes.push_back(word + " in");
       auto outputs = call.forward(call.inputs);
-      log.push_back(word + " out");
+      notes.push_back(word + " out");
       return outputs;
     }
     std::string name() const override { return word; }
     std::string word;
-    std::vector<std::string>& log;
+    std::vector<std::string>& notes;
   };
   std::vector<std::string> log;
   Layer layer;

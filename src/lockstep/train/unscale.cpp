@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/bfloat16_internal.h"
 #include "lockstep/train/unscale_internal.h"
 
 namespace lockstep {
@@ -33,12 +34,7 @@ bool unscale(std::span<T> values, float factor) noexcept {
     const auto bits = std::bit_cast<Bits>(value);
     found = static_cast<Bits>(found | static_cast<Bits>((bits & mask) == mask));
     if constexpr (sizeof(T) == 2) {
-      const auto product = std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16) * factor;
-      // To nearest even; what is no number stays none because its quiet bit is set.
-      const auto wide = std::bit_cast<std::uint32_t>(product);
-      const auto rounded = wide + 0x7FFF + ((wide >> 16) & 1);
-      const auto kept = product != product ? (wide | 0x400000) : rounded;
-      value = at::BFloat16(static_cast<std::uint16_t>(kept >> 16), at::BFloat16::from_bits());
+      value = at::BFloat16(narrowed(widened(bits) * factor), at::BFloat16::from_bits());
     } else {
       value *= static_cast<T>(factor);
     }

@@ -1,0 +1,54 @@
+// The same net trained in float32, in bfloat16 and in float16. Autocast lets matrix products
+// compute in 16 bits while parameters stay in float32; float16, whose range is small, needs its
+// loss scaled, and leaves out steps whose gradients overflow. Statements for your own loop, nothing
+// more.
+#include <torch/torch.h>
+
+#include <cstdio>
+
+#include "lockstep/lockstep.h"
+
+double train(const lockstep::World& world, at::ScalarType dtype) {
+  const lockstep::Seeds seeds(7, {.leaf = world.rank()});
+  seeds.begin_shared("init");  // equal weights on every rank
+  torch::nn::Sequential net(torch::nn::Linear(16, 64), torch::nn::GELU(), torch::nn::Linear(64, 1));
+  lockstep::ProcessGroup group(world);
+  lockstep::FlatParameters flat(*net, group);
+  const auto rate = 1e-2 * lockstep::linear_warmup(20).then(lockstep::cosine(180, {.floor = 0.1}));
+  lockstep::AdamW optimizer(flat, {.groups = {lockstep::no_decay_for_biases_and_norms()}});
+  // A scale far too large, to show how it comes down.
+  lockstep::GradScaler scaler({.initial_scale = 1e30, .enabled = dtype == at::kHalf});
+  lockstep::Mean loss_at_end;
+  for (int step = 0; step < 200; ++step) {
+    seeds.begin_step(step);
+    const auto input = torch::randn({64, 16});
+    const auto target = input.sin().sum(1, /*keepdim=*/true);
+    at::Tensor loss;
+    {
+      const lockstep::Autocast lower(dtype);  // float32: off
+      loss = torch::mse_loss(net->forward(input), target);
+    }
+    scaler.scale(loss).backward();
+    scaler.unscale(flat);
+    lockstep::clip_grad_norm(flat, 1.0);
+    scaler.step(optimizer, rate.at(step));
+    scaler.update();
+    optimizer.zero_grad();
+    if (step >= 180) loss_at_end.add(loss, 64);
+  }
+  lockstep::reduce(group, loss_at_end);
+  if (world.rank() == 0) {
+    std::printf("%-9s loss %.4f; scale %.3g after %lld steps left out\n", c10::toString(dtype),
+                loss_at_end.value(), scaler.current_scale(),
+                static_cast<long long>(scaler.num_skipped()));
+  }
+  return loss_at_end.value();
+}
+
+int main() {
+  const auto world = lockstep::init();
+  const double exact = train(world, at::kFloat);
+  const double brain = train(world, at::kBFloat16);
+  const double half = train(world, at::kHalf);
+  return brain < 2 * exact + 0.1 && half < 2 * exact + 0.1 ? 0 : 1;
+}

@@ -1,0 +1,52 @@
+#include "lockstep/train/sgd.h"
+
+#include <cmath>
+#include <string>
+
+#include "lockstep/train/sgd_pass_internal.h"
+#include "lockstep/train/stretch_internal.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> state_names(const SGDOptions& options) {
+  if (options.momentum == 0) return {};
+  return {"momentum_buffer"};
+}
+
+}  // namespace
+
+SGD::SGD(FlatParameters& flat, const SGDOptions& options)
+    : FlatOptimizer(flat, {.kind = "SGD",
+                           .rate = options.rate,
+                           .weight_decay = options.weight_decay,
+                           .groups = options.groups,
+                           .state_names = state_names(options)}),
+      options_(options) {
+  expect_option(std::isfinite(options.momentum) && options.momentum >= 0, "SGD", "momentum",
+                options.momentum, "one that is not negative");
+  expect_option(std::isfinite(options.dampening), "SGD", "dampening", options.dampening,
+                "a finite one");
+  if (!options.nesterov) return;
+  expect_option(options.momentum > 0, "SGD in Nesterov's form", "momentum", options.momentum,
+                "one above 0");
+  expect_option(options.dampening == 0, "SGD in Nesterov's form", "dampening", options.dampening,
+                "none");
+}
+
+void SGD::update(const StepRange& range, const GroupStep& group) {
+  const SgdStep step{.rate = group.rate,
+                     .momentum = options_.momentum,
+                     .dampening = options_.dampening,
+                     .decay = group.weight_decay,
+                     .nesterov = options_.nesterov,
+                     .is_first = group.step == 1};
+  with_stretch<SgdStretch>(flat(), range, masters(range.segment), [&](auto stretch) {
+    if (options_.momentum != 0) {
+      stretch.momenta = elements_at(state(0, range.segment), range, stretch.momenta);
+    }
+    sgd_pass(stretch, step);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+#include "lockstep/train/sgd_pass_internal.h"
+
+#include <type_traits>
+
+#include "lockstep/train/bfloat16_internal.h"
+
+namespace lockstep {
+namespace {
+
+enum class Momentum { none, first, later };
+
+template <Momentum Kind, bool Decays, bool Nesterov, typename Stored, typename Wide>
+void pass(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept {
+  constexpr bool has_masters = !std::is_same_v<Stored, Wide>;
+  const auto rate = static_cast<Wide>(step.rate);
+  const auto momentum = static_cast<Wide>(step.momentum);
+  const auto undamped = static_cast<Wide>(1 - step.dampening);
+  const auto decay = static_cast<Wide>(step.decay);
+  Stored* __restrict values = stretch.values;
+  const Stored* __restrict gradients = stretch.gradients;
+  Wide* __restrict momenta = stretch.momenta;
+  Wide* __restrict masters = stretch.masters;
+  for (std::size_t i = 0; i < stretch.count; ++i) {
+    Wide value;
+    Wide gradient;
+    if constexpr (has_masters) {
+      value = narrowed(masters[i]) == values[i] ? masters[i] : widened(values[i]);
+      gradient = widened(gradients[i]);
+    } else {
+      value = values[i];
+      gradient = gradients[i];
+    }
+    if constexpr (Decays) gradient = gradient + value * decay;
+    if constexpr (Kind != Momentum::none) {
+      Wide moved = gradient;
+      if constexpr (Kind == Momentum::later) moved = momenta[i] * momentum + gradient * undamped;
+      momenta[i] = moved;
+      gradient = Nesterov ? gradient + moved * momentum : moved;
+    }
+    value = value - gradient * rate;
+    if constexpr (has_masters) {
+      masters[i] = value;
+      values[i] = narrowed(value);
+    } else {
+      values[i] = value;
+    }
+  }
+}
+
+template <Momentum Kind, bool Decays, typename Stored, typename Wide>
+void choose_nesterov(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept {
+  if (Kind != Momentum::none && step.nesterov) {
+    pass<Kind, Decays, true>(stretch, step);
+  } else {
+    pass<Kind, Decays, false>(stretch, step);
+  }
+}
+
+template <Momentum Kind, typename Stored, typename Wide>
+void choose_decay(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept {
+  if (step.decay != 0) {
+    choose_nesterov<Kind, true>(stretch, step);
+  } else {
+    choose_nesterov<Kind, false>(stretch, step);
+  }
+}
+
+template <typename Stored, typename Wide>
+void choose(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept {
+  if (step.momentum == 0) {
+    choose_decay<Momentum::none>(stretch, step);
+  } else if (step.is_first) {
+    choose_decay<Momentum::first>(stretch, step);
+  } else {
+    choose_decay<Momentum::later>(stretch, step);
+  }
+}
+
+}  // namespace
+
+void sgd_pass(const SgdStretch<float, float>& stretch, const SgdStep& step) noexcept {
+  choose(stretch, step);
+}
+void sgd_pass(const SgdStretch<double, double>& stretch, const SgdStep& step) noexcept {
+  choose(stretch, step);
+}
+void sgd_pass(const SgdStretch<std::uint16_t, float>& stretch, const SgdStep& step) noexcept {
+  choose(stretch, step);
+}
+
+}  // namespace lockstep
