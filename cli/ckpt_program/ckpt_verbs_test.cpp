@@ -63,7 +63,7 @@ TEST_F(CkptVerbs, InspectListsTheCheckpointsOfARunAndTheTensorsOfOne) {
   EXPECT_EQ(one["tensors"][0]["name"], "weight");
   EXPECT_EQ(one["tensors"][0]["dtype"], "F32");
   EXPECT_EQ(one["tensors"][0]["shape"], json({100}));
-  EXPECT_TRUE(has(printed(run_inspect, {step(4)}), "toy.safetensors (488 B"))
+  EXPECT_TRUE(has(printed(run_inspect, {step(4)}), "toy.safetensors (472 B"))
       << printed(run_inspect, {step(4)});
 }
 
