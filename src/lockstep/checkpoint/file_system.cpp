@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,6 +108,15 @@ class LocalFileSystem final : public FileSystem {
     if (::rmdir(path.c_str()) != 0) {
       throw SystemError(fmt::format("cannot remove the folder {}", path), errno);
     }
+  }
+
+  std::shared_ptr<const void> try_lock(const std::string& folder) override {
+    auto open = FileDescriptor::open(folder, O_RDONLY | O_DIRECTORY);
+    if (::flock(open.number(), LOCK_EX | LOCK_NB) == 0) {
+      return std::make_shared<const FileDescriptor>(std::move(open));
+    }
+    if (errno == EWOULDBLOCK) return nullptr;
+    throw SystemError(fmt::format("cannot lock the folder {}", folder), errno);
   }
 };
 

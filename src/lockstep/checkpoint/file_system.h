@@ -49,6 +49,9 @@ class FileSystem {
   virtual void remove_file(const std::string& path) = 0;
   /// An empty one.
   virtual void remove_folder(const std::string& path) = 0;
+  /// Takes `folder` for this process until what is returned goes, or the process does; null when
+  /// another has it.
+  [[nodiscard]] virtual std::shared_ptr<const void> try_lock(const std::string& folder) = 0;
 };
 
 /// The machine's own.

@@ -39,7 +39,8 @@ RunOptions checked(RunOptions options) {
   }
   Manifest probe;
   probe.configuration = options.configuration;
-  (void)to_text(probe);  // throws when the configuration is no JSON
+  // Throws when it is no JSON; and is as manifests have it from here on, to be compared.
+  options.configuration = manifest_from_text(to_text(probe)).configuration;
   return options;
 }
 
@@ -60,10 +61,12 @@ struct Run::State {
 
   [[nodiscard]] std::vector<FileToStage> files_to_stage() const;
   [[nodiscard]] Manifest manifest(SaveReason reason) const;
+  void expect_resumed() const;
   void save(SaveReason reason);
   void save_and_wait(SaveReason reason);
-  void raise_failure();
+  void judge_failure();
   void check_resumes(const Manifest& saved) const;
+  void take_folder();
 
   const World world;
   const RunOptions options;
@@ -75,6 +78,7 @@ struct Run::State {
   std::int64_t failures = 0;
   bool resumed = false;
   bool reserved = false;
+  std::shared_ptr<const void> lock;  // rank 0's, on the folder
   StopSignals signals;
   ProcessGroup group;               // of its own: no call of the training can meet these
   std::optional<Work> last_answer;  // what all ranks said at the end of the step before
@@ -116,25 +120,30 @@ Manifest Run::State::manifest(SaveReason reason) const {
   return result;
 }
 
+void Run::State::expect_resumed() const {
+  if (resumed) return;
+  throw UsageError(
+      "call run.resume() before the first step: it goes on from the newest checkpoint, and starts "
+      "afresh if there is none");
+}
+
 void Run::State::save(SaveReason reason) {
-  if (!resumed) {
-    throw UsageError(
-        "call run.resume() before the first step: it goes on from the newest checkpoint, and "
-        "starts "
-        "afresh if there is none");
-  }
+  expect_resumed();
   if (step == saved_step) return;
   writer.save(manifest(reason), files_to_stage());
   saved_step = step;
 }
 
+// What a run ends with must be there, whatever it does about the others.
 void Run::State::save_and_wait(SaveReason reason) {
+  writer.wait(Deadline::after(options.timeout));
+  judge_failure();
   save(reason);
   writer.wait(Deadline::after(options.timeout));
-  raise_failure();
+  if (const auto failure = writer.take_failure()) std::rethrow_exception(failure);
 }
 
-void Run::State::raise_failure() {
+void Run::State::judge_failure() {
   const auto failure = writer.take_failure();
   if (!failure) return;
   saved_step = -1;
@@ -155,12 +164,25 @@ void Run::State::check_resumes(const Manifest& saved) const {
                     "{:016x}; use that data, or another folder",
                     saved.step, saved.data_id, options.data_id));
   }
-  if (saved.threads != at::get_num_threads() && world.rank() == 0) {
+  if (world.rank() != 0) return;
+  if (saved.configuration != options.configuration) {
+    log.warning(fmt::format("the configuration is {}, that of the checkpoint of step {} was {}",
+                            options.configuration, saved.step, saved.configuration));
+  }
+  if (saved.threads != at::get_num_threads()) {
     log.warning(
         fmt::format("the checkpoint of step {} was made with {} threads a rank, this run has "
                     "{}: the last bits of sums may differ from an unbroken run's",
                     saved.step, saved.threads, at::get_num_threads()));
   }
+}
+
+void Run::State::take_folder() {
+  make_folders(*options.files, checkpoints);
+  lock = options.files->try_lock(checkpoints);
+  if (lock) return;
+  throw UsageError(
+      fmt::format("another run is using {}: end it first, or use another folder", checkpoints));
 }
 
 Run::Run(const World& world, const std::string& folder, RunOptions options)
@@ -192,6 +214,7 @@ void Run::add(const std::string& name, std::unique_ptr<Tracked> thing) {
 std::int64_t Run::resume() {
   auto& state = *state_;
   auto& files = *state.options.files;
+  if (state.world.rank() == 0) state.take_folder();
   const auto found = newest_common(files, state.checkpoints, state.group, state.log);
   if (found) {
     state.check_resumes(found->manifest);
@@ -218,6 +241,7 @@ std::int64_t Run::resume() {
 
 bool Run::end_of_step() {
   auto& state = *state_;
+  state.expect_resumed();
   ++state.step;
   bool stop = false;
   if (state.last_answer) {
@@ -226,7 +250,7 @@ bool Run::end_of_step() {
     stop = riders.stop;
     if (riders.samples > 0) {  // so many ranks know of a save that failed; soon all do
       state.writer.wait(Deadline::after(state.options.timeout));
-      state.raise_failure();
+      state.judge_failure();
     }
   }
   if (stop) {

@@ -78,7 +78,8 @@ class Run {
   /// step; 0 when the folder has none. Collective; each checkpoint that is passed over is logged
   /// with its reason. Throws UsageError when there are checkpoints and none is valid everywhere,
   /// and when the one to load does not fit what is tracked, naming every difference: never a fresh
-  /// start in silence. What is tracked is in no certain state then.
+  /// start in silence. What is tracked is in no certain state then. Also when another run is using
+  /// the folder.
   std::int64_t resume();
 
   /// Ends a step: saves if it is due, and returns true when the loop is to be left: a signal came

@@ -87,6 +87,9 @@ class LaggingFileSystem final : public FileSystem {
   void rename(const std::string& from, const std::string& to) override { real_->rename(from, to); }
   void remove_file(const std::string& path) override { real_->remove_file(path); }
   void remove_folder(const std::string& path) override { real_->remove_folder(path); }
+  std::shared_ptr<const void> try_lock(const std::string& folder) override {
+    return real_->try_lock(folder);
+  }
 
  private:
   std::string hidden_;

@@ -136,6 +136,8 @@ TEST(Run, RefusesWhatCannotBe) {
   run.track_as("other", other);
   EXPECT_THROW((void)run.end_of_step(), UsageError) << "resume() comes first";
   (void)run.resume();
+  lockstep::Run second(world, folder.path());
+  EXPECT_THROW((void)second.resume(), UsageError) << "the folder is in use";
   EXPECT_THROW(run.track_as("late", other), UsageError);
 }
 
@@ -198,6 +200,9 @@ class GatedFileSystem final : public FileSystem {
   void rename(const std::string& from, const std::string& to) override { real_->rename(from, to); }
   void remove_file(const std::string& path) override { real_->remove_file(path); }
   void remove_folder(const std::string& path) override { real_->remove_folder(path); }
+  std::shared_ptr<const void> try_lock(const std::string& folder) override {
+    return real_->try_lock(folder);
+  }
 
   std::counting_semaphore<> gate{0};
   std::atomic<int> num_waiting{0};

@@ -114,7 +114,7 @@ void Writer::run(const std::stop_token& stop) {
       failure = std::current_exception();
     }
     lock.lock();
-    times_.wrote = Clock::now() - job.begun;
+    times_.wrote = job.committed - job.begun;
     if (!failure) last_committed_ = job.manifest.step;
     if (failure) failure_ = failure;
     job_.reset();
@@ -176,6 +176,7 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
                                    error.what(), standing));
     throw;
   }
+  job.committed = Clock::now();
   valid_.insert(step);
   reports_.conclude(job.number, "", job.deadline);
   remove_old(job);
@@ -201,6 +202,7 @@ void Writer::write_as_other(Job& job, const std::stop_token& stop) {
   }
   const auto failure = reports_.conclusion(job.number, job.deadline, stop);
   if (!failure.empty()) throw PeerError(0, failure);
+  job.committed = Clock::now();
 }
 
 }  // namespace lockstep

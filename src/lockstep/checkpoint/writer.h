@@ -80,6 +80,7 @@ class Writer {
     std::vector<StagedFile> files;
     Deadline deadline;
     std::chrono::steady_clock::time_point begun;
+    std::chrono::steady_clock::time_point committed = begun;
   };
 
   void run(const std::stop_token& stop);

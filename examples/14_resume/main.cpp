@@ -1,0 +1,49 @@
+// Your own loop with checkpoints. Start it as two ranks, stop it with Ctrl-C or kill a rank, start
+// it again: it goes on where it was, and ends with the bits of a run that nobody touched.
+//   lockstep run -n 2 --max-restarts 3 build/release/examples/14_resume runs/mine
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "lockstep/lockstep.h"
+
+int main(int argc, char** argv) {
+  const auto world = lockstep::init();
+  const std::string folder =
+      argc > 1 ? argv[1] : std::filesystem::temp_directory_path() / "lockstep-14_resume";
+  if (argc == 1 && world.rank() == 0) std::filesystem::remove_all(folder);  // only to be run twice
+
+  torch::manual_seed(1);  // the same model everywhere, before each rank goes its own way
+  torch::nn::Sequential net(torch::nn::Linear(16, 64), torch::nn::ReLU(), torch::nn::Dropout(0.1),
+                            torch::nn::Linear(64, 1));
+  torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(1e-3));
+  const auto inputs = torch::randn({1000, 16});
+  const lockstep::TensorDataset data({{"input", inputs}, {"target", inputs.sum(1, true).sin()}});
+  lockstep::Loader loader(
+      data, {.batch = lockstep::derive_batch_sizes({.world = world.size(), .global = 32}),
+             .rank = world.rank(),
+             .order = {.seed = 7}});
+  torch::manual_seed(100 + world.rank());  // dropout differs by rank
+
+  const lockstep::ProcessGroup group(world);
+  lockstep::Run run(world, folder, {.save_every = 50, .seed = 7, .data_id = data.id()});
+  run.track(net, optimizer, loader);
+  run.resume();  // the newest valid checkpoint, or a fresh start if there is none
+  while (run.step() < 200) {
+    const auto batch = loader.next();
+    const auto loss = torch::mse_loss(net->forward(batch["input"]), batch["target"]);
+    optimizer.zero_grad();
+    loss.backward();
+    for (auto& parameter : net->parameters()) {
+      group.all_reduce(parameter.mutable_grad(), lockstep::ReduceOp::average).wait();
+    }
+    optimizer.step();
+    if (run.step() % 50 == 0 && world.rank() == 0) {
+      std::printf("step %d: loss %.4f\n", static_cast<int>(run.step()), loss.item<float>());
+    }
+    if (run.end_of_step()) return 0;  // told to stop: saved, and all ranks leave together
+  }
+  run.finish();
+  if (world.rank() == 0) std::printf("done; `lockstep ckpt inspect %s`\n", folder.c_str());
+}
