@@ -1,8 +1,9 @@
 // A training step so small that what stands around the arithmetic decides: an MLP of four
 // Linear(32, 32) with ReLU, MSE, a batch of 32, AdamW, one rank.
-//   small_step_benchmark lockstep|torch_optim
-// Reads numbers of steps from standard input and answers each with the seconds they took, so that a
-// script can let processes take turns (benchmarks/small_step_against_python).
+//   small_step_benchmark lockstep|torch_optim|none
+// none makes no step at all: what forward and backward take. Reads numbers of steps from standard
+// input and answers each with the seconds they took, so that a script can let processes take turns
+// (benchmarks/small_step_against_python).
 #include <torch/torch.h>
 
 #include <chrono>
@@ -43,8 +44,8 @@ using Finish = std::function<void()>;
 
 int main(int num_arguments, char** arguments) {
   const std::string way = num_arguments > 1 ? arguments[1] : "";
-  if (way != "lockstep" && way != "torch_optim") {
-    std::fprintf(stderr, "usage: small_step_benchmark lockstep|torch_optim\n");
+  if (way != "lockstep" && way != "torch_optim" && way != "none") {
+    std::fprintf(stderr, "usage: small_step_benchmark lockstep|torch_optim|none\n");
     return 2;
   }
   at::set_num_threads(1);
@@ -64,6 +65,8 @@ int main(int num_arguments, char** arguments) {
       ours->step();
       ours->zero_grad();
     };
+  } else if (way == "none") {
+    finish = [&] { net->zero_grad(); };
   } else {
     theirs = std::make_unique<torch::optim::AdamW>(net->parameters());
     finish = [&] {

@@ -13,9 +13,9 @@ double train(const lockstep::World& world, at::ScalarType dtype) {
   seeds.begin_shared("init");  // equal weights on every rank
   torch::nn::Sequential net(torch::nn::Linear(16, 64), torch::nn::GELU(), torch::nn::Linear(64, 1));
   lockstep::ProcessGroup group(world);
-  lockstep::FlatParameters flat(*net, group);
+  lockstep::Ddp ddp(*net, group);
   const auto rate = 1e-2 * lockstep::linear_warmup(20).then(lockstep::cosine(180, {.floor = 0.1}));
-  lockstep::AdamW optimizer(flat, {.groups = {lockstep::no_decay_for_biases_and_norms()}});
+  lockstep::AdamW optimizer(ddp.flat(), {.groups = {lockstep::no_decay_for_biases_and_norms()}});
   // A scale far too large, to show how it comes down.
   lockstep::GradScaler scaler({.initial_scale = 1e30, .enabled = dtype == at::kHalf});
   lockstep::Mean loss_at_end;
@@ -28,9 +28,9 @@ double train(const lockstep::World& world, at::ScalarType dtype) {
       const lockstep::Autocast lower(dtype);  // float32: off
       loss = torch::mse_loss(net->forward(input), target);
     }
-    scaler.scale(loss).backward();
-    scaler.unscale(flat);
-    lockstep::clip_grad_norm(flat, 1.0);
+    scaler.scale(loss).backward();  // averaged over the ranks
+    scaler.unscale(ddp.flat());     // finds the same on every rank
+    lockstep::clip_grad_norm(ddp.flat(), 1.0);
     scaler.step(optimizer, rate.at(step));
     scaler.update();
     optimizer.zero_grad();

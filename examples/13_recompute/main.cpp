@@ -39,7 +39,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// The gradients of one step, one after the other.
+// The averaged gradients of one step, one after the other.
 at::Tensor gradients_of(Net& net, const lockstep::Seeds& seeds) {
   seeds.begin_step(0);
   net->zero_grad();
@@ -54,6 +54,8 @@ int main() {
   const lockstep::Seeds seeds(7, {.leaf = world.rank()});
   seeds.begin_shared("init");
   Net net;
+  lockstep::ProcessGroup group(world);
+  lockstep::Ddp ddp(*net, group);
   const auto plain = gradients_of(net, seeds);
   const int chosen = lockstep::recompute_blocks(*net, {.every = 2});
   const auto recomputed = gradients_of(net, seeds);
