@@ -1,8 +1,9 @@
 // How a rank waits for another in shared memory, and what it does when the other does not come.
 //
-// Spin first: on a core of its own the other is done within microseconds. Then yield: it may need
-// this core. Then sleep until it rings. A rank that shares its core with others of the group does
-// not spin at all: it would burn the very slice that the other needs.
+// Spin first: on a core of its own the other is done within microseconds. Then yield: something
+// else may need this core. Then sleep until it rings. A rank that shares its core with others of
+// the group does not spin at all and yields less: it would burn the very slice that the other
+// needs.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -18,6 +19,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSpins = 2000;
 constexpr int kYields = 50;
+// To wake all ranks of a group takes longer than a spin, on virtual machines above all. Yielding
+// outlasts it: else ranks that one disturbance has put to sleep would find each other asleep in
+// every later call.
+constexpr std::chrono::milliseconds kYieldTime{1};
 constexpr std::chrono::milliseconds kLongSleep{50};    // a lost rank is noticed this soon
 constexpr std::chrono::microseconds kShortSleep{200};  // while other groups may need this rank too
 
@@ -61,7 +66,9 @@ void ShmEngine::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
     if (!awaited.lagging()) return;
     pause_core();
   }
-  for (int i = 0; i < kYields; ++i) {
+  const auto yields_until =
+      Clock::now() + (oversubscribed_ || !alone ? Clock::duration() : kYieldTime);
+  for (int i = 0; i < kYields || Clock::now() < yields_until; ++i) {
     if (!awaited.lags(rank)) return;
     ::sched_yield();
   }
