@@ -17,7 +17,7 @@ double train(const lockstep::World& world, at::ScalarType dtype) {
   const auto rate = 1e-2 * lockstep::linear_warmup(20).then(lockstep::cosine(180, {.floor = 0.1}));
   lockstep::AdamW optimizer(ddp.flat(), {.groups = {lockstep::no_decay_for_biases_and_norms()}});
   // A scale far too large, to show how it comes down.
-  lockstep::GradScaler scaler({.initial_scale = 1e30, .enabled = dtype == at::kHalf});
+  lockstep::GradScaler scaler({.initial_scale = 1e9, .enabled = dtype == at::kHalf});
   lockstep::Mean loss_at_end;
   for (int step = 0; step < 200; ++step) {
     seeds.begin_step(step);

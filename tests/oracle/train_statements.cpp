@@ -33,7 +33,7 @@ bool read_line(std::vector<float>& numbers) {
   return true;
 }
 
-void print(const at::Tensor& tensor) {
+void print_numbers(const at::Tensor& tensor) {
   for (std::int64_t i = 0; i < tensor.numel(); ++i) {
     std::printf(" %a", static_cast<double>(tensor.const_data_ptr<float>()[i]));
   }
@@ -60,7 +60,7 @@ void scaler(const GradScalerOptions& options) {
     const bool stepped = scaler.step(optimizer);
     scaler.update();
     std::printf("%d %a", stepped ? 1 : 0, scaler.current_scale());
-    print(holder.weight.grad());
+    print_numbers(holder.weight.grad());
   }
 }
 
@@ -85,7 +85,7 @@ void optimizer(const std::string& kind) {
   while (read_line(numbers)) {
     holder.weight.mutable_grad() = torch::tensor(numbers);
     optimizer->step();
-    print(holder.weight.detach());
+    print_numbers(holder.weight.detach());
   }
 }
 

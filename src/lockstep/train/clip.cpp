@@ -20,6 +20,14 @@ double norm_of(const FlatParameters& flat, const std::vector<FlatRange>& ranges)
   return std::sqrt(sum);
 }
 
+// Parameter by parameter where the factor is not finite: padding must stay zero.
+void scale_gradients(const FlatParameters& flat, const FlatRange& range, double factor) {
+  if (std::isfinite(factor)) return scale(gradients_of(flat, range), factor);
+  for (const int index : range.parameters) {
+    scale(flat.parameters()[static_cast<std::size_t>(index)].gradient, factor);
+  }
+}
+
 [[noreturn]] void refuse(const FlatParameters& flat, const std::vector<FlatRange>& ranges,
                          double norm) {
   std::vector<std::string> names;
@@ -51,7 +59,7 @@ double clip_grad_norm(FlatParameters& flat, double max_norm, const ClipOptions& 
   if (options.error_if_non_finite && !std::isfinite(norm)) refuse(flat, ranges, norm);
   const double factor = max_norm / (norm + 1e-6);
   if (factor >= 1) return norm;
-  for (const auto& range : ranges) scale(gradients_of(flat, range), factor);
+  for (const auto& range : ranges) scale_gradients(flat, range, factor);
   return norm;
 }
 

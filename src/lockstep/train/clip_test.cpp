@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
@@ -87,6 +88,22 @@ TEST_F(Clip, NamesWhatIsNotFiniteIfAsked) {
   EXPECT_EQ(clip_grad_norm(flat, 1), std::numeric_limits<double>::infinity());
   EXPECT_TRUE(net->parameters()[2].grad()[1][1].isnan().item<bool>()) << "Python gives inf × 0";
   EXPECT_THROW(clip_grad_norm(flat, -1), UsageError);
+}
+
+TEST_F(Clip, KeepsPaddingZeroWhateverTheNorm) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    give_gradients(net);
+    net->parameters()[0].mutable_grad()[0][0] = bad;
+    clip_grad_norm(flat, 1);
+    EXPECT_TRUE(net->parameters()[1].grad().isnan().all().item<bool>() || std::isinf(bad));
+    auto rest = flat.gradients(0).clone();
+    for (const auto& parameter : flat.parameters()) {
+      rest.narrow(0, parameter.slot.begin, parameter.slot.count).zero_();
+    }
+    EXPECT_EQ(rest.count_nonzero().item<std::int64_t>(), 0);
+  }
+  give_gradients(net);
+  EXPECT_TRUE(std::isfinite(grad_norm(flat))) << "a step that was not finite is still felt";
 }
 
 TEST_F(Clip, NamesParametersThatLeftLibraryMemory) {
