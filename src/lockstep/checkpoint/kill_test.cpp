@@ -130,7 +130,10 @@ int train_to_the_end(int size, std::uint64_t seed, int most_blows) {
                   std::chrono::microseconds(random.below(60'000)), signals[random.below(5)]};
     }
     const auto outcomes = testing::run_ranks_as_processes(
-        kSize, [&](testing::Rank& self) { train(self.rank(), folder_of(::getppid(), seed), blow); },
+        size,
+        [&](testing::Rank& self) {
+          train(self.rank(), size, folder_of(::getppid(), size, seed), blow);
+        },
         {.expect = blow ? testing::Expect::anything : testing::Expect::success});
     const auto is_done = [](const testing::RankOutcome& outcome) {
       return outcome.succeeded() && outcome.output.find(kDone) != std::string::npos;
