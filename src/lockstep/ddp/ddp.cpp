@@ -2,21 +2,21 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/view_as_real.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <span>
 #include <utility>
 
+#include "lockstep/base/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/ddp/backward_watch.h"
 #include "lockstep/ddp/bucket_size.h"
 #include "lockstep/ddp/buffer_sync.h"
 #include "lockstep/ddp/reducer.h"
@@ -25,33 +25,46 @@
 
 namespace lockstep {
 
-namespace autograd = torch::autograd;
-
-// A backward is watched from its first gradient to the end of its outermost graph: only then is it
-// certain which gradients did not come. Graphs may be nested (a backward inside a backward), and a
-// callback always belongs to the innermost one that runs.
-struct Ddp::State final : GradientListener, std::enable_shared_from_this<State> {
+// A backward is watched from its first gradient to its end: only then is it certain which gradients
+// did not come.
+struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   State(torch::nn::Module& the_module, const ProcessGroup& the_group, const DdpOptions& the_options)
       : module(the_module), group(the_group), options(the_options), flat(the_module, the_group) {
     flat.slots().listen(this);
     prepare();
   }
 
-  void gradient_joins(int index) override;
+  void gradient_comes(int index, bool joins) override;
   void gradient_came(int index, bool defined) override;
+  void all_came() override;
+  void ended() override;
+  void failed() noexcept override { give_up(); }
 
   void prepare();
-  void take_gradient(int index, bool defined);
   void expect_idle(const char* verb) const;
+  void expect_unspoiled();
+  void expect_joinable(int index) const;
+  void expect_unchanged(int index) const;
   void enter_backward();
-  void watch_end();
-  void end_of_graph();
+  void give_up() noexcept;
+  void take_in_all();
   void begin_reduction(bool with_batch);
   void start_rest();
   void finish_reduction();
   void replan();
   void trace_reduction() const;
+  [[nodiscard]] int num_parameters() const { return static_cast<int>(marks.size()); }
   [[nodiscard]] std::int64_t weight(int batches_in_all) const;
+
+  template <typename Action>
+  void or_give_up(Action action) {
+    try {
+      action();
+    } catch (...) {
+      give_up();
+      throw;
+    }
+  }
   [[nodiscard]] bool is_weighted() const {
     return options.normalize == Normalize::by_count || options.accumulate > 1;
   }
@@ -64,7 +77,7 @@ struct Ddp::State final : GradientListener, std::enable_shared_from_this<State> 
   std::optional<Reducer> reducer;
   ReplicaCheck check;
   bool planned_by_arrival = false;
-  std::vector<std::uint32_t> versions;  // of touched parameters, when they were
+  std::vector<std::optional<std::uint64_t>> marks;  // of values, when no_sync() left a gradient
 
   // Since the last reduction.
   int micro_steps = 0;
@@ -72,33 +85,35 @@ struct Ddp::State final : GradientListener, std::enable_shared_from_this<State> 
   std::int64_t samples = 0;
   bool counted = false;  // for the coming backward
 
+  bool spoiled = false;  // gradients may be of part of a step: they must be zeroed first
+
   // Of the backward that runs.
-  int paused = 0;  // NoSync scopes
-  bool in_backward = false;
-  bool reduces = false;   // it ends with a reduction
-  int watched_task = -1;  // the graph that has the callback
-  std::vector<std::weak_ptr<autograd::Node>> hooked;
+  int paused = 0;        // NoSync scopes
+  bool reduces = false;  // it ends with a reduction
+  BackwardWatch watch{*this};
 
   // Of the last reduction.
   JoinedRiders joined;
   StepRecord record;
+  std::vector<int> non_finite;
 };
 
 namespace {
 
-// Runs in the graph around a nested one, and so can ask for a callback at that one's end.
-template <typename State>
-class WatchOuterGraph final : public autograd::FunctionPreHook {
- public:
-  explicit WatchOuterGraph(std::weak_ptr<State> state) : state_(std::move(state)) {}
-  autograd::variable_list operator()(const autograd::variable_list& gradients) override {
-    if (const auto state = state_.lock(); state && state->in_backward) state->watch_end();
-    return gradients;
+// Changes when an optimizer steps: LibTorch's own leave version counters alone, so a few lines of
+// memory are looked at, spread over the parameter.
+std::uint64_t mark_of(const at::Tensor& parameter) {
+  constexpr std::size_t kLine = 64;
+  constexpr std::size_t kLines = 8;
+  const std::span bytes(static_cast<const std::byte*>(parameter.const_data_ptr()),
+                        parameter.nbytes());
+  const auto stride = std::max(kLine, bytes.size() / kLines);
+  std::uint64_t mark = parameter._version();
+  for (std::size_t at = 0; at < bytes.size(); at += stride) {
+    mark = mark * 31 + digest(bytes.subspan(at, std::min(kLine, bytes.size() - at)));
   }
-
- private:
-  std::weak_ptr<State> state_;
-};
+  return mark;
+}
 
 void expect_valid(const DdpOptions& options) {
   if (options.accumulate < 1) {
@@ -115,6 +130,7 @@ void expect_valid(const DdpOptions& options) {
 void Ddp::State::prepare() {
   for (int i = 0; i < flat.num_segments(); ++i) {
     auto values = flat.values(i);
+    if (values.is_complex()) values = at::view_as_real(values);
     group.broadcast(values, 0, {.name = "parameters"}).wait();
   }
   if (options.buffers != BufferSync::never) broadcast_buffers(module, group, 0);
@@ -124,59 +140,76 @@ void Ddp::State::prepare() {
     for (int i = 0; i < flat.num_segments(); ++i) total += flat.gradients(i).nbytes();
     bucket_bytes = measure_bucket_bytes(group, total);
   }
+  spoiled = spoiled || (reducer && reducer->any_touched());
   reducer.emplace(flat, group, plan_buckets(flat.layout(), bucket_bytes));
   planned_by_arrival = false;
   check = {};
-  versions.assign(flat.parameters().size(), 0);
+  marks.assign(flat.parameters().size(), std::nullopt);
   micro_steps = 0;
   batches = 0;
   samples = 0;
-  in_backward = false;
+  counted = false;
+  joined = {};
 }
 
 void Ddp::State::expect_idle(const char* verb) const {
-  if (!in_backward && !reducer->is_begun()) return;
+  if (!watch.is_running() && !reducer->is_begun()) return;
   throw UsageError(
       fmt::format("{} was called in the middle of a backward or a reduction; call it "
                   "between steps",
                   verb));
 }
 
+void Ddp::State::expect_unspoiled() {
+  if (!spoiled) return;
+  for (int i = 0; i < num_parameters(); ++i) {
+    const auto& parameter = flat.parameters()[static_cast<std::size_t>(i)];
+    if (!flat.slots().is_live(i) || squared_norm(parameter.gradient) == 0) continue;
+    samples = 0;
+    counted = false;
+    throw UsageError(
+        fmt::format("the gradient of {} is left from a step that ended by an exception or in "
+                    "another group: call zero_grad() before the next backward",
+                    parameter.name));
+  }
+  spoiled = false;
+}
+
 // Sums are divided by samples, so that an average of earlier must not be among them.
-void Ddp::State::gradient_joins(int index) {
+void Ddp::State::expect_joinable(int index) const {
   if (!is_weighted() || reducer->is_touched(index)) return;
   const auto& parameter = flat.parameters()[static_cast<std::size_t>(index)];
-  if (squared_norm(parameter.gradient) == 0) return;
+  if (!flat.slots().is_live(index) || squared_norm(parameter.gradient) == 0) return;
   throw UsageError(fmt::format(
       "the gradient of {} still holds the average of the last step: call zero_grad() between "
       "steps, and run all but the last backward of a step under no_sync()",
       parameter.name));
 }
 
-void Ddp::State::gradient_came(int index, bool defined) {
-  if (!in_backward) enter_backward();
-  watch_end();
-  try {
-    take_gradient(index, defined);
-  } catch (...) {
-    in_backward = false;
-    watched_task = -1;
-    reducer->abandon();
-    throw;
-  }
+void Ddp::State::expect_unchanged(int index) const {
+  const auto& parameter = flat.parameters()[static_cast<std::size_t>(index)];
+  const auto& mark = marks[static_cast<std::size_t>(index)];
+  if (!mark || *mark == mark_of(parameter.tensor)) return;
+  throw UsageError(fmt::format(
+      "parameter {} was changed after a backward under no_sync() whose gradients were not averaged "
+      "yet: the replicas differ now. Step only after a backward outside no_sync()",
+      parameter.name));
 }
 
-void Ddp::State::take_gradient(int index, bool defined) {
-  const auto& parameter = flat.parameters()[static_cast<std::size_t>(index)];
+void Ddp::State::gradient_comes(int index, bool joins) {
+  if (!watch.is_running()) enter_backward();
+  watch.attend();
+  if (joins) expect_joinable(index);
+  if (reducer->is_touched(index)) expect_unchanged(index);
+}
+
+void Ddp::State::gradient_came(int index, bool defined) {
+  if (!watch.is_running()) enter_backward();
+  watch.attend();
   if (defined) {
-    auto& version = versions[static_cast<std::size_t>(index)];
-    if (reducer->is_touched(index) && version != parameter.tensor._version()) {
-      throw UsageError(fmt::format(
-          "parameter {} was changed after a backward under no_sync() whose gradients were not "
-          "averaged yet: the replicas differ now. Step only after a backward outside no_sync()",
-          parameter.name));
-    }
-    version = static_cast<std::uint32_t>(parameter.tensor._version());
+    auto& mark = marks[static_cast<std::size_t>(index)];
+    mark.reset();
+    if (!reduces) mark = mark_of(flat.parameters()[static_cast<std::size_t>(index)].tensor);
     reducer->touch(index);
   }
   if (reduces) reducer->ready(index);
@@ -191,47 +224,48 @@ void Ddp::State::enter_backward() {
         "gradients are normalised by count, but nobody said before backward() how many samples the "
         "loss is a sum of: call ddp.count(n)");
   }
+  expect_unspoiled();
   reduces = paused == 0 && micro_steps + 1 >= options.accumulate;
   if (reduces) begin_reduction(/*with_batch=*/true);
-  in_backward = true;
 }
 
-void Ddp::State::watch_end() {
-  const int task = autograd::get_current_graph_task_id();
-  if (task == watched_task) return;
-  watched_task = task;
-  autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
-    if (const auto state = weak.lock()) state->end_of_graph();
-  });
+void Ddp::State::all_came() {
+  if (reduces) start_rest();
 }
 
-void Ddp::State::end_of_graph() {
-  if (!in_backward) return;
-  if (const auto outer = autograd::get_current_node()) {
-    // The graph that ended was nested in the work of this node. What follows it runs in the outer
-    // graph, where the next callback can be asked for even if no further gradient comes.
-    std::erase_if(hooked, [](const auto& node) { return node.expired(); });
-    for (const auto& edge : outer->next_edges()) {
-      const auto known = [&](const auto& node) { return node.lock() == edge.function; };
-      if (!edge.function || std::any_of(hooked.begin(), hooked.end(), known)) continue;
-      edge.function->add_pre_hook(std::make_unique<WatchOuterGraph<State>>(weak_from_this()));
-      hooked.push_back(edge.function);
-    }
-    return;
-  }
-  in_backward = false;
-  watched_task = -1;
-  counted = false;
+void Ddp::State::ended() {
   ++micro_steps;
   ++batches;
-  if (!reduces) return;
-  start_rest();
-  finish_reduction();
+  counted = false;
+  if (reduces) finish_reduction();
+}
+
+// Whatever came of this step is of no use.
+void Ddp::State::give_up() noexcept {
+  micro_steps = 0;
+  batches = 0;
+  samples = 0;
+  counted = false;
+  joined = {};
+  spoiled = true;
+  std::fill(marks.begin(), marks.end(), std::nullopt);
+  reducer->abandon();
 }
 
 std::int64_t Ddp::State::weight(int batches_in_all) const {
   if (options.normalize == Normalize::by_count) return samples;
   return options.accumulate > 1 ? batches_in_all : std::min(batches_in_all, 1);
+}
+
+// Gradients made by hand are a batch.
+void Ddp::State::take_in_all() {
+  bool any = false;
+  for (int i = 0; i < num_parameters(); ++i) {
+    if (!flat.slots().take_in(i) || reducer->is_touched(i)) continue;
+    any = true;
+    reducer->touch(i);
+  }
+  if (any && batches == 0) batches = 1;
 }
 
 void Ddp::State::begin_reduction(bool with_batch) {
@@ -241,22 +275,29 @@ void Ddp::State::begin_reduction(bool with_batch) {
                   .sitting_out = batches_in_all == 0});
 }
 
-// Parameters that got no gradient may have one from elsewhere, or may have left.
 void Ddp::State::start_rest() {
-  for (int i = 0; i < static_cast<int>(versions.size()); ++i) {
-    if (reducer->is_touched(i)) continue;
-    if (!flat.slots().is_in_place(i)) flat.expect_in_place();
-    if (flat.slots().take_in(i)) reducer->touch(i);
+  bool all_came = true;
+  for (int i = 0; i < num_parameters(); ++i) {
+    if (reducer->is_touched(i)) {
+      expect_unchanged(i);
+    } else if (flat.parameters()[static_cast<std::size_t>(i)].tensor.requires_grad()) {
+      all_came = false;
+    }
   }
+  // Parameters without a gradient may have left: the module may have others in their place.
+  if (!all_came) flat.expect_in_place();
   reducer->start_rest();
 }
 
 void Ddp::State::finish_reduction() {
   joined = reducer->finish();
+  std::fill(marks.begin(), marks.end(), std::nullopt);
   record = reducer->record();
+  non_finite.assign(reducer->non_finite().begin(), reducer->non_finite().end());
   micro_steps = 0;
   batches = 0;
   samples = 0;
+  counted = false;
   if (options.trace != nullptr) trace_reduction();
   if (!joined.digests_equal) check.report(flat, group);
   check.look(flat);
@@ -297,12 +338,14 @@ Ddp::NoSync::NoSync(Ddp& ddp) : ddp_(ddp) { ++ddp_.state_->paused; }
 Ddp::NoSync::~NoSync() { --ddp_.state_->paused; }
 
 void Ddp::Sync::wait() {
-  if (ddp_.state_->reducer->is_begun()) ddp_.state_->finish_reduction();
+  auto& state = *ddp_.state_;
+  if (!state.reducer->is_begun()) return;
+  state.or_give_up([&] { state.finish_reduction(); });
 }
 
 Ddp::Ddp(torch::nn::Module& module, const ProcessGroup& group, const DdpOptions& options) {
   expect_valid(options);
-  state_ = std::make_shared<State>(module, group, options);
+  state_ = std::make_unique<State>(module, group, options);
 }
 
 Ddp::~Ddp() {
@@ -335,29 +378,41 @@ void Ddp::count(std::int64_t samples) {
 
 void Ddp::sit_out() {
   state_->expect_idle("sit_out()");
+  if (state_->counted) {
+    throw UsageError(
+        "sit_out() is for a rank without a batch, but ddp.count() has counted one: call either");
+  }
+  state_->expect_unspoiled();
   ++state_->micro_steps;
   if (state_->paused > 0 || state_->micro_steps < state_->options.accumulate) return;
-  state_->begin_reduction(/*with_batch=*/false);
-  state_->start_rest();
-  state_->finish_reduction();
+  state_->or_give_up([this] {
+    state_->begin_reduction(/*with_batch=*/false);
+    state_->start_rest();
+    state_->finish_reduction();
+  });
 }
 
-bool Ddp::step_due() const noexcept { return state_->joined.samples > 0; }
+bool Ddp::step_due() const noexcept {
+  return state_->micro_steps == 0 && state_->joined.samples > 0;
+}
 bool Ddp::non_finite() const noexcept { return state_->joined.non_finite; }
 
 std::vector<std::string> Ddp::non_finite_parameters() const {
   std::vector<std::string> names;
-  const auto parameters = state_->flat.parameters();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (state_->flat.slots().non_finite(static_cast<int>(i))) names.push_back(parameters[i].name);
+  for (const int i : state_->non_finite) {
+    names.push_back(state_->flat.parameters()[static_cast<std::size_t>(i)].name);
   }
   return names;
 }
 
 Ddp::Sync Ddp::start() {
   state_->expect_idle("start()");
-  state_->begin_reduction(/*with_batch=*/false);
-  state_->start_rest();
+  state_->expect_unspoiled();
+  state_->or_give_up([this] {
+    state_->take_in_all();
+    state_->begin_reduction(/*with_batch=*/false);
+    state_->start_rest();
+  });
   return Sync(*this);
 }
 
@@ -371,7 +426,10 @@ void Ddp::adopt() {
 }
 
 void Ddp::rebind(const ProcessGroup& group) {
+  if (state_->watch.is_running())
+    throw UsageError("rebind() was called in the middle of a backward");
   state_->group = group;
+  state_->spoiled = true;  // the new ranks may have other gradients
   state_->flat.rebind(group);
   state_->flat.slots().listen(state_.get());
   state_->prepare();

@@ -11,7 +11,8 @@
 //   }
 //
 // Loop, module and optimizer stay the user's own. backward() is collective: every rank runs the
-// same number of them, or says sit_out() where it has no batch.
+// same number of them, or says sit_out() where it has no batch. A backward that ends by an
+// exception takes its whole step with it, earlier micro-steps too: call zero_grad() and go on.
 #pragma once
 
 #include <cstddef>
@@ -99,18 +100,20 @@ class Ddp {
   /// micro-steps. Throws UsageError unless normalised by count, and during a backward.
   void count(std::int64_t samples);
 
-  /// Takes part without a batch, in place of forward and backward, with weight zero.
+  /// Takes part without a batch, in place of forward and backward, with weight zero. Throws
+  /// UsageError after count(), and in the middle of a backward or a reduction; PeerError.
   void sit_out();
 
-  /// False when nobody brought a sample to the last reduction: then there is nothing to step with.
+  /// Whether gradients are averaged and there is something to step with: false after a backward
+  /// that only accumulates, and when nobody brought a sample. Equal on all ranks.
   [[nodiscard]] bool step_due() const noexcept;
   /// Whether any rank had a non-finite gradient in the last reduction; equal on all ranks.
   [[nodiscard]] bool non_finite() const noexcept;
-  /// Those of this rank's parameters that had one.
+  /// Those parameters that had one on this rank.
   [[nodiscard]] std::vector<std::string> non_finite_parameters() const;
 
-  /// Averages now what backward() under no_sync() has left, while the caller goes on. Collective.
-  /// Leave gradients alone until it is waited on.
+  /// Averages now what backward() under no_sync() has left, and gradients that were assigned by
+  /// hand, while the caller goes on. Collective. Leave gradients alone until it is waited on.
   [[nodiscard]] Sync start();
 
   /// Copies buffers from rank `root` of the group to all. Collective.
@@ -130,7 +133,7 @@ class Ddp {
  private:
   struct State;
 
-  std::shared_ptr<State> state_;  // shared with hooks in graphs, which may outlive this
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace lockstep

@@ -38,7 +38,10 @@ bool Reducer::is_touched(int parameter) const {
 }
 
 bool Reducer::any_touched() const {
-  return std::find(touched_.begin(), touched_.end(), true) != touched_.end();
+  for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
+    if (is_touched(i) && flat_.slots().is_live(i)) return true;
+  }
+  return false;
 }
 
 void Reducer::begin(const Riders& riders) {
@@ -63,12 +66,12 @@ void Reducer::begin(const Riders& riders) {
 
 void Reducer::ready(int parameter) {
   const auto index = static_cast<std::size_t>(parameter);
-  if (ready_[index] && trains(parameter)) {
+  if (!trains(parameter)) return;  // a graph older than its freezing: it was ready from the start
+  if (ready_[index]) {
     throw UsageError(fmt::format(
         "parameter {} got a second gradient in one backward. That happens when a backward inside a "
-        "backward (re-entrant checkpointing) uses a shared parameter, and after a backward that "
-        "ended by an exception: run all but the last backward under no_sync(), use recompute(), or "
-        "make the Ddp anew",
+        "backward (re-entrant checkpointing) uses a parameter that is used outside of it too: run "
+        "backward() under no_sync() and then ddp.start().wait(), or use recompute()",
         flat_.parameters()[index].name));
   }
   ready_[index] = true;
@@ -93,9 +96,10 @@ JoinedRiders Reducer::finish() {
   begun_ = false;  // whatever happens now: a group that has failed says so by itself
   JoinedRiders joined;
   for (std::size_t i = 0; i < works_.size(); ++i) {
+    if (!takes_part(plan_.buckets[i])) continue;
     works_[i].wait();
     record_.buckets[i].done = StepClock::now();
-    if (takes_part(plan_.buckets[i])) joined = works_[i].riders();
+    joined = works_[i].riders();
   }
   const auto used = find_used(joined);
   const at::NoGradGuard off;
@@ -107,11 +111,27 @@ JoinedRiders Reducer::finish() {
   for (int i = 0; i < static_cast<int>(used.size()); ++i) {
     if (used[static_cast<std::size_t>(i)] && trains(i)) flat_.slots().make_live(i);
   }
+  non_finite_.clear();
+  for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
+    if (is_touched(i) && flat_.slots().non_finite(i)) non_finite_.push_back(i);
+  }
   std::fill(touched_.begin(), touched_.end(), false);
   kept_.clear();
   works_.clear();
   record_.exposed = StepClock::now() - begin;
   return joined;
+}
+
+void Reducer::abandon() noexcept {
+  begun_ = false;
+  try {
+    for (auto& work : works_) work.wait();
+  } catch (const Error&) {
+    // The group keeps its failure, and says it again whenever it is used.
+  }
+  works_.clear();
+  kept_.clear();
+  std::fill(touched_.begin(), touched_.end(), false);
 }
 
 bool Reducer::trains(int parameter) const {
@@ -141,9 +161,18 @@ void Reducer::start(std::size_t index) {
     works_.emplace_back();
     return;
   }
+  settle_touched(bucket);
   prepare_untouched(bucket);
   works_.push_back(group_.all_reduce(ranges_[index], ReduceOp::average_over_samples,
                                      {.name = names_[index], .riders = riders_of(index)}));
+}
+
+// Users may have dropped a gradient since it came, or assigned one by hand.
+void Reducer::settle_touched(const Bucket& bucket) {
+  for (const int parameter : bucket.parameters) {
+    if (flat_.slots().take_in(parameter)) touch(parameter);
+    if (!flat_.slots().is_live(parameter)) touched_[static_cast<std::size_t>(parameter)] = false;
+  }
 }
 
 void Reducer::prepare_untouched(const Bucket& bucket) {

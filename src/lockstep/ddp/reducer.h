@@ -29,6 +29,7 @@ class Reducer {
   /// A gradient of `parameter` came, or was there already; also between reductions.
   void touch(int parameter);
   [[nodiscard]] bool is_touched(int parameter) const;
+  /// Whether there are gradients that wait for a reduction. What the user dropped is none.
   [[nodiscard]] bool any_touched() const;
 
   /// Begins a reduction. `riders` travel with each bucket.
@@ -40,10 +41,14 @@ class Reducer {
   void start_rest();
   /// Waits; gradients are averaged then. Returns what all ranks' riders say.
   JoinedRiders finish();
-  /// Forgets the reduction that has begun: something threw.
-  void abandon() noexcept { begun_ = false; }
+  /// Gives up what has begun, since something threw, and forgets what was touched. Waits for what
+  /// was started, as the other ranks read this memory until then; what that throws, the group's
+  /// next call throws.
+  void abandon() noexcept;
 
   [[nodiscard]] bool is_begun() const noexcept { return begun_; }
+  /// Parameters that had a non-finite gradient here in the last reduction.
+  [[nodiscard]] std::span<const int> non_finite() const noexcept { return non_finite_; }
   /// The parameters in the order in which they became ready last.
   [[nodiscard]] std::span<const int> arrival() const noexcept { return arrival_; }
   [[nodiscard]] const StepRecord& record() const noexcept { return record_; }
@@ -53,6 +58,7 @@ class Reducer {
   [[nodiscard]] bool takes_part(const Bucket& bucket) const;
   void start_full_buckets();
   void start(std::size_t index);
+  void settle_touched(const Bucket& bucket);
   void prepare_untouched(const Bucket& bucket);
   [[nodiscard]] Riders riders_of(std::size_t index) const;
   [[nodiscard]] bool trains(int parameter) const;
@@ -74,6 +80,7 @@ class Reducer {
   std::vector<Work> works_;                       // by bucket, as far as started
   std::vector<std::pair<int, at::Tensor>> kept_;  // gradients of untouched parameters
   std::vector<int> arrival_;
+  std::vector<int> non_finite_;
   StepRecord record_;
 };
 

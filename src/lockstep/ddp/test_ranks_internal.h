@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,33 @@ struct TestNetImpl : torch::nn::Module {
 };
 TORCH_MODULE(TestNet);
 
+// Parameters by name, to build graphs of at will. With loss_with() gradients are known without
+// computing any: small whole numbers, whose sums are exact in any order.
+struct WeightsImpl : torch::nn::Module {
+  explicit WeightsImpl(const std::vector<std::string>& names, std::int64_t length = 5) {
+    for (const auto& name : names) register_parameter(name, torch::zeros({length}));
+  }
+  at::Tensor operator[](const std::string& name) const { return named_parameters(false)[name]; }
+};
+using Weights = std::shared_ptr<WeightsImpl>;
+inline Weights weights(const std::vector<std::string>& names, std::int64_t length = 5) {
+  return std::make_shared<WeightsImpl>(names, length);
+}
+
+// A loss that has `gradient` in every element of the weight's gradient.
+inline at::Tensor loss_with(const at::Tensor& weight, double gradient) {
+  return (weight * gradient).sum();
+}
+
+// The mean over the ranks of 1, 2, 3, ...
+inline double mean_rank(int size) { return (1 + size) / 2.0; }
+
+inline ::testing::AssertionResult is_filled(const at::Tensor& tensor, double value) {
+  if (!tensor.defined()) return ::testing::AssertionFailure() << "undefined, not " << value;
+  if (torch::equal(tensor, torch::full_like(tensor, value))) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << tensor << " is not all " << value;
+}
+
 // The same weights on every rank and for every call with the same seed. Generators are the
 // process's: threads must not draw from them at once.
 inline void fill(torch::nn::Module& module, double seed) {
@@ -98,6 +126,40 @@ inline at::Tensor tree_sum(const std::vector<at::Tensor>& parts) {
   while (middle * 2 < parts.size()) middle *= 2;
   const auto cut = parts.begin() + static_cast<std::ptrdiff_t>(middle);
   return tree_sum({parts.begin(), cut}) + tree_sum({cut, parts.end()});
+}
+
+// Gradients of every rank, as one process found them, summed along the tree and divided. Who has
+// none adds zero; where nobody has one there is none.
+inline std::vector<at::Tensor> serial_mean(const std::vector<std::vector<at::Tensor>>& of_ranks,
+                                           double divisor) {
+  std::vector<at::Tensor> mean;
+  for (std::size_t i = 0; i < of_ranks.front().size(); ++i) {
+    at::Tensor like;
+    for (const auto& own : of_ranks) like = own[i].defined() ? own[i] : like;
+    std::vector<at::Tensor> parts;
+    for (const auto& own : of_ranks) {
+      if (like.defined()) parts.push_back(own[i].defined() ? own[i] : torch::zeros_like(like));
+    }
+    mean.push_back(like.defined() ? tree_sum(parts) / divisor : at::Tensor());
+  }
+  return mean;
+}
+
+// Bit for bit, undefined ones too.
+inline ::testing::AssertionResult are_equal(const std::vector<at::Tensor>& got,
+                                            const std::vector<at::Tensor>& expected) {
+  if (got.size() != expected.size()) return ::testing::AssertionFailure() << "not as many";
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i].defined() != expected[i].defined()) {
+      return ::testing::AssertionFailure() << "tensor " << i << " is defined on one side only";
+    }
+    if (got[i].defined() && !torch::equal(got[i], expected[i])) {
+      return ::testing::AssertionFailure() << "tensor " << i << " is\n"
+                                           << got[i] << "\nnot\n"
+                                           << expected[i];
+    }
+  }
+  return ::testing::AssertionSuccess();
 }
 
 }  // namespace lockstep

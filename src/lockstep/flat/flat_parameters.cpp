@@ -11,6 +11,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "lockstep/base/digest.h"
@@ -27,11 +30,11 @@ struct Registered {
 // Each tensor once, under its first name.
 std::vector<Registered> registered_in(const torch::nn::Module& module) {
   std::vector<Registered> all;
+  std::unordered_set<const void*> known;
   for (const auto& item : module.named_parameters()) {
-    const bool known = std::any_of(all.begin(), all.end(), [&](const Registered& earlier) {
-      return earlier.tensor.is_same(item.value());
-    });
-    if (!known) all.push_back({item.key(), item.value()});
+    if (known.insert(item.value().unsafeGetTensorImpl()).second) {
+      all.push_back({item.key(), item.value()});
+    }
   }
   return all;
 }
@@ -47,6 +50,12 @@ void expect_usable(const Registered& parameter) {
         fmt::format("parameter {} is {}; gradients need floating point, register "
                     "other tensors as buffers",
                     name, c10::toString(tensor.scalar_type())));
+  }
+  if (GradientSlots::has_slot(tensor)) {
+    throw UsageError(
+        fmt::format("parameter {} is in library memory already: a model, or a parameter that two "
+                    "models share, is handed over once; let go of the first before the second",
+                    name));
   }
   if (!tensor.device().is_cpu()) {
     throw UsageError(fmt::format("parameter {} is on {}; this version trains on the CPU", name,
@@ -151,20 +160,19 @@ std::vector<FlatRange> FlatParameters::live_gradients() const {
 }
 
 std::vector<std::string> FlatParameters::strays() const {
-  std::vector<std::string> names;
+  std::unordered_map<std::string_view, const at::Tensor*> now;
   const auto registered = registered_in(module_);
+  for (const auto& [name, tensor] : registered) now.emplace(name, &tensor);
+  std::vector<std::string> names;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i];
-    const bool still_there =
-        std::any_of(registered.begin(), registered.end(), [&](const Registered& each) {
-          return each.name == parameter.name && each.tensor.is_same(parameter.tensor);
-        });
+    const auto found = now.find(parameter.name);
+    const bool still_there = found != now.end() && found->second->is_same(parameter.tensor);
     if (!still_there || !slots_->is_in_place(static_cast<int>(i))) names.push_back(parameter.name);
+    if (found != now.end()) now.erase(found);
   }
-  for (const auto& each : registered) {
-    const bool known = std::any_of(parameters_.begin(), parameters_.end(),
-                                   [&](const FlatParameter& p) { return p.name == each.name; });
-    if (!known) names.push_back(each.name);
+  for (const auto& [name, tensor] : registered) {
+    if (now.contains(name)) names.push_back(name);
   }
   return names;
 }
@@ -184,8 +192,10 @@ void FlatParameters::adopt() {
   const auto facts = facts_of_all(registered);
   compare_with_peers(facts);
   if (registered.size() != parameters_.size()) {
-    throw UsageError(fmt::format("the model had {} parameters when it was laid out and has {} now",
-                                 parameters_.size(), registered.size()));
+    throw UsageError(
+        fmt::format("the model had {} parameters when it was laid out and has {} now; what came or "
+                    "went: {}. Make a new Ddp for the model as it is now",
+                    parameters_.size(), registered.size(), fmt::join(strays(), ", ")));
   }
   for (std::size_t i = 0; i < registered.size(); ++i) {
     const auto& then = facts_[i];
@@ -193,7 +203,7 @@ void FlatParameters::adopt() {
     if (now.name != then.name || now.dtype != then.dtype || now.sizes != then.sizes) {
       throw UsageError(
           fmt::format("a parameter cannot be taken back, since it was laid out as \"{}\" and is "
-                      "\"{}\" now: make the model anew",
+                      "\"{}\" now: make a new Ddp for the model as it is now",
                       to_string(then), to_string(now)));
     }
     parameters_[i].tensor = registered[i].tensor;
@@ -251,7 +261,8 @@ void FlatParameters::move_in() {
     auto& parameter = parameters_[i];
     const auto segment = static_cast<std::size_t>(parameter.slot.segment);
     auto value = view_of(values_[segment], parameter.slot, facts_[i]);
-    if (!parameter.tensor.is_alias_of(values_[segment])) {
+    if (parameter.tensor.const_data_ptr() != value.const_data_ptr() ||
+        parameter.tensor.strides() != value.strides()) {
       value.copy_(parameter.tensor);
       parameter.tensor.set_data(value);
     }

@@ -17,6 +17,7 @@ namespace autograd = torch::autograd;
 
 struct GradientSlots::Shared {
   GradientListener* listener = nullptr;
+  bool in_use = true;  // false when the slots are gone and only graphs still have nodes
 };
 
 // The last sequence number makes the engine run a node as soon as its gradient is there, as it does
@@ -40,17 +41,24 @@ class GradientSlots::Node final : public autograd::Node {
     auto& gradient = gradients.at(0);
     const bool defined = gradient.defined() && place_.parameter.requires_grad();
     if (defined) {
-      expect_in_place();
+      if (!lies_where_it_was()) refuse_stray();
+      expect_no_graph(gradient);
       const at::NoGradGuard off;
       take(gradient);
       gradient.reset();
     }
-    // As LibTorch's accumulator does for its users.
-    if (auto& hook = autograd::impl::post_acc_grad_hooks(place_.parameter)) {
-      (*hook)(place_.parameter);
-    }
+    call_hooks_of_users();
     if (shared_->listener != nullptr) shared_->listener->gradient_came(index_, defined);
     return {};
+  }
+
+  /// LibTorch's own accumulator has run for the parameter: in a graph that is older than the slot,
+  /// or since the parameter lost this node.
+  void gradient_went_elsewhere() {
+    if (!shared_->in_use) return;
+    if (!is_in_place()) refuse_stray();
+    if (!take_in()) non_finite_ = has_non_finite(place_.gradient);
+    if (shared_->listener != nullptr) shared_->listener->gradient_came(index_, /*defined=*/true);
   }
 
   [[nodiscard]] bool is_live() const {
@@ -67,9 +75,10 @@ class GradientSlots::Node final : public autograd::Node {
     return true;
   }
   [[nodiscard]] bool non_finite() const noexcept { return non_finite_; }
+  [[nodiscard]] bool is_in_use() const noexcept { return shared_->in_use; }
+  [[nodiscard]] const at::Tensor& parameter() const noexcept { return place_.parameter; }
   [[nodiscard]] bool is_in_place() const {
-    return place_.parameter.const_data_ptr() == data_ &&
-           place_.parameter.scalar_type() == place_.gradient.scalar_type() &&
+    return lies_where_it_was() && place_.parameter.scalar_type() == place_.gradient.scalar_type() &&
            autograd::impl::try_get_grad_accumulator(place_.parameter).get() == this;
   }
 
@@ -81,23 +90,39 @@ class GradientSlots::Node final : public autograd::Node {
   }
 
   void take(const at::Tensor& gradient) {
+    const bool joins = place_.parameter.grad().defined();
+    if (shared_->listener != nullptr) shared_->listener->gradient_comes(index_, joins);
     (void)take_in();
-    if (is_live()) {
-      if (shared_->listener != nullptr) shared_->listener->gradient_joins(index_);
-      non_finite_ = add_noting_non_finite(place_.gradient, gradient) || non_finite_;
+    if (joins) {
+      non_finite_ = add_noting_non_finite(place_.gradient, gradient);
     } else {
       non_finite_ = copy_noting_non_finite(place_.gradient, gradient);
       make_live();
     }
   }
 
-  void expect_in_place() const {
-    if (place_.parameter.const_data_ptr() == data_) return;
+  [[nodiscard]] bool lies_where_it_was() const {
+    return place_.parameter.const_data_ptr() == data_;
+  }
+
+  [[noreturn]] void refuse_stray() const {
     throw UsageError(fmt::format(
         "parameter {} no longer lies in library memory: to(), set_data and torch::load move it. "
         "Do that before the model is handed over, or call adopt() on all ranks afterwards",
         place_.name));
   }
+
+  // A slot is memory, and memory is part of no graph.
+  void expect_no_graph(const at::Tensor& gradient) const {
+    if (!at::GradMode::is_enabled() || !gradient.requires_grad()) return;
+    throw UsageError(fmt::format(
+        "backward() with create_graph would make the gradient of parameter {} part of a graph, "
+        "which gradients in library memory cannot be: take gradients that a loss is made of with "
+        "torch::autograd::grad()",
+        place_.name));
+  }
+
+  void call_hooks_of_users();
 
   const int index_;
   const Place place_;
@@ -106,17 +131,72 @@ class GradientSlots::Node final : public autograd::Node {
   const std::shared_ptr<Shared> shared_;
 };
 
+// Called by LibTorch's own accumulator, which has run only when a gradient passed the slot by.
+class GradientSlots::Sentinel final : public autograd::PostAccumulateGradHook {
+ public:
+  Sentinel(std::weak_ptr<Node> node, std::unique_ptr<PostAccumulateGradHook> of_user)
+      : node_(std::move(node)), of_user_(std::move(of_user)) {}
+
+  void operator()(const at::Tensor& parameter) override {
+    if (const auto node = node_.lock()) node->gradient_went_elsewhere();
+    call_hook_of_user(parameter);
+  }
+  void call_hook_of_user(const at::Tensor& parameter) const {
+    if (of_user_) (*of_user_)(parameter);
+  }
+
+  static void put(const std::shared_ptr<Node>& node) {
+    auto& place = autograd::impl::post_acc_grad_hooks(node->parameter());
+    auto of_user = std::move(place);
+    autograd::impl::set_post_acc_grad_hooks(node->parameter(),
+                                            std::make_unique<Sentinel>(node, std::move(of_user)));
+  }
+  static void remove(const std::shared_ptr<Node>& node) {
+    auto& place = autograd::impl::post_acc_grad_hooks(node->parameter());
+    auto* own = dynamic_cast<Sentinel*>(place.get());
+    if (own == nullptr || own->node_.lock() != node) return;
+    auto of_user = std::move(own->of_user_);
+    place = std::move(of_user);
+  }
+
+ private:
+  std::weak_ptr<Node> node_;
+  std::unique_ptr<PostAccumulateGradHook> of_user_;
+};
+
+// As LibTorch's accumulator does.
+void GradientSlots::Node::call_hooks_of_users() {
+  auto& hook = autograd::impl::post_acc_grad_hooks(place_.parameter);
+  if (!hook) return;
+  if (const auto* sentinel = dynamic_cast<const Sentinel*>(hook.get())) {
+    sentinel->call_hook_of_user(place_.parameter);
+  } else {
+    (*hook)(place_.parameter);
+  }
+}
+
 GradientSlots::GradientSlots(std::vector<Place> places) : shared_(std::make_shared<Shared>()) {
   for (auto& place : places) {
     const auto parameter = place.parameter;
     auto node = std::make_shared<Node>(static_cast<int>(nodes_.size()), std::move(place), shared_);
     autograd::impl::set_grad_accumulator(parameter, node);  // which holds it weakly
     (void)node->take_in();
+    Sentinel::put(node);
     nodes_.push_back(std::move(node));
   }
 }
 
-GradientSlots::~GradientSlots() { shared_->listener = nullptr; }
+GradientSlots::~GradientSlots() {
+  shared_->listener = nullptr;
+  shared_->in_use = false;
+  for (const auto& node : nodes_) Sentinel::remove(node);
+}
+
+bool GradientSlots::has_slot(const at::Tensor& parameter) {
+  const auto node =
+      std::dynamic_pointer_cast<Node>(autograd::impl::try_get_grad_accumulator(parameter));
+  return node && node->is_in_use();
+}
 
 void GradientSlots::listen(GradientListener* listener) noexcept { shared_->listener = listener; }
 

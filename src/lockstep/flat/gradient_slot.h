@@ -20,9 +20,9 @@ class GradientListener {
   GradientListener& operator=(const GradientListener&) = delete;
   virtual ~GradientListener() = default;
 
-  /// A gradient is about to be added to what slot `index` holds. What these throw, backward()
-  /// throws.
-  virtual void gradient_joins(int index) = 0;
+  /// A gradient is about to be written to slot `index`; `joins`: added to what it holds. What these
+  /// throw, backward() throws, and the slot is as it was.
+  virtual void gradient_comes(int index, bool joins) = 0;
   /// Parameter `index` has its gradient in place; without one when autograd came by with nothing
   /// (`defined` is false).
   virtual void gradient_came(int index, bool defined) = 0;
@@ -38,11 +38,16 @@ class GradientSlots {
   };
 
   /// Puts a node in place for each parameter. From now on, while this lives, gradients go to the
-  /// slots; graphs that outlive it still end there. Gradients that parameters have are taken along.
+  /// slots, also those of graphs that are older; graphs that outlive it still end there. Gradients
+  /// that parameters have are taken along. A parameter that leaves (is_in_place) makes backward()
+  /// throw UsageError that names it, as soon as it gets a gradient.
   explicit GradientSlots(std::vector<Place> places);
   GradientSlots(const GradientSlots&) = delete;
   GradientSlots& operator=(const GradientSlots&) = delete;
   ~GradientSlots();
+
+  /// Whether `parameter` has a slot somewhere.
+  [[nodiscard]] static bool has_slot(const at::Tensor& parameter);
 
   /// At most one; null for none. It outlives its registration.
   void listen(GradientListener* listener) noexcept;
@@ -51,8 +56,8 @@ class GradientSlots {
   [[nodiscard]] bool is_live(int index) const;
   /// `.grad` becomes the slot, whatever it was.
   void make_live(int index) const;
-  /// A gradient that lies elsewhere (assigned by hand, or of a graph older than the slots) moves
-  /// into its slot. True when there was one.
+  /// A gradient that lies elsewhere (assigned by hand) moves into its slot. True when there was
+  /// one.
   [[nodiscard]] bool take_in(int index) const;
   /// Whether what came last into slot `index`, or was added to it since, had a non-finite value.
   [[nodiscard]] bool non_finite(int index) const;
@@ -64,6 +69,7 @@ class GradientSlots {
  private:
   struct Shared;
   class Node;
+  class Sentinel;
 
   // Shared with the nodes: graphs may outlive this.
   std::shared_ptr<Shared> shared_;

@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 struct Arrivals final : GradientListener {
-  void gradient_joins(int /*index*/) override { ++joined; }
+  void gradient_comes(int /*index*/, bool joins) override { joined += joins ? 1 : 0; }
   void gradient_came(int index, bool defined) override {
     indices.push_back(index);
     (defined ? with : without) += 1;
