@@ -15,8 +15,8 @@ endif
 train:  ## set up, build, run the main job
 	@tools/bootstrap train
 	@cmake --preset release
-	@cmake --build --preset release --target lockstep 01_hello_ranks
-	@build/release/bin/lockstep run build/release/examples/01_hello_ranks
+	@cmake --build --preset release --target lockstep 02_ddp_mlp
+	@build/release/bin/lockstep run build/release/examples/02_ddp_mlp
 
 test:  ## set up, build, pass all tests (PRESET=asan or tsan for the sanitizers)
 	@tools/bootstrap test
@@ -30,6 +30,7 @@ bench:  ## the figures the README quotes
 	@cmake --build --preset release
 	@build/release/benchmarks/base_benchmark
 	@build/release/benchmarks/fabric_benchmark
+	@build/release/benchmarks/ddp_benchmark
 	@build/release/benchmarks/data_benchmark --benchmark_filter=order
 	@$(PYTHON_WITH_TORCH) benchmarks/data_against_python build/release/benchmarks
 	@OMP_NUM_THREADS=1 build/release/benchmarks/train_benchmark

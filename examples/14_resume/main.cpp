@@ -27,18 +27,16 @@ int main(int argc, char** argv) {
   torch::manual_seed(100 + world.rank());  // dropout differs by rank
 
   const lockstep::ProcessGroup group(world);
+  lockstep::Ddp ddp(*net, group);
   lockstep::Run run(world, folder, {.save_every = 50, .seed = 7, .data_id = data.id()});
   run.track(net, optimizer, loader);
   run.resume();  // the newest valid checkpoint, or a fresh start if there is none
   while (run.step() < 200) {
     const auto batch = loader.next();
     const auto loss = torch::mse_loss(net->forward(batch["input"]), batch["target"]);
-    optimizer.zero_grad();
     loss.backward();
-    for (auto& parameter : net->parameters()) {
-      group.all_reduce(parameter.mutable_grad(), lockstep::ReduceOp::average).wait();
-    }
     optimizer.step();
+    optimizer.zero_grad();
     if (run.step() % 50 == 0 && world.rank() == 0) {
       std::printf("step %d: loss %.4f\n", static_cast<int>(run.step()), loss.item<float>());
     }
