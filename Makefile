@@ -39,6 +39,8 @@ bench:  ## the figures the README quotes
 	@build/release/bin/lockstep bench comm -n 2 --sizes 1K,64K,1M,25M --memory both $(PEERS)
 	@build/release/bin/lockstep bench comm -n 8 --sizes 4K,1M $(PEERS)
 	@benchmarks/launch_benchmark $(CURDIR)/build/release/bin/lockstep $(PYTHON_WITH_TORCH)
+	@$(PYTHON_WITH_TORCH) benchmarks/ddp_against_python/compare.py build/release/benchmarks
+	@$(PYTHON_WITH_TORCH) benchmarks/ddp_against_python/start_up.py build/release
 
 # For the recipes above, when they run.
 PYTHON_WITH_TORCH = $$(tools/bootstrap where | sed -n s/^python=//p)

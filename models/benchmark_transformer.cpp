@@ -101,7 +101,7 @@ at::Tensor BenchmarkTransformerImpl::forward(const at::Tensor& tokens) {
         length, options_.positions));
   }
   auto x = embedding_(tokens) + positions_(torch::arange(length, tokens.options()));
-  for (auto& layer : layers_) x = layer(x);
+  for (auto& layer : layers_) x = unit(layer)(x);
   return head_(x);
 }
 

@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/train/unit.h"
+
 namespace lockstep::models {
 
 struct BenchmarkTransformerOptions {
@@ -40,8 +42,9 @@ class SelfAttentionImpl : public torch::nn::Module {
 };
 TORCH_MODULE(SelfAttention);
 
-/// x = norm(x + attention(x)); x = norm(x + linear(gelu(linear(x)))).
-class EncoderLayerImpl : public torch::nn::Module {
+/// x = norm(x + attention(x)); x = norm(x + linear(gelu(linear(x)))). A unit: recompute and the
+/// like can be chosen for it from outside.
+class EncoderLayerImpl : public torch::nn::Module, public Unit {
  public:
   explicit EncoderLayerImpl(const BenchmarkTransformerOptions& options);
   at::Tensor forward(const at::Tensor& input);

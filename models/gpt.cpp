@@ -104,7 +104,7 @@ at::Tensor GptImpl::forward(const at::Tensor& tokens) {
   }
   const auto embedded = wte_(tokens) + wpe_(torch::arange(length, tokens.options()));
   auto x = torch::dropout(embedded, options_.dropout, is_training());
-  for (auto& block : blocks_) x = block(x);
+  for (auto& block : blocks_) x = unit(block)(x);
   x = ln_f_(x);
   return lm_head_.is_empty() ? torch::linear(x, wte_->weight) : lm_head_(x);
 }

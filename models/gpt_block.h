@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "lockstep/train/unit.h"
+
 namespace lockstep::models {
 
 struct GptBlockOptions {
@@ -42,7 +44,8 @@ class GptMlpImpl : public torch::nn::Module {
 };
 TORCH_MODULE(GptMlp);
 
-class GptBlockImpl : public torch::nn::Module {
+/// A unit: recompute and the like can be chosen for it from outside.
+class GptBlockImpl : public torch::nn::Module, public Unit {
  public:
   /// Throws UsageError when the width does not split over the heads.
   explicit GptBlockImpl(const GptBlockOptions& options);

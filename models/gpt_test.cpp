@@ -82,6 +82,25 @@ TEST(Gpt, WeightsBeginAsGpt2s) {
   EXPECT_NEAR(loss.item<double>(), std::log(500), 0.1);
 }
 
+TEST(Gpt, RecomputedBlocksGiveTheSameGradients) {
+  auto options = kSmall;
+  options.dropout = 0.2;
+  torch::manual_seed(1);
+  Gpt plain(options);
+  torch::manual_seed(1);
+  Gpt recomputed(options);
+  EXPECT_EQ(recompute_blocks(*recomputed), 3);
+  const auto tokens = torch::randint(0, 50, {2, 16});
+  for (auto* net : {&plain, &recomputed}) {
+    torch::manual_seed(2);  // the same places are dropped
+    (*net)->forward(tokens).square().mean().backward();
+  }
+  for (const auto& named : plain->named_parameters()) {
+    EXPECT_TRUE(named.value().grad().equal(recomputed->named_parameters()[named.key()].grad()))
+        << named.key();
+  }
+}
+
 TEST(Gpt, TiedHeadLearnsThroughBothUses) {
   Gpt net(kSmall);
   net->forward(torch::zeros({1, 4}, torch::kLong)).sum().backward();
