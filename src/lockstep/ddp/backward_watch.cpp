@@ -17,13 +17,11 @@ namespace autograd = torch::autograd;
 struct BackwardWatch::Shared final : std::enable_shared_from_this<Shared> {
   void attend();
   void end_of_graph();
-  void end_of_backward();
   void fail() noexcept;
 
   Listener* listener = nullptr;  // null when the watch is gone
   bool running = false;
   std::uint64_t number = 0;  // of the backward
-  bool ending = false;       // all gradients have come
   int watched_task = -1;     // the graph that has the callback
   std::vector<std::weak_ptr<autograd::Node>> hooked;
 };
@@ -31,10 +29,8 @@ struct BackwardWatch::Shared final : std::enable_shared_from_this<Shared> {
 // A callback at the end of a graph. It dies with the graph, called or not.
 class BackwardWatch::EndOfGraph {
  public:
-  using Action = void (Shared::*)();
-
-  EndOfGraph(const std::shared_ptr<Shared>& shared, Action action)
-      : shared_(shared), number_(shared->number), action_(action) {}
+  explicit EndOfGraph(const std::shared_ptr<Shared>& shared)
+      : shared_(shared), number_(shared->number) {}
   EndOfGraph(const EndOfGraph&) = delete;
   EndOfGraph& operator=(const EndOfGraph&) = delete;
   ~EndOfGraph() {
@@ -42,8 +38,8 @@ class BackwardWatch::EndOfGraph {
     if (const auto shared = concerned()) shared->fail();
   }
 
-  static void queue(const std::shared_ptr<Shared>& shared, Action action) {
-    const auto end = std::make_shared<EndOfGraph>(shared, action);
+  static void queue(const std::shared_ptr<Shared>& shared) {
+    const auto end = std::make_shared<EndOfGraph>(shared);
     autograd::Engine::get_default_engine().queue_callback([end] { end->call(); });
   }
 
@@ -53,7 +49,7 @@ class BackwardWatch::EndOfGraph {
     const auto shared = concerned();
     if (!shared) return;
     try {
-      ((*shared).*action_)();
+      shared->end_of_graph();
     } catch (...) {
       shared->fail();
       throw;
@@ -70,7 +66,6 @@ class BackwardWatch::EndOfGraph {
 
   std::weak_ptr<Shared> shared_;
   std::uint64_t number_;
-  Action action_;
   bool called_ = false;
 };
 
@@ -96,11 +91,10 @@ void BackwardWatch::Shared::attend() {
   const int task = autograd::get_current_graph_task_id();
   if (task == watched_task) return;
   watched_task = task;
-  EndOfGraph::queue(shared_from_this(), &Shared::end_of_graph);
+  EndOfGraph::queue(shared_from_this());
 }
 
 void BackwardWatch::Shared::end_of_graph() {
-  if (ending) return;
   if (const auto outer = autograd::get_current_node()) {
     // The graph that ended was nested in the work of this node. What follows it runs in the outer
     // graph, where the next callback can be asked for even if no further gradient comes.
@@ -113,20 +107,12 @@ void BackwardWatch::Shared::end_of_graph() {
     }
     return;
   }
-  ending = true;
-  listener->all_came();
-  EndOfGraph::queue(shared_from_this(), &Shared::end_of_backward);
-}
-
-void BackwardWatch::Shared::end_of_backward() {
   listener->ended();
   running = false;
-  ending = false;
 }
 
 void BackwardWatch::Shared::fail() noexcept {
   running = false;
-  ending = false;
   listener->failed();
 }
 

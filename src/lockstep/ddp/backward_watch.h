@@ -10,8 +10,7 @@ namespace lockstep {
 
 class BackwardWatch {
  public:
-  /// Hears of each backward, on the thread that runs it: of its end in two calls, or of its
-  /// failure.
+  /// Hears of each backward, on the thread that runs it: of its end or its failure.
   class Listener {
    public:
     Listener() = default;
@@ -19,11 +18,9 @@ class BackwardWatch {
     Listener& operator=(const Listener&) = delete;
     virtual ~Listener() = default;
 
-    /// No more gradients come. What this and the next throw, backward() throws, after failed().
-    virtual void all_came() = 0;
-    /// Every other watch of the same graph has said all_came(): now it is safe to wait.
+    /// No more gradients come. What this throws, backward() throws, after failed().
     virtual void ended() = 0;
-    /// The backward, or one of the above, ended by an exception.
+    /// The backward, or ended(), threw.
     virtual void failed() noexcept = 0;
   };
 

@@ -36,7 +36,6 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
 
   void gradient_comes(int index, bool joins) override;
   void gradient_came(int index, bool defined) override;
-  void all_came() override;
   void ended() override;
   void failed() noexcept override { give_up(); }
 
@@ -229,15 +228,13 @@ void Ddp::State::enter_backward() {
   if (reduces) begin_reduction(/*with_batch=*/true);
 }
 
-void Ddp::State::all_came() {
-  if (reduces) start_rest();
-}
-
 void Ddp::State::ended() {
   ++micro_steps;
   ++batches;
   counted = false;
-  if (reduces) finish_reduction();
+  if (!reduces) return;
+  start_rest();
+  finish_reduction();
 }
 
 // Whatever came of this step is of no use.

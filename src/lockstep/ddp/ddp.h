@@ -13,6 +13,7 @@
 // Loop, module and optimizer stay the user's own. backward() is collective: every rank runs the
 // same number of them, or says sit_out() where it has no batch. A backward that ends by an
 // exception takes its whole step with it, earlier micro-steps too: call zero_grad() and go on.
+// Where one graph holds several such models, all ranks come to them in the same order.
 #pragma once
 
 #include <cstddef>

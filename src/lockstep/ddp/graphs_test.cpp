@@ -172,22 +172,5 @@ TEST_P(Graphs, TwoModelsCanBeInterleaved) {
   });
 }
 
-// With a group each, the ranks need not even meet the models in one order.
-TEST_P(Graphs, TwoModelsWithGroupsOfTheirOwnDoNotWaitForEachOther) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
-    const auto left = weights({"a", "b"});
-    const auto right = weights({"a", "b"});
-    const auto other = group.split(0);
-    Ddp of_left(*left, group);
-    Ddp of_right(*right, other);
-    const auto left_loss = loss_with((*left)["a"], group.rank() + 1);
-    const auto right_loss = loss_with((*right)["a"], group.rank() + 1);
-    const bool left_first = group.rank() % 2 == 0;
-    (left_first ? right_loss + left_loss : left_loss + right_loss).backward();
-    EXPECT_TRUE(is_filled((*left)["a"].grad(), mean_rank(group.size())));
-    EXPECT_TRUE(is_filled((*right)["a"].grad(), mean_rank(group.size())));
-  });
-}
-
 }  // namespace
 }  // namespace lockstep
