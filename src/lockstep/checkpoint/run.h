@@ -3,10 +3,10 @@
 //
 //   lockstep::Run run(world, "runs/mine", {.save_every = 100});
 //   run.track(net, optimizer, loader, schedule);
-//   run.resume();                                  // the newest valid one, or fresh if there is
-//   none while (run.step() < steps) {
+//   run.resume();                     // the newest valid one, or fresh if there is none
+//   while (run.step() < steps) {
 //     …
-//     if (run.end_of_step()) break;                // TERM, INT, USR1 or USR2 came to some rank
+//     if (run.end_of_step()) break;   // TERM, INT, USR1 or USR2 came to some rank
 //   }
 //   run.finish();
 //

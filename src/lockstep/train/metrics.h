@@ -2,10 +2,15 @@
 // ranks' means is wrong when they saw different numbers of samples or tokens; sums and counts are
 // not.
 //
-//   Mean loss;  Accuracy accuracy;
-//   for (auto& batch : loader) { …; loss.add(batch_loss, batch.count()); accuracy.add(scores,
-//   target); } reduce(group, loss, accuracy);                 // one call for all of them if (rank
-//   == 0) print(loss.value(), accuracy.value());
+//   Mean loss;
+//   Accuracy accuracy;
+//   for (auto& batch : loader) {
+//     …
+//     loss.add(batch_loss, batch.count());
+//     accuracy.add(scores, target);
+//   }
+//   reduce(group, loss, accuracy);  // one call for all of them
+//   if (rank == 0) print(loss.value(), accuracy.value());
 #pragma once
 
 #include <ATen/core/Tensor.h>
