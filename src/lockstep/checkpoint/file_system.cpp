@@ -126,8 +126,8 @@ std::shared_ptr<FileSystem> local_file_system() { return std::make_shared<LocalF
 
 void make_folders(FileSystem& files, const std::string& path) {
   if (files.list(path)) return;
-  auto parent = std::filesystem::path(path).parent_path().string();
-  if (parent.empty()) parent = ".";
+  const auto above = std::filesystem::path(path).parent_path().string();
+  const auto parent = above.empty() ? std::string(".") : above;
   if (parent != path) make_folders(files, parent);
   if (files.make_folder(path)) files.sync_folder(parent);
 }

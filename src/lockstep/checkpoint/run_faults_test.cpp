@@ -190,7 +190,7 @@ TEST(RunFaults, AFullDiskOfTheMachineLeavesTheOldCheckpoint) {
   }
   std::string words;
   Toy toy;
-  toy.weight = at::zeros({50'000}, at::kFloat);  // 200 KB: two checkpoints fit, three do not
+  toy.weight = at::zeros({50'000}, at::kFloat);  // 200 KB: three checkpoints fit, four do not
   try {
     lockstep::Run run(World::alone(), folder.path(), {.save_every = 1, .keep = 3});
     run.track(toy);

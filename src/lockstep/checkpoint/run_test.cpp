@@ -87,7 +87,6 @@ TEST(Run, WorksForAProcessAlone) {
 }
 
 TEST(Run, RanksLeaveTogetherWhenOneIsToldToStop) {
-  const TestFolder folder;
   for (const int signal : {SIGTERM, SIGUSR1}) {
     testing::run_ranks_as_processes(2, [&](testing::Rank& self) {
       struct sigaction before {};
@@ -95,7 +94,7 @@ TEST(Run, RanksLeaveTogetherWhenOneIsToldToStop) {
       {
         const auto world = world_of_processes(self.rank(), 2);
         Toy toy;
-        // Children have a folder of their own each: the parent's is not theirs.
+        // Known to all by their parent: a TestFolder here would be one for each process.
         const auto path = "/tmp/lockstep-stop-" + std::to_string(::getppid());
         lockstep::Run run(world, path, {.save_every = 1000});
         run.track(toy);
