@@ -35,6 +35,7 @@ bench:  ## the figures the README quotes
 	@$(PYTHON_WITH_TORCH) benchmarks/data_against_python build/release/benchmarks
 	@OMP_NUM_THREADS=1 build/release/benchmarks/train_benchmark
 	@$(PYTHON_WITH_TORCH) benchmarks/small_step_against_python build/release/benchmarks
+	@$(PYTHON_WITH_TORCH) benchmarks/checkpoint_against_python build/release/benchmarks
 	@$(PYTHON_WITH_TORCH) benchmarks/tokenizer_benchmark build/release/bin/lockstep
 	@build/release/bin/lockstep bench comm -n 2 --sizes 1K,64K,1M,25M --memory both $(PEERS)
 	@build/release/bin/lockstep bench comm -n 8 --sizes 4K,1M $(PEERS)
