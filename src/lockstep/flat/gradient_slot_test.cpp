@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -133,6 +134,51 @@ TEST_F(GradientSlot, LeavesAGraphThatOutlivesItUsable) {
   loss().backward();
   EXPECT_NE(w.grad().data_ptr(), slot.data_ptr());
   EXPECT_EQ(arrivals.with, 0);
+}
+
+TEST_F(GradientSlot, TakesGradientsOfGraphsThatAreOlder) {
+  slots.reset();
+  const auto older = loss();
+  SetUp();
+  older.backward();
+  EXPECT_TRUE(torch::equal(slot, torch::tensor({2.0, 4.0, 6.0})));
+  EXPECT_TRUE(slots->is_live(0));
+  EXPECT_EQ(arrivals.with, 1);
+}
+
+TEST_F(GradientSlot, RefusesAGradientThatWouldGoElsewhere) {
+  w.set_data(w.detach().to(torch::kDouble) * 1);
+  w.set_data(w.detach().to(torch::kFloat));
+  EXPECT_FALSE(slots->is_in_place(0));
+  EXPECT_THROW(loss().backward(), UsageError);
+  slots.reset();
+  w.mutable_grad() = at::Tensor();
+  EXPECT_NO_THROW(loss().backward()) << "it is the user's own again";
+}
+
+TEST_F(GradientSlot, LeavesAHookOfTheUserInPlace) {
+  struct Count final : torch::autograd::PostAccumulateGradHook {
+    explicit Count(int& the_calls) : calls(the_calls) {}
+    void operator()(const at::Tensor& /*parameter*/) override { ++calls; }
+    int& calls;
+  };
+  slots.reset();
+  int calls = 0;
+  torch::autograd::impl::set_post_acc_grad_hooks(w, std::make_unique<Count>(calls));
+  SetUp();
+  loss().backward();
+  EXPECT_EQ(calls, 1);
+  slots.reset();
+  loss().backward();
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(GradientSlot, KnowsWhoHasOne) {
+  EXPECT_TRUE(GradientSlots::has_slot(w));
+  const auto graph = loss();
+  slots.reset();
+  EXPECT_FALSE(GradientSlots::has_slot(w)) << "though a graph still has the node";
+  EXPECT_FALSE(GradientSlots::has_slot(torch::zeros({1}, torch::requires_grad())));
 }
 
 }  // namespace
