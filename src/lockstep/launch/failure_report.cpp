@@ -106,15 +106,30 @@ std::string next_step(const RankOutcome* culprit, const FailureFacts& facts) {
   return fmt::format("read its whole log: less {}", culprit->log_path);
 }
 
+// Peers of a lost rank can see that its connection ended, and end themselves, before its guard is
+// scheduled to note the time.
+constexpr std::chrono::seconds kAtOnce{1};
+
+// Ended in a way that no rank ends in because another was lost: those exit, or abort.
+bool was_struck(const RankOutcome& rank) {
+  const int signal = rank.status->signal().value_or(0);
+  return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE ||
+         signal == SIGILL;
+}
+
 }  // namespace
 
 std::optional<std::size_t> find_culprit(std::span<const RankOutcome> ranks) {
   std::optional<std::size_t> first;
+  std::optional<std::size_t> first_struck;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (!ranks[i].failed() || ranks[i].told_to_end) continue;
     if (!first || ranks[i].ended < ranks[*first].ended) first = i;
+    if (!was_struck(ranks[i])) continue;
+    if (!first_struck || ranks[i].ended < ranks[*first_struck].ended) first_struck = i;
   }
-  return first;
+  const bool at_once = first_struck && ranks[*first_struck].ended - ranks[*first].ended <= kAtOnce;
+  return at_once ? first_struck : first;
 }
 
 std::string failure_block(std::span<const RankOutcome> ranks, const FailureFacts& facts) {

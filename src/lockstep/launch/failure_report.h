@@ -12,8 +12,9 @@
 
 namespace lockstep {
 
-/// The rank that failed first, of those that were not told to end: their failures are ours. Nothing
-/// when there is none.
+/// The rank that failed first, of those that were not told to end: their failures are ours. One
+/// that was killed or crashed comes before those that exited at the same time: they did so because
+/// of it. Nothing when there is none.
 [[nodiscard]] std::optional<std::size_t> find_culprit(std::span<const RankOutcome> ranks);
 
 /// What the block says beside the ranks.

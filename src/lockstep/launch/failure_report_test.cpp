@@ -23,6 +23,15 @@ TEST(Culprit, IsTheFirstToFail) {
   EXPECT_EQ(find_culprit(ranks), 1u);
 }
 
+TEST(Culprit, IsTheOneThatWasKilledWhenOthersNoticeItBeforeItsGuardDoes) {
+  std::vector ranks{ended(0, ExitStatus::exited(1), 2000ms),
+                    ended(1, ExitStatus::signaled(SIGKILL), 2020ms),
+                    ended(2, ExitStatus::signaled(SIGABRT), 2001ms)};
+  EXPECT_EQ(find_culprit(ranks), 1u);
+  ranks[1] = ended(1, ExitStatus::signaled(SIGKILL), 4000ms);
+  EXPECT_EQ(find_culprit(ranks), 0u) << "that was another matter";
+}
+
 TEST(Culprit, IsNeverOneThatWasToldToEnd) {
   std::vector ranks{ended(0, ExitStatus::signaled(SIGTERM), 5ms),
                     ended(1, ExitStatus::exited(3), 6ms)};
