@@ -2,11 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cli/arguments.h"
 #include "cli/ckpt_program/places.h"
 #include "cli/ckpt_program/verbs.h"
 #include "lockstep/base/error.h"
@@ -120,20 +118,11 @@ int inspect_one(FileSystem& files, const std::string& path, bool as_json) {
 }  // namespace
 
 int run_inspect(const std::vector<std::string>& arguments) {
-  bool help = false;
-  bool as_json = false;
-  std::string path;
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", help);
-  app.add_flag("--json", as_json);
-  app.add_option("path", path);
-  read_arguments(app, "ckpt inspect", arguments);
+  const auto [help, as_json, path] = read_path_arguments("ckpt inspect", arguments);
   if (help) {
     std::cout << kHelp;
     return 0;
   }
-  if (path.empty()) throw UsageError("name the folder of a run or of a checkpoint");
   const auto files = local_file_system();
   const auto places = find_checkpoints(*files, path);
   return places.is_one ? inspect_one(*files, path, as_json) : inspect_run(*files, places, as_json);

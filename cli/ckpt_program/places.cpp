@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <iostream>
 
+#include "cli/arguments.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/commit.h"
 #include "lockstep/checkpoint/manifest.h"
@@ -18,6 +20,21 @@ bool holds(const std::vector<std::string>& names, const char* name) {
 }
 
 }  // namespace
+
+PathArguments read_path_arguments(const std::string& verb,
+                                  const std::vector<std::string>& arguments) {
+  PathArguments given;
+  CLI::App app;
+  app.set_help_flag();
+  app.add_flag("-h,--help", given.help);
+  app.add_flag("--json", given.as_json);
+  app.add_option("path", given.path);
+  read_arguments(app, verb, arguments);
+  if (given.path.empty() && !given.help) {
+    throw UsageError("name the folder of a run or of a checkpoint");
+  }
+  return given;
+}
 
 Places find_checkpoints(FileSystem& files, const std::string& path) {
   const auto names = files.list(path);

@@ -1,4 +1,4 @@
-// Which checkpoints a path on the command line stands for.
+// Which checkpoints a path on the command line stands for, and how such a path is given.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,17 @@
 #include "lockstep/checkpoint/scan.h"
 
 namespace lockstep::cli {
+
+/// What `ckpt inspect` and `ckpt verify` are given.
+struct PathArguments {
+  bool help = false;
+  bool as_json = false;
+  std::string path;
+};
+
+/// Throws UsageError for anything else, and for no path, unless help is asked for.
+[[nodiscard]] PathArguments read_path_arguments(const std::string& verb,
+                                                const std::vector<std::string>& arguments);
 
 struct Places {
   std::string folder;              // holds the checkpoints

@@ -1,11 +1,9 @@
 // `lockstep ckpt verify`
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cli/arguments.h"
 #include "cli/ckpt_program/places.h"
 #include "cli/ckpt_program/verbs.h"
 #include "lockstep/base/error.h"
@@ -42,20 +40,11 @@ std::string fault_of(FileSystem& files, const std::string& path) {
 }  // namespace
 
 int run_verify(const std::vector<std::string>& arguments) {
-  bool help = false;
-  bool as_json = false;
-  std::string path;
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", help);
-  app.add_flag("--json", as_json);
-  app.add_option("path", path);
-  read_arguments(app, "ckpt verify", arguments);
+  const auto [help, as_json, path] = read_path_arguments("ckpt verify", arguments);
   if (help) {
     std::cout << kHelp;
     return 0;
   }
-  if (path.empty()) throw UsageError("name the folder of a run or of a checkpoint");
   const auto files = local_file_system();
   const auto places = find_checkpoints(*files, path);
   auto list = nlohmann::json::array();
