@@ -120,6 +120,17 @@ void multiply(std::span<T> values, double factor) noexcept {
 }
 
 template <typename T>
+bool multiply_noting(std::span<T> values, double factor) noexcept {
+  const auto by = static_cast<Wide<T>>(factor);
+  typename Bits<T>::Word found = 0;
+  for (auto& value : values) {
+    found |= not_finite(value);
+    value = static_cast<T>(static_cast<Wide<T>>(value) * by);
+  }
+  return found != 0;
+}
+
+template <typename T>
 std::span<T> elements_of(const at::Tensor& tensor) {
   return {static_cast<T*>(tensor.data_ptr()), tensor.nbytes() / sizeof(T)};
 }
@@ -180,6 +191,10 @@ double squared_norm(const at::Tensor& flat) {
 
 void scale(const at::Tensor& flat, double factor) {
   with_elements(flat, [factor](auto elements) { multiply(elements, factor); });
+}
+
+bool scale_noting_non_finite(const at::Tensor& flat, double factor) {
+  return with_elements(flat, [factor](auto elements) { return multiply_noting(elements, factor); });
 }
 
 std::uint64_t digest_of(const at::Tensor& flat) {

@@ -21,6 +21,8 @@ bool add_noting_non_finite(const at::Tensor& to, const at::Tensor& from);
 [[nodiscard]] double squared_norm(const at::Tensor& flat);
 /// flat *= factor; 16-bit types are multiplied in float and rounded once.
 void scale(const at::Tensor& flat, double factor);
+/// The same; true when an element was not finite before.
+bool scale_noting_non_finite(const at::Tensor& flat, double factor);
 /// Of the bytes (base/digest.h).
 [[nodiscard]] std::uint64_t digest_of(const at::Tensor& flat);
 

@@ -72,6 +72,15 @@ TEST_P(WalkOf, ScalesAsTorchDoes) {
   EXPECT_TRUE(torch::equal(flat, expected));
 }
 
+TEST_P(WalkOf, ScalesAndNotesWhatWasNotFiniteBefore) {
+  auto flat = torch::randn({777}).to(GetParam());
+  const auto expected = (flat * 0.25).to(GetParam());
+  EXPECT_FALSE(scale_noting_non_finite(flat, 0.25));
+  EXPECT_TRUE(torch::equal(flat, expected));
+  flat[776] = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(scale_noting_non_finite(flat, 0.25));
+}
+
 TEST(Walk, MakesSparseGradientsDense) {
   const auto indices = torch::tensor({{1, 1, 4}}, at::kLong);
   const auto values = torch::ones({3, 2});
