@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/whole_file.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/console.h"
 #include "lockstep/launch/core_plan.h"
@@ -261,15 +262,14 @@ int Job::finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ran
   ExitFacts exit{.cause = outcome.cause, .signal = outcome.signal};
   if (const auto culprit = find_culprit(ranks)) exit.culprit = ranks[*culprit].status;
   const int code = launcher_exit_code(exit);
-  write_end_record(folder_.end_record_path(),
-                   end_record(ranks, {.cause = outcome.cause,
-                                      .exit_code = code,
-                                      .signal = outcome.signal,
-                                      .restarts = restarts,
-                                      .max_restarts = options_.max_restarts,
-                                      .reason = outcome.stop_reason,
-                                      .started = started_,
-                                      .ended = system_clock::now()}));
+  write_whole(folder_.end_record_path(), end_record(ranks, {.cause = outcome.cause,
+                                                            .exit_code = code,
+                                                            .signal = outcome.signal,
+                                                            .restarts = restarts,
+                                                            .max_restarts = options_.max_restarts,
+                                                            .reason = outcome.stop_reason,
+                                                            .started = started_,
+                                                            .ended = system_clock::now()}));
   (void)console_->finish(Deadline::after(kConsoleLimit));
   const auto block = failure_block(ranks, {.cause = outcome.cause,
                                            .signal = outcome.signal,
