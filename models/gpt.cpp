@@ -26,6 +26,14 @@ const GptOptions& checked(const GptOptions& o) {
   return o;
 }
 
+void check_fits(std::int64_t length, std::int64_t context) {
+  if (length > context) {
+    throw UsageError(
+        fmt::format("A sequence of {} tokens is longer than the context of {}: give shorter ones.",
+                    length, context));
+  }
+}
+
 }  // namespace
 
 GptImpl::GptImpl(const GptOptions& options)
@@ -66,16 +74,26 @@ void GptImpl::initialise() {
 
 at::Tensor GptImpl::forward(const at::Tensor& tokens) {
   const auto length = tokens.size(1);
-  if (length > options_.context) {
-    throw UsageError(
-        fmt::format("A sequence of {} tokens is longer than the context of {}: give shorter ones.",
-                    length, options_.context));
-  }
+  check_fits(length, options_.context);
   const auto embedded = wte_(tokens) + wpe_(torch::arange(length, tokens.options()));
   auto x = torch::dropout(embedded, options_.dropout, is_training());
   for (auto& block : blocks_) x = unit(block)(x);
-  x = ln_f_(x);
-  return lm_head_.is_empty() ? torch::linear(x, wte_->weight) : lm_head_(x);
+  return scores(x);
+}
+
+at::Tensor GptImpl::extend(const at::Tensor& tokens, GptCache& cache) {
+  const at::NoGradGuard no_gradients;
+  const auto before = cache.length();
+  const auto length = tokens.size(1);
+  check_fits(before + length, options_.context);
+  auto x = wte_(tokens) + wpe_(torch::arange(before, before + length, tokens.options()));
+  for (std::size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i]->extend(x, cache.block(i));
+  return scores(x.narrow(1, length - 1, 1));
+}
+
+at::Tensor GptImpl::scores(const at::Tensor& x) {
+  const auto last = ln_f_(x);
+  return lm_head_.is_empty() ? torch::linear(last, wte_->weight) : lm_head_(last);
 }
 
 }  // namespace lockstep::models
