@@ -105,13 +105,21 @@ std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& 
   return aside;
 }
 
-void prune(FileSystem& files, const std::string& folder, const std::set<std::int64_t>& valid,
-           int keep, std::string_view nonce) {
-  LOCKSTEP_ASSERT(keep >= 2, "one valid checkpoint is no reserve");
-  if (valid.size() < static_cast<std::size_t>(keep)) return;
-  const auto oldest_kept = *std::next(valid.rbegin(), keep - 1);
-  for (const auto step : steps_in(files, folder)) {
-    if (step >= oldest_kept) continue;
+std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps, const Keep& keep) {
+  LOCKSTEP_ASSERT(keep.newest >= 2, "one valid checkpoint is no reserve");
+  if (keep.valid.size() < static_cast<std::size_t>(keep.newest)) return {};
+  const auto oldest_kept = *std::next(keep.valid.rbegin(), keep.newest - 1);
+  std::set<std::int64_t> named;
+  for (const auto& [name, step] : keep.named) named.insert(step);
+  std::vector<std::int64_t> old;
+  std::ranges::copy_if(steps, std::back_inserter(old), [&](std::int64_t step) {
+    return step < oldest_kept && !named.contains(step);
+  });
+  return old;
+}
+
+void prune(FileSystem& files, const std::string& folder, const Keep& keep, std::string_view nonce) {
+  for (const auto step : steps_to_remove(steps_in(files, folder), keep)) {
     // Renamed first: a checkpoint that is half removed must not look like a damaged one.
     const auto gone = fmt::format("{}.gone-{}", path_of(folder, step), nonce);
     files.rename(path_of(folder, step), gone);

@@ -37,7 +37,7 @@ void save(FileSystem& files, std::int64_t step, std::set<std::int64_t> valid) {
   }
   commit(files, kFolder, "n", manifest);
   valid.insert(step);
-  prune(files, kFolder, valid, 2, "n");
+  prune(files, kFolder, {.valid = valid, .newest = 2}, "n");
 }
 
 // A disk with checkpoints 1 and 2, all of it lasting.
@@ -148,8 +148,17 @@ TEST(Commit, RemovesOldOnesOnlyBehindTheNewestValidOnes) {
   // What nobody has verified counts for nothing: 5 and 4 stay beside two unknown newer ones.
   files.make_folder(kFolder + "/step-6");
   files.make_folder(kFolder + "/step-7");
-  prune(files, kFolder, {4, 5}, 2, "m");
+  prune(files, kFolder, {.valid = {4, 5}, .newest = 2}, "m");
   EXPECT_EQ(list_steps(files, kFolder), (std::vector<std::int64_t>{7, 6, 5, 4}));
+}
+
+TEST(Commit, RemovesNoStepThatIsKeptUnderAName) {
+  const std::vector<std::int64_t> steps{9, 8, 7, 3, 2, 1};
+  const Keep keep{.valid = {7, 8, 9}, .newest = 2, .named = {{"best", 2}, {"first", 1}}};
+  EXPECT_EQ(steps_to_remove(steps, keep), (std::vector<std::int64_t>{7, 3}));
+  EXPECT_EQ(steps_to_remove(steps, {.valid = {9}, .newest = 2}), std::vector<std::int64_t>{});
+  EXPECT_EQ(steps_to_remove(steps, {.valid = {9, 8}, .newest = 2, .named = {{"best", 9}}}),
+            (std::vector<std::int64_t>{7, 3, 2, 1}));
 }
 
 TEST(Commit, SetsAsideWhatStandsInItsWay) {

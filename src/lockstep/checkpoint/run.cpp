@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/quote.h"
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/commit.h"
 #include "lockstep/checkpoint/resuming_internal.h"
@@ -44,6 +45,14 @@ RunOptions checked(RunOptions options) {
   return options;
 }
 
+void check(const StepEnd& end) {
+  for (const auto& name : end.keep_as) {
+    if (is_part_name(name)) continue;
+    throw UsageError(fmt::format(
+        "a checkpoint cannot be kept as {}: 1 to 64 letters, digits, _ and -", in_quotes(name)));
+  }
+}
+
 }  // namespace
 
 struct Run::State {
@@ -60,10 +69,10 @@ struct Run::State {
   }
 
   [[nodiscard]] std::vector<FileToStage> files_to_stage() const;
-  [[nodiscard]] Manifest manifest(SaveReason reason) const;
+  [[nodiscard]] Manifest manifest(SaveReason reason, const StepEnd& end) const;
   void expect_resumed() const;
-  void save(SaveReason reason);
-  void save_and_wait(SaveReason reason);
+  void save(SaveReason reason, const StepEnd& end = {});
+  void save_and_wait(SaveReason reason, const StepEnd& end = {});
   void judge_failure();
   void check_resumes(const Manifest& saved) const;
   void take_folder();
@@ -103,7 +112,7 @@ std::vector<FileToStage> Run::State::files_to_stage() const {
   return files;
 }
 
-Manifest Run::State::manifest(SaveReason reason) const {
+Manifest Run::State::manifest(SaveReason reason, const StepEnd& end) const {
   Manifest result{.lockstep_version = kVersion,
                   .step = step,
                   .world = world.size(),
@@ -112,6 +121,7 @@ Manifest Run::State::manifest(SaveReason reason) const {
                   .data_id = options.data_id,
                   .failures = failures,
                   .reason = reason,
+                  .kept_as = end.keep_as,
                   .configuration = options.configuration};
   if (world.rank() != 0) return result;
   for (const auto& [name, thing] : parts) {
@@ -127,18 +137,18 @@ void Run::State::expect_resumed() const {
       "afresh if there is none");
 }
 
-void Run::State::save(SaveReason reason) {
+void Run::State::save(SaveReason reason, const StepEnd& end) {
   expect_resumed();
   if (step == saved_step) return;
-  writer.save(manifest(reason), files_to_stage());
+  writer.save(manifest(reason, end), files_to_stage());
   saved_step = step;
 }
 
 // What a run ends with must be there, whatever it does about the others.
-void Run::State::save_and_wait(SaveReason reason) {
+void Run::State::save_and_wait(SaveReason reason, const StepEnd& end) {
   writer.wait(Deadline::after(options.timeout));
   judge_failure();
-  save(reason);
+  save(reason, end);
   writer.wait(Deadline::after(options.timeout));
   if (const auto failure = writer.take_failure()) std::rethrow_exception(failure);
 }
@@ -239,7 +249,8 @@ std::int64_t Run::resume() {
   return state.step;
 }
 
-bool Run::end_of_step() {
+bool Run::end_of_step(const StepEnd& end) {
+  check(end);
   auto& state = *state_;
   state.expect_resumed();
   ++state.step;
@@ -255,7 +266,7 @@ bool Run::end_of_step() {
   }
   if (stop) {
     state.last_answer.reset();
-    state.save_and_wait(SaveReason::stop);
+    state.save_and_wait(SaveReason::stop, end);
     if (state.world.rank() == 0) {
       state.log.info(fmt::format("told to stop: leaves after step {}, which is saved", state.step));
     }
@@ -263,7 +274,9 @@ bool Run::end_of_step() {
   }
   const auto every = state.options.save_every;
   if (every > 0 && state.step % every == 0) {
-    state.save(SaveReason::periodic);
+    state.save(SaveReason::periodic, end);
+  } else if (!end.keep_as.empty()) {
+    state.save(SaveReason::asked, end);
   } else if (every > 0 && !state.reserved) {
     state.writer.reserve(staged_bytes(state.files_to_stage()));
   }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/commit.h"
+#include "lockstep/checkpoint/scan.h"
 
 namespace lockstep {
 namespace {
@@ -35,6 +35,7 @@ Writer::Writer(std::shared_ptr<FileSystem> files, std::string folder, World worl
       nonce_(std::move(nonce)),
       options_(checked(options)),
       reports_(world_, nonce_),
+      keep_{.newest = options_.keep},
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 Writer::~Writer() {
@@ -87,7 +88,8 @@ std::exception_ptr Writer::take_failure() {
 
 void Writer::start_from(std::int64_t step) {
   wait(Deadline::after(options_.timeout));
-  if (step > 0) valid_.insert(step);
+  if (step > 0) keep_.valid.insert(step);
+  keep_.named = kept_steps(*files_, folder_, step);
   from_ = step;
 }
 
@@ -165,9 +167,9 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
     commit(*files_, folder_, nonce_of(job), job.manifest);
   } catch (const std::exception& error) {
     remove_quietly(*files_, temporary_path(folder_, step, nonce_of(job)));
-    const auto standing = valid_.empty()
+    const auto standing = keep_.valid.empty()
                               ? std::string("there is no earlier one")
-                              : fmt::format("step {} is still the newest", *valid_.rbegin());
+                              : fmt::format("step {} is still the newest", *keep_.valid.rbegin());
     reports_.conclude(job.number,
                       fmt::format("the checkpoint of step {} was not written: {}; {}", step,
                                   error.what(), standing),
@@ -177,7 +179,8 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
     throw;
   }
   job.committed = Clock::now();
-  valid_.insert(step);
+  keep_.valid.insert(step);
+  for (const auto& name : job.manifest.kept_as) keep_.named[name] = step;
   reports_.conclude(job.number, "", job.deadline);
   remove_old(job);
 }
@@ -185,8 +188,9 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
 // The checkpoint is there: what cannot be removed takes room, and harms nothing else.
 void Writer::remove_old(const Job& job) {
   try {
-    prune(*files_, folder_, valid_, options_.keep, nonce_of(job));
-    while (valid_.size() > static_cast<std::size_t>(options_.keep)) valid_.erase(valid_.begin());
+    prune(*files_, folder_, keep_, nonce_of(job));
+    auto& valid = keep_.valid;
+    while (valid.size() > static_cast<std::size_t>(keep_.newest)) valid.erase(valid.begin());
   } catch (const SystemError& error) {
     options_.log.warning(fmt::format("old checkpoints stay in {}: {}", folder_, error.what()));
   }

@@ -10,13 +10,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "lockstep/base/log.h"
+#include "lockstep/checkpoint/commit.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/save_reports.h"
@@ -68,7 +68,7 @@ class Writer {
   [[nodiscard]] std::exception_ptr take_failure();
 
   /// On rank 0: `step` was found whole, and a run that goes on from it will not see newer ones:
-  /// they are set aside with the next commit.
+  /// they are set aside with the next commit. What is kept under a name by then stays kept.
   void start_from(std::int64_t step);
   [[nodiscard]] std::int64_t last_committed() const;  // -1: none by this writer
   [[nodiscard]] WriterTimes times() const;
@@ -98,7 +98,7 @@ class Writer {
   const WriterOptions options_;
   SaveReports reports_;               // the thread's
   Staging staging_;                   // save()'s while there is no job, the thread's while there is
-  std::set<std::int64_t> valid_;      // steps known to be whole; the thread's, or there is no job
+  Keep keep_;                         // the thread's while there is a job
   std::optional<std::int64_t> from_;  // the same
   std::int64_t num_saves_ = 0;
 
