@@ -35,9 +35,9 @@ std::string path_of(const std::string& folder, std::int64_t step) {
   return folder + "/" + step_name(step);
 }
 
-void write_manifest(FileSystem& files, const std::string& where, const Manifest& manifest) {
+void write_manifest(FileSystem& files, const std::string& path, const Manifest& manifest) {
   const auto text = to_text(manifest);
-  const auto file = files.create(where + "/" + kManifestName);
+  const auto file = files.create(path);
   file->write(std::as_bytes(std::span(text)));
   file->sync();
 }
@@ -83,7 +83,7 @@ FileRecord write_durably(FileSystem& files, const std::string& where, const std:
 void commit(FileSystem& files, const std::string& folder, std::string_view nonce,
             const Manifest& manifest) {
   const auto temporary = temporary_path(folder, manifest.step, nonce);
-  write_manifest(files, temporary, manifest);
+  write_manifest(files, temporary + "/" + kManifestName, manifest);
   files.sync_folder(temporary);
   const auto final_path = path_of(folder, manifest.step);
   if (files.list(final_path)) {
@@ -91,6 +91,18 @@ void commit(FileSystem& files, const std::string& folder, std::string_view nonce
   }
   files.rename(temporary, final_path);
   files.sync_folder(folder);
+}
+
+void amend(FileSystem& files, const std::string& folder, const Manifest& manifest) {
+  const auto where = path_of(folder, manifest.step);
+  const auto next = fmt::format("{}.next", kManifestName);
+  const auto names = files.list(where).value_or(std::vector<std::string>{});
+  if (std::ranges::find(names, next) != names.end()) {  // of one that was cut short
+    files.remove_file(where + "/" + next);
+  }
+  write_manifest(files, where + "/" + next, manifest);
+  files.rename(where + "/" + next, where + "/" + kManifestName);
+  files.sync_folder(where);
 }
 
 std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& folder,

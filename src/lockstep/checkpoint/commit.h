@@ -46,6 +46,11 @@ namespace lockstep {
 void commit(FileSystem& files, const std::string& folder, std::string_view nonce,
             const Manifest& manifest);
 
+/// Puts `manifest` in the place of the one that the committed checkpoint of its step has, which
+/// lists the same files: a crash at any moment leaves the old one or the new one. Returns when the
+/// new one survives a loss of power. Throws SystemError.
+void amend(FileSystem& files, const std::string& folder, const Manifest& manifest);
+
 /// Renames every checkpoint of a step after `step` to step-<n>.aside-<nonce>, durably, and returns
 /// those steps: a run that went on from an older one must not find them later. Throws SystemError.
 std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& folder,

@@ -113,6 +113,42 @@ TEST(Commit, NeedsEveryOneOfItsSyncs) {
   }
 }
 
+// Amends step 2, cut at every operation and not at all: disks on which it is neither what it was
+// nor what it is to be, or not the latter once that was said.
+int wrong_after_amending(std::optional<int> skip_sync) {
+  int num_wrong = 0;
+  for (int cut = 0;; ++cut) {
+    const auto files = with_two();
+    auto manifest = verify_step(*files, kFolder, 2).manifest;
+    manifest.reason = SaveReason::finish;
+    files->cut_at = cut;
+    files->skip_sync = skip_sync;
+    bool done = true;
+    try {
+      amend(*files, kFolder, manifest);
+    } catch (const Cut&) {
+      done = false;
+    }
+    (void)files->for_each_crash([&](CrashFileSystem& disk) {
+      const bool there = newest(disk) == 2;
+      const bool amended = there && verify_step(disk, kFolder, 2).manifest == manifest;
+      if (!there || (done && !amended)) ++num_wrong;
+      if (there) {
+        amend(disk, kFolder, manifest);  // whatever the first try has left
+        if (verify_step(disk, kFolder, 2).manifest != manifest) ++num_wrong;
+      }
+      return true;
+    });
+    if (done) return num_wrong;
+  }
+}
+
+TEST(Commit, AmendsAManifestOrLeavesItWhereverThatIsCutAndNeedsBothSyncs) {
+  EXPECT_EQ(wrong_after_amending(std::nullopt), 0);
+  EXPECT_GT(wrong_after_amending(0), 0) << "of the manifest";
+  EXPECT_GT(wrong_after_amending(1), 0) << "of its folder";
+}
+
 TEST(Commit, EndsAtAnErrorOfAnyOperationAndLeavesWhatWasThere) {
   const auto counted = with_two();
   save(*counted, 3, {1, 2});

@@ -99,8 +99,8 @@ class Run {
 
   /// Saves now, as when it is due. Collective.
   void save();
-  /// Saves the step that is done, unless it is saved, and returns when it is on the disk.
-  /// Collective. Throws as end_of_step.
+  /// Saves the step that is done and returns when it is on the disk, marked as the run's end; if it
+  /// was saved already, when it was due, only the mark is new. Collective. Throws as end_of_step.
   void finish();
 
   /// Steps done.

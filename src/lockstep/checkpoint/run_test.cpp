@@ -68,6 +68,33 @@ TEST_P(RunOfRanks, FinishSavesTheLastStepOnce) {
   }
 }
 
+TEST_P(RunOfRanks, AnEndAtAStepThatWasDueIsAnEnd) {
+  const TestFolder folder;
+  const auto train = [&](std::int64_t last, std::int64_t failures, bool finishes) {
+    with_worlds(GetParam(), [&](const World& world) {
+      Toy toy;
+      lockstep::Run run(world, folder.path(), {.save_every = 2});
+      run.track(toy);
+      (void)run.resume();
+      EXPECT_EQ(run.failures(), failures);
+      while (run.step() < last) {
+        toy.train();
+        EXPECT_FALSE(run.end_of_step());
+      }
+      if (finishes) run.finish();
+      if (finishes) run.finish();
+    });
+  };
+  train(4, 0, true);  // steps 2 and 4 were due; 4 was the end
+  const auto saved = verify_step(*local_file_system(), folder.path() + "/checkpoints", 4);
+  EXPECT_EQ(saved.manifest.reason, SaveReason::finish);
+  EXPECT_EQ(saved.manifest.states.at("toy"), "4");
+  train(6, 0, false);  // breaks off after its save
+  train(6, 1, true);   // has no step left to do, and ends what was broken off
+  train(8, 1, true);
+  train(8, 1, true);
+}
+
 TEST_P(RunOfRanks, GoesOnAtAnotherWorldSize) {
   const TestFolder folder;
   with_worlds(

@@ -68,6 +68,15 @@ void Writer::save(Manifest manifest, std::vector<FileToStage> files) {
   changed_.notify_all();
 }
 
+void Writer::amend(std::int64_t step, SaveReason reason, std::int64_t failures) {
+  const auto deadline = Deadline::after(options_.timeout);
+  wait(deadline);
+  const std::lock_guard lock(mutex_);
+  Manifest change{.step = step, .failures = failures, .reason = reason};
+  job_ = Job{num_saves_++, std::move(change), {}, deadline, Clock::now(), true};
+  changed_.notify_all();
+}
+
 void Writer::wait(Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (changed_.wait_until(lock, deadline.at(), [&] { return !job_; })) return;
@@ -116,7 +125,7 @@ void Writer::run(const std::stop_token& stop) {
       failure = std::current_exception();
     }
     lock.lock();
-    times_.wrote = job.committed - job.begun;
+    if (!job.amends) times_.wrote = job.committed - job.begun;
     if (!failure) last_committed_ = job.manifest.step;
     if (failure) failure_ = failure;
     job_.reset();
@@ -125,7 +134,9 @@ void Writer::run(const std::stop_token& stop) {
 }
 
 void Writer::write(Job& job, const std::stop_token& stop) {
-  if (world_.rank() == 0) {
+  if (world_.rank() == 0 && job.amends) {
+    amend_as_committer(job);
+  } else if (world_.rank() == 0) {
     write_as_committer(job, stop);
   } else {
     write_as_other(job, stop);
@@ -146,6 +157,23 @@ std::vector<FileRecord> Writer::write_files(const Job& job) {
     records.push_back(write_durably(*files_, where, file.name, pieces));
   }
   return records;
+}
+
+void Writer::amend_as_committer(const Job& job) {
+  try {
+    auto manifest = read_manifest(*files_, folder_ + "/" + step_name(job.manifest.step)).manifest;
+    manifest.reason = job.manifest.reason;
+    manifest.failures = job.manifest.failures;
+    lockstep::amend(*files_, folder_, manifest);
+  } catch (const std::exception& error) {
+    reports_.conclude(job.number,
+                      fmt::format("the checkpoint of step {} is there, and could not be marked as "
+                                  "the run's end: {}",
+                                  job.manifest.step, error.what()),
+                      job.deadline);
+    throw;
+  }
+  reports_.conclude(job.number, "", job.deadline);
 }
 
 void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
@@ -198,7 +226,7 @@ void Writer::remove_old(const Job& job) {
 
 void Writer::write_as_other(Job& job, const std::stop_token& stop) {
   try {
-    const auto records = write_files(job);
+    const auto records = job.amends ? std::vector<FileRecord>{} : write_files(job);
     for (const auto& record : records) reports_.report(job.number, record, job.deadline);
   } catch (const std::exception& error) {
     reports_.report_failure(job.number, error.what(), job.deadline);

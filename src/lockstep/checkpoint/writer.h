@@ -58,6 +58,10 @@ class Writer {
   /// not leave the memory in time. What goes wrong later is for take_failure().
   void save(Manifest manifest, std::vector<FileToStage> files);
 
+  /// Has the manifest of the checkpoint of `step`, which is committed, say that it was written for
+  /// `reason` after so many `failures`. Every rank calls it, as save(), and hears how it ended.
+  void amend(std::int64_t step, SaveReason reason, std::int64_t failures);
+
   /// Returns when nothing is being written. Throws SystemError at the deadline.
   void wait(Deadline deadline);
 
@@ -80,11 +84,13 @@ class Writer {
     std::vector<StagedFile> files;
     Deadline deadline;
     std::chrono::steady_clock::time_point begun;
+    bool amends = false;  // step, reason and failures of the manifest are all there is
     std::chrono::steady_clock::time_point committed = begun;
   };
 
   void run(const std::stop_token& stop);
   void write(Job& job, const std::stop_token& stop);
+  void amend_as_committer(const Job& job);
   void write_as_committer(Job& job, const std::stop_token& stop);
   void write_as_other(Job& job, const std::stop_token& stop);
   void remove_old(const Job& job);
