@@ -69,9 +69,9 @@ TEST(Settings, WhatCannotBeIsRefusedByName) {
 }
 
 TEST(TrainOptions, CommandLineBeatsEnvironment) {
-  const auto options = read_train_options({"gpt", "--rate", "2", "--no-tensorboard", "-n", "3"},
-                                          {{"LOCKSTEP_TRAIN_RATE", "1"},
-                                           {"LOCKSTEP_TRAIN_WEIGHT_DECAY", "0.5"}});
+  const auto options =
+      read_train_options({"gpt", "--rate", "2", "--no-tensorboard", "-n", "3"},
+                         {{"LOCKSTEP_TRAIN_RATE", "1"}, {"LOCKSTEP_TRAIN_WEIGHT_DECAY", "0.5"}});
   const auto resolved = resolve(options.model, options.given);
   EXPECT_EQ(resolved.config.rate, 2);
   EXPECT_EQ(resolved.config.weight_decay, 0.5);

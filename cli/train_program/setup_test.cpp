@@ -27,10 +27,10 @@ TEST(BatchSizesFor, AGlobalBatchGivesTheAccumulation) {
 }
 
 TEST(StepCounts, EveryLengthBecomesSteps) {
-  const auto config = resolve(ModelKind::gpt, {{"for", "2ep", ""},
-                                               {"warmup", "100ktok", ""},
-                                               {"evaluate-every", "0.5ep", ""}})
-                          .config;
+  const auto config =
+      resolve(ModelKind::gpt,
+              {{"for", "2ep", ""}, {"warmup", "100ktok", ""}, {"evaluate-every", "0.5ep", ""}})
+          .config;
   const auto counts = step_counts(config, {.steps_per_epoch = 50, .tokens = 10'000});
   EXPECT_EQ(counts.total, 100);
   EXPECT_EQ(counts.warmup, 10);
@@ -52,18 +52,17 @@ TEST(ScheduleFor, RisesToTheRateAndEndsAtTheFloor) {
 }
 
 TEST(ScheduleFor, AWarmUpAsLongAsTheRunIsRefused) {
-  const auto config =
-      resolve(ModelKind::gpt, {{"for", "10st", ""}, {"warmup", "10st", ""}}).config;
+  const auto config = resolve(ModelKind::gpt, {{"for", "10st", ""}, {"warmup", "10st", ""}}).config;
   EXPECT_THROW((void)schedule_for(config, step_counts(config, {}), 1), UsageError);
 }
 
 TEST(RateFor, ScalesWithTheGlobalBatchWhenAsked) {
   const auto plain = resolve(ModelKind::gpt, {{"rate", "0.1", ""}}).config;
   EXPECT_DOUBLE_EQ(rate_for(plain, 256).highest, 0.1);
-  const auto scaled = resolve(ModelKind::gpt, {{"rate", "0.1", ""},
-                                               {"rate-batch", "64", ""},
-                                               {"rate-scaling", "square-root", ""}})
-                          .config;
+  const auto scaled =
+      resolve(ModelKind::gpt,
+              {{"rate", "0.1", ""}, {"rate-batch", "64", ""}, {"rate-scaling", "square-root", ""}})
+          .config;
   EXPECT_DOUBLE_EQ(rate_for(scaled, 256).highest, 0.2);
 }
 
