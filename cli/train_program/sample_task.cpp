@@ -16,8 +16,8 @@ namespace {
 // All data, or a part of the samples held out at random where there is no file of its own for that.
 struct SampleData {
   std::unique_ptr<Dataset> all;
-  std::unique_ptr<Dataset> training;  // null: all of it
-  std::unique_ptr<Dataset> held_out;
+  std::unique_ptr<Dataset> training = {};  // null: all of it
+  std::unique_ptr<Dataset> held_out = {};
 
   [[nodiscard]] const Dataset& to_train() const { return training ? *training : *all; }
 };

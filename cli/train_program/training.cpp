@@ -53,7 +53,7 @@ RunOptions run_options(const SavedConfig& saved, const StepCounts& counts, const
           .seed = static_cast<std::uint64_t>(config.seed),
           .data_id = task.training().id(),
           .configuration = to_json(saved),
-          .log = Log({.rank = rank})};
+          .log = Log({.rank = rank, .level = LogLevel::warning})};
 }
 
 std::optional<at::ScalarType> lower_type(Precision precision) {
@@ -321,10 +321,10 @@ std::uint64_t Training::equal_digest() {
   const auto all = gather_numbers(group_, halves);
   for (std::size_t rank = 0; 2 * rank < all.size(); ++rank) {
     if (all[2 * rank] == all[0] && all[2 * rank + 1] == all[1]) continue;
-    throw PeerError(fmt::format("rank {}'s parameters are not those of rank 0: replicas must be "
+    throw PeerError(static_cast<int>(rank),
+                    fmt::format("rank {}'s parameters are not those of rank 0: replicas must be "
                                 "equal after every step",
-                                rank),
-                    static_cast<int>(rank));
+                                rank));
   }
   return own;
 }
