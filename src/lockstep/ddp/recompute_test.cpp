@@ -18,19 +18,27 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Dropout, statistics of batches, and a weight that is used twice.
+enum class Use {
+  tied_weights,  // a weight is used twice in its block
+  two_forwards,  // before one backward: what is run again is not what ran last
+};
+
+// Dropout and statistics of batches.
 struct BlockImpl : torch::nn::Module {
-  BlockImpl()
-      : up(register_module("up", torch::nn::Linear(6, 12))),
+  explicit BlockImpl(Use how)
+      : use(how),
+        up(register_module("up", torch::nn::Linear(6, 12))),
         norm(register_module("norm", torch::nn::BatchNorm1d(12))),
         down(register_module("down", torch::nn::Linear(12, 6))),
         drop(register_module("drop", torch::nn::Dropout(0.3))) {}
 
   at::Tensor forward(const at::Tensor& x) {
     const auto inside = drop(torch::gelu(norm(up(x))));
-    return x + down(inside) + torch::mm(inside, up->weight);
+    const auto out = x + down(inside);
+    return use == Use::tied_weights ? out + torch::mm(inside, up->weight) : out;
   }
 
+  Use use;
   torch::nn::Linear up;
   torch::nn::BatchNorm1d norm;
   torch::nn::Linear down;
@@ -39,9 +47,9 @@ struct BlockImpl : torch::nn::Module {
 TORCH_MODULE(Block);
 
 struct NetImpl : torch::nn::Module {
-  NetImpl() {
+  explicit NetImpl(Use use) {
     for (int i = 0; i < 4; ++i) {
-      blocks.push_back(register_module("block" + std::to_string(i), Block()));
+      blocks.push_back(register_module("block" + std::to_string(i), Block(use)));
     }
   }
   std::vector<Block> blocks;
@@ -79,17 +87,19 @@ at::Tensor nested(Net& net, std::size_t begin, std::size_t end, const at::Tensor
 at::Tensor nested_again(Net& net, const at::Tensor& x) { return nested(net, 0, 4, x); }
 
 // All that four steps of one rank leave, and all they show on the way.
-Tensors train(const ProcessGroup& group, std::size_t bucket_bytes, const Forward& forward) {
-  Net net;
+Tensors train(const ProcessGroup& group, Use use, std::size_t bucket_bytes,
+              const Forward& forward) {
+  Net net(use);
   fill(*net, 1);
   Ddp ddp(*net, group, {.bucket_bytes = bucket_bytes});
   torch::optim::AdamW optimizer(net->parameters(), 1e-2);
   torch::manual_seed(100 + group.rank());
   Tensors seen;
   for (int step = 0; step < 4; ++step) {
-    // Twice forward before backward: what is run again is not what ran last.
-    const auto loss = forward(net, batch_of(group.rank(), step)).square().mean() +
-                      forward(net, batch_of(group.rank(), step + 50)).square().mean();
+    auto loss = forward(net, batch_of(group.rank(), step)).square().mean();
+    if (use == Use::two_forwards) {
+      loss = loss + forward(net, batch_of(group.rank(), step + 50)).square().mean();
+    }
     loss.backward();
     seen.push_back(loss.detach());
     for (auto& gradient : gradients_of(*net)) seen.push_back(gradient);
@@ -102,18 +112,22 @@ Tensors train(const ProcessGroup& group, std::size_t bucket_bytes, const Forward
   return seen;
 }
 
-class RecomputeUnderDdp : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, RecomputeUnderDdp, ::testing::Values(2, 3));
+class RecomputeUnderDdp : public ::testing::TestWithParam<std::tuple<int, Use>> {};
+INSTANTIATE_TEST_SUITE_P(RanksAndUse, RecomputeUnderDdp,
+                         ::testing::Combine(::testing::Values(2, 3),
+                                            ::testing::Values(Use::tied_weights,
+                                                              Use::two_forwards)));
 
 TEST_P(RecomputeUnderDdp, HasTheBitsOfATrainingThatKeepsEverything) {
-  testing::run_ranks_as_processes(GetParam(), [](testing::Rank& self) {
+  const auto [size, use] = GetParam();
+  testing::run_ranks_as_processes(size, [use = use](testing::Rank& self) {
     const ProcessGroup group(world_of_processes(self.rank(), self.size()),
                              {.timeout = std::chrono::seconds(20)});
-    const auto expected = train(group, kDefaultBucketBytes, plainly);
-    EXPECT_FALSE(expected.front().equal(torch::zeros({}))) << "there is something to learn";
+    const auto expected = train(group, use, kDefaultBucketBytes, plainly);
     for (const auto bucket_bytes : {std::size_t{1}, kDefaultBucketBytes}) {
-      EXPECT_TRUE(are_equal(train(group, bucket_bytes, each_again), expected)) << bucket_bytes;
-      EXPECT_TRUE(are_equal(train(group, bucket_bytes, nested_again), expected)) << bucket_bytes;
+      EXPECT_TRUE(are_equal(train(group, use, bucket_bytes, each_again), expected)) << bucket_bytes;
+      EXPECT_TRUE(are_equal(train(group, use, bucket_bytes, nested_again), expected))
+          << bucket_bytes;
     }
   });
 }
