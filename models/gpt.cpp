@@ -4,7 +4,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 
@@ -12,19 +11,6 @@
 
 namespace lockstep::models {
 namespace {
-
-struct Shape {
-  std::string_view name;
-  GptOptions options;
-};
-
-constexpr std::array<Shape, 5> kShapes{{
-    {"tiny", {.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .width = 128}},
-    {"small", {.layers = 12, .heads = 12, .width = 768}},
-    {"medium", {.layers = 24, .heads = 16, .width = 1024}},
-    {"large", {.layers = 36, .heads = 20, .width = 1280}},
-    {"xl", {.layers = 48, .heads = 25, .width = 1600}},
-}};
 
 // The deviation of GPT-2's first weights. (OpenAI's code has 0.01 for places; everyone since has
 // taken 0.02 for these too.)
@@ -40,24 +26,15 @@ const GptOptions& checked(const GptOptions& o) {
   return o;
 }
 
-}  // namespace
-
-GptOptions gpt_shape(std::string_view size) {
-  std::string known;
-  for (const auto& shape : kShapes) {
-    if (shape.name == size) return shape.options;
-    known += (known.empty() ? "" : ", ") + std::string(shape.name);
+void check_fits(std::int64_t length, std::int64_t context) {
+  if (length > context) {
+    throw UsageError(
+        fmt::format("A sequence of {} tokens is longer than the context of {}: give shorter ones.",
+                    length, context));
   }
-  throw UsageError(fmt::format("There is no GPT called '{}': take one of {}.", size, known));
 }
 
-std::int64_t num_parameters(const GptOptions& options) {
-  const auto width = options.width;
-  const auto block = 12 * width * width + 13 * width;  // four matrices with biases, two norms
-  const auto embeddings = (options.vocabulary + options.context) * width;
-  const auto head = options.head == GptHead::tied ? 0 : options.vocabulary * width;
-  return embeddings + options.layers * block + 2 * width + head;
-}
+}  // namespace
 
 GptImpl::GptImpl(const GptOptions& options)
     : options_(checked(options)),
@@ -97,16 +74,26 @@ void GptImpl::initialise() {
 
 at::Tensor GptImpl::forward(const at::Tensor& tokens) {
   const auto length = tokens.size(1);
-  if (length > options_.context) {
-    throw UsageError(
-        fmt::format("A sequence of {} tokens is longer than the context of {}: give shorter ones.",
-                    length, options_.context));
-  }
+  check_fits(length, options_.context);
   const auto embedded = wte_(tokens) + wpe_(torch::arange(length, tokens.options()));
   auto x = torch::dropout(embedded, options_.dropout, is_training());
   for (auto& block : blocks_) x = unit(block)(x);
-  x = ln_f_(x);
-  return lm_head_.is_empty() ? torch::linear(x, wte_->weight) : lm_head_(x);
+  return scores(x);
+}
+
+at::Tensor GptImpl::extend(const at::Tensor& tokens, GptCache& cache) {
+  const at::NoGradGuard no_gradients;
+  const auto before = cache.length();
+  const auto length = tokens.size(1);
+  check_fits(before + length, options_.context);
+  auto x = wte_(tokens) + wpe_(torch::arange(before, before + length, tokens.options()));
+  for (std::size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i]->extend(x, cache.block(i));
+  return scores(x.narrow(1, length - 1, 1));
+}
+
+at::Tensor GptImpl::scores(const at::Tensor& x) {
+  const auto last = ln_f_(x);
+  return lm_head_.is_empty() ? torch::linear(last, wte_->weight) : lm_head_(last);
 }
 
 }  // namespace lockstep::models

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/attention.h"
 #include "models/affine_internal.h"
 
 namespace lockstep::models {
@@ -29,19 +30,38 @@ GptAttentionImpl::GptAttentionImpl(const GptBlockOptions& options)
       c_attn_(register_module("c_attn", torch::nn::Linear(options.width, 3 * options.width))),
       c_proj_(register_module("c_proj", torch::nn::Linear(options.width, options.width))) {}
 
-at::Tensor GptAttentionImpl::forward(const at::Tensor& x) {
-  const auto batch = x.size(0);
-  const auto length = x.size(1);
+std::array<at::Tensor, 3> GptAttentionImpl::heads_of(const at::Tensor& x) {
   const auto parts = affine(c_attn_, x).chunk(3, /*dim=*/2);
-  const auto heads_of = [&](const at::Tensor& part) {
-    return part.view({batch, length, options_.heads, options_.width / options_.heads})
+  const auto split = [&](const at::Tensor& part) {
+    return part.view({x.size(0), x.size(1), options_.heads, options_.width / options_.heads})
         .transpose(1, 2);
   };
+  return {split(parts[0]), split(parts[1]), split(parts[2])};
+}
+
+at::Tensor GptAttentionImpl::joined(const at::Tensor& mixed) {
+  const auto side_by_side =
+      mixed.transpose(1, 2).reshape({mixed.size(0), mixed.size(2), options_.width});
+  return affine(c_proj_, side_by_side);
+}
+
+at::Tensor GptAttentionImpl::forward(const at::Tensor& x) {
+  const auto [query, key, value] = heads_of(x);
   const double dropout = is_training() ? options_.dropout : 0.0;
-  const auto mixed = at::scaled_dot_product_attention(
-      heads_of(parts[0]), heads_of(parts[1]), heads_of(parts[2]), {}, dropout, /*is_causal=*/true);
-  const auto joined = mixed.transpose(1, 2).reshape({batch, length, options_.width});
-  return torch::dropout(affine(c_proj_, joined), options_.dropout, is_training());
+  const auto mixed = attention(query, key, value, {.dropout = dropout, .is_causal = true});
+  return torch::dropout(joined(mixed), options_.dropout, is_training());
+}
+
+at::Tensor GptAttentionImpl::extend(const at::Tensor& x, KeyValues& past) {
+  const auto before = past.length();
+  const auto [query, key, value] = heads_of(x);
+  const auto [keys, values] = past.append(key, value);
+  if (before == 0) return joined(attention(query, keys, values, {.is_causal = true}));
+  AttentionOptions options;
+  if (x.size(1) > 1) {  // one place sees all; of several, each sees those before it and itself
+    options.mask = at::ones({x.size(1), keys.size(2)}, x.options().dtype(at::kBool)).tril(before);
+  }
+  return joined(attention(query, keys, values, options));
 }
 
 GptMlpImpl::GptMlpImpl(const GptBlockOptions& options)
@@ -50,8 +70,11 @@ GptMlpImpl::GptMlpImpl(const GptBlockOptions& options)
       c_proj_(register_module("c_proj", torch::nn::Linear(4 * options.width, options.width))) {}
 
 at::Tensor GptMlpImpl::forward(const at::Tensor& x) {
-  return torch::dropout(affine(c_proj_, torch::gelu(affine(c_fc_, x), "tanh")), dropout_,
-                        is_training());
+  return torch::dropout(extend(x), dropout_, is_training());
+}
+
+at::Tensor GptMlpImpl::extend(const at::Tensor& x) {
+  return affine(c_proj_, torch::gelu(affine(c_fc_, x), "tanh"));
 }
 
 GptBlockImpl::GptBlockImpl(const GptBlockOptions& options)
@@ -63,6 +86,11 @@ GptBlockImpl::GptBlockImpl(const GptBlockOptions& options)
 at::Tensor GptBlockImpl::forward(const at::Tensor& x) {
   const auto attended = x + attn_(ln_1_(x));
   return attended + mlp_(ln_2_(attended));
+}
+
+at::Tensor GptBlockImpl::extend(const at::Tensor& x, KeyValues& past) {
+  const auto attended = x + attn_->extend(ln_1_(x), past);
+  return attended + mlp_->extend(ln_2_(attended));
 }
 
 }  // namespace lockstep::models

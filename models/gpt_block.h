@@ -8,9 +8,11 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/nn/pimpl.h>
 
+#include <array>
 #include <cstdint>
 
 #include "lockstep/train/unit.h"
+#include "models/gpt_cache.h"
 
 namespace lockstep::models {
 
@@ -25,8 +27,14 @@ class GptAttentionImpl : public torch::nn::Module {
  public:
   explicit GptAttentionImpl(const GptBlockOptions& options);
   at::Tensor forward(const at::Tensor& x);
+  /// The same for places that follow those of `past`, without dropout.
+  at::Tensor extend(const at::Tensor& x, KeyValues& past);
 
  private:
+  // Query, key and value, each (batch, heads, length, head size).
+  [[nodiscard]] std::array<at::Tensor, 3> heads_of(const at::Tensor& x);
+  [[nodiscard]] at::Tensor joined(const at::Tensor& mixed);
+
   GptBlockOptions options_;
   torch::nn::Linear c_attn_, c_proj_;
 };
@@ -37,6 +45,8 @@ class GptMlpImpl : public torch::nn::Module {
  public:
   explicit GptMlpImpl(const GptBlockOptions& options);
   at::Tensor forward(const at::Tensor& x);
+  /// Without dropout.
+  at::Tensor extend(const at::Tensor& x);
 
  private:
   double dropout_;
@@ -51,6 +61,9 @@ class GptBlockImpl : public torch::nn::Module, public Unit {
   explicit GptBlockImpl(const GptBlockOptions& options);
   /// (batch, length, width) to the same.
   at::Tensor forward(const at::Tensor& x);
+  /// The same for places that follow those of `past`, which they are added to. Without dropout:
+  /// for use, not for training.
+  at::Tensor extend(const at::Tensor& x, KeyValues& past);
 
  private:
   torch::nn::LayerNorm ln_1_;

@@ -57,7 +57,7 @@ std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& 
                                           std::int64_t step, std::string_view nonce);
 
 /// Which checkpoints stay. `newest` is at least 2.
-struct Retention {
+struct KeptSteps {
   std::set<std::int64_t> valid = {};               // steps known to be whole
   int newest = 3;                                  // so many of those
   std::map<std::string, std::int64_t> named = {};  // and these steps, by what they are kept as
@@ -66,10 +66,10 @@ struct Retention {
 /// Those of `steps` to remove: all older than the newest valid ones that stay, but for the named;
 /// none when there are fewer valid ones.
 [[nodiscard]] std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps,
-                                                        const Retention& keep);
+                                                        const KeptSteps& keep);
 
 /// Removes them. Throws SystemError.
-void prune(FileSystem& files, const std::string& folder, const Retention& keep,
+void prune(FileSystem& files, const std::string& folder, const KeptSteps& keep,
            std::string_view nonce);
 
 /// Removes what saves and removals that were cut short have left, and returns their names. Only

@@ -19,15 +19,17 @@ struct JobOptions {
   int num_nodes = 1;
   int node = 0;
   std::optional<Endpoint> rendezvous = {};  // where several nodes meet; its host is node 0
-  bool announce = true;  // say first where the ranks meet and where their logs are
+  bool announce = true;         // say first where the ranks meet and where their logs are
+  bool speaks_for_all = false;  // rank 0 does: its lines are shown as they are, no other's are
   bool pin = true;
   std::string show_ranks = {};  // "0,3-5"; empty: all
   ColorChoice color = ColorChoice::automatic;
   std::chrono::milliseconds grace{30'000};
   std::chrono::milliseconds timeout{300'000};  // for all nodes to meet
   int max_restarts = 0;
-  std::string run_dir = {};      // empty: runs/<program>-<time>-<token>
-  std::string secret_file = {};  // empty: default_secret_file
+  std::optional<int> final_code = {};  // a rank that exits with it is not started again
+  std::string run_dir = {};            // empty: runs/<program>-<time>-<token>
+  std::string secret_file = {};        // empty: default_secret_file
 };
 
 /// Runs the job and returns the launcher's exit code (exit_code.h). What failed is the last thing

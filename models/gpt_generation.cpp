@@ -1,0 +1,121 @@
+#include "models/gpt_generation.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
+
+namespace lockstep::models {
+namespace {
+
+const GenerationOptions& checked(const GenerationOptions& options) {
+  if (!(options.temperature >= 0) || std::isinf(options.temperature)) {
+    throw UsageError(fmt::format("A temperature of {} cannot be: give 0 or a number above it.",
+                                 options.temperature));
+  }
+  if (options.top_k < 0) {
+    throw UsageError(fmt::format(
+        "top_k of {} cannot be: give how many tokens may come, or 0 for all.", options.top_k));
+  }
+  return options;
+}
+
+void check_prompt(std::span<const std::int64_t> prompt, std::int64_t vocabulary) {
+  if (prompt.empty()) throw UsageError("There is nothing to go on from: give a prompt.");
+  for (const auto token : prompt) {
+    if (token < 0 || token >= vocabulary) {
+      throw UsageError(
+          fmt::format("The prompt has token {}, but the model knows those below {} only: use the "
+                      "tokenizer that it was trained with.",
+                      token, vocabulary));
+    }
+  }
+}
+
+void check_scores(std::span<const float> scores) {
+  const auto bad = [](float score) {
+    return std::isnan(score) || (std::isinf(score) && score > 0);
+  };
+  const auto found = std::ranges::find_if(scores, bad);
+  if (found == scores.end()) return;
+  throw UsageError(
+      fmt::format("The model gives token {} the score {}: it has diverged. Take an earlier "
+                  "checkpoint, or train with a lower rate.",
+                  found - scores.begin(), *found));
+}
+
+// The tokens that can come, in the order of their numbers.
+std::vector<std::int64_t> candidates(std::span<const float> scores, std::int64_t top_k) {
+  std::vector<std::int64_t> tokens(scores.size());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  if (top_k == 0 || static_cast<std::size_t>(top_k) >= scores.size()) return tokens;
+  const auto score = [&](std::int64_t token) { return scores[static_cast<std::size_t>(token)]; };
+  std::ranges::nth_element(tokens, tokens.begin() + top_k, [&](std::int64_t a, std::int64_t b) {
+    return score(a) != score(b) ? score(a) > score(b) : a < b;
+  });
+  tokens.resize(static_cast<std::size_t>(top_k));
+  std::ranges::sort(tokens);
+  return tokens;
+}
+
+}  // namespace
+
+std::int64_t choose_token(std::span<const float> scores, const GenerationOptions& options,
+                          double place) {
+  check_scores(scores);
+  const auto likeliest = std::ranges::max_element(scores);
+  if (options.temperature == 0) return likeliest - scores.begin();
+  const auto tokens = candidates(scores, options.top_k);
+  std::vector<double> ends;  // where each token's part ends
+  double sum = 0;
+  for (const auto token : tokens) {
+    const double lower = scores[static_cast<std::size_t>(token)] - double{*likeliest};
+    sum += std::exp(lower / options.temperature);
+    ends.push_back(sum);
+  }
+  const auto chosen = std::ranges::upper_bound(ends, place * sum);
+  // place * sum may be rounded up to the sum itself; the last part that is no empty one has it.
+  if (chosen == ends.end())
+    return tokens[static_cast<std::size_t>(std::ranges::lower_bound(ends, sum) - ends.begin())];
+  return tokens[static_cast<std::size_t>(chosen - ends.begin())];
+}
+
+GptGeneration::GptGeneration(Gpt net, std::span<const std::int64_t> prompt,
+                             const GenerationOptions& options)
+    : net_(std::move(net)),
+      options_(checked(options)),
+      cache_(net_->options().layers, net_->options().context) {
+  check_prompt(prompt, net_->options().vocabulary);
+  const auto context = static_cast<std::size_t>(net_->options().context);
+  const auto end = prompt.last(std::min(prompt.size(), context));
+  window_.assign(end.begin(), end.end());
+}
+
+std::int64_t GptGeneration::next() {
+  const auto scores = read_on();
+  const RandomKey key{.seed = options_.seed, .purpose = random_purpose("generate")};
+  RandomStream stream(key, static_cast<std::uint64_t>(num_tokens_++), 0);
+  const std::span row(scores.data_ptr<float>(), static_cast<std::size_t>(scores.numel()));
+  window_.push_back(choose_token(row, options_, stream.uniform()));
+  return window_.back();
+}
+
+// Scores of the next token, as floats on the CPU.
+at::Tensor GptGeneration::read_on() {
+  const auto context = net_->options().context;
+  if (std::ssize(window_) > context) {
+    window_.erase(window_.begin(), window_.end() - std::max<std::int64_t>(1, context / 2));
+    cache_.clear();
+  }
+  const auto unread = std::span(window_).subspan(static_cast<std::size_t>(cache_.length()));
+  const auto input = torch::from_blob(unread.data(), {1, std::ssize(unread)}, torch::kLong);
+  return net_->extend(input, cache_).to(torch::kCPU, torch::kFloat).contiguous();
+}
+
+}  // namespace lockstep::models

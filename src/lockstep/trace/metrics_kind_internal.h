@@ -1,0 +1,24 @@
+// How metrics.jsonl spells what a line is.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/trace/metrics_log.h"
+
+namespace lockstep {
+
+inline constexpr std::string_view kStartKind = "start";
+
+inline constexpr std::array<std::pair<MetricKind, std::string_view>, 3> kMetricKinds{{
+    {MetricKind::train, "train"},
+    {MetricKind::eval, "eval"},
+    {MetricKind::event, "event"},
+}};
+
+constexpr std::string_view kind_name(MetricKind kind) {
+  return kMetricKinds[static_cast<std::size_t>(kind)].second;
+}
+
+}  // namespace lockstep

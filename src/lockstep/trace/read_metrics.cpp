@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/quote.h"
+#include "lockstep/trace/metrics_kind_internal.h"
+#include "lockstep/trace/metrics_log.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "line 3 of runs/mine/metrics.jsonl"
+struct Line {
+  const std::string& path;
+  std::int64_t number = 0;
+  const std::string& text;
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw UsageError(fmt::format("Line {} of {} {}: {}. Is it the log of a run?", number, path, why,
+                                 in_quotes(text)));
+  }
+};
+
+MetricValue value_of(const Json& json, const std::string& name, const Line& line) {
+  if (json.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_number()) return json.get<double>();
+  if (json.is_string()) return json.get<std::string>();
+  line.refuse(fmt::format("has something for {} that is no number and no text", in_quotes(name)));
+}
+
+std::int64_t integer(const Json& json, const char* field, const Line& line) {
+  const auto found = json.find(field);
+  if (found == json.end() || !found->is_number_integer()) {
+    line.refuse(fmt::format("has no whole number called {}", field));
+  }
+  return found->get<std::int64_t>();
+}
+
+MetricRow row_of(const Json& json, MetricKind kind, const Line& line) {
+  MetricRow row{.step = integer(json, "step", line), .kind = kind};
+  for (const auto& [name, value] : json.items()) {
+    if (name == "kind" || name == "step" || name == "time") continue;
+    row.metrics.push_back({name, value_of(value, name, line)});
+  }
+  return row;
+}
+
+void add(const Line& line, std::vector<MetricRow>& rows) {
+  const auto json = Json::parse(line.text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) line.refuse("is no JSON object");
+  const auto kind = json.value("kind", Json()).is_string() ? json["kind"].get<std::string>() : "";
+  if (kind == kStartKind) {
+    if (!json.contains("after")) line.refuse("does not say after which step the run goes on");
+    const auto after = json["after"].is_null() ? -1 : integer(json, "after", line);
+    std::erase_if(rows, [&](const MetricRow& row) { return row.step > after; });
+    return;
+  }
+  const auto known = std::ranges::find(kMetricKinds, std::string_view(kind),
+                                       &std::pair<MetricKind, std::string_view>::second);
+  if (known == kMetricKinds.end()) line.refuse("is of no kind that is known");
+  rows.push_back(row_of(json, known->first, line));
+}
+
+}  // namespace
+
+std::vector<MetricRow> read_metrics(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw SystemError("cannot open " + path, errno);
+  std::vector<MetricRow> rows;
+  std::string text;
+  for (std::int64_t number = 1; std::getline(file, text); ++number) {
+    if (file.eof()) break;  // no line end: cut off, or still being written
+    add({path, number, text}, rows);
+  }
+  if (file.bad()) throw SystemError("cannot read " + path, errno);
+  return rows;
+}
+
+}  // namespace lockstep

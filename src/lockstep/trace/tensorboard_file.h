@@ -1,0 +1,53 @@
+// One file of TensorBoard events: scalars and texts under a tag, by step. Written without protobuf,
+// so that no second copy of it lives beside LibTorch's.
+//
+// A file is records: u64 length, u32 masked CRC-32C of those 8 bytes, payload, u32 masked CRC-32C
+// of the payload, all little-endian. A payload is the protobuf message Event: wall time (1), step
+// (2), file version (3) in the first record, summary (5), session log (7).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/file_descriptor.h"
+
+namespace lockstep {
+
+struct TensorBoardOptions {
+  /// TensorBoard forgets what earlier files of the folder say of this step and later ones: the
+  /// first step that a resumed run will do again.
+  std::optional<std::int64_t> first_step = {};
+};
+
+class TensorBoardFile {
+ public:
+  /// Makes `folder` where it is missing, and a new file in it, whose name has the time, so that
+  /// TensorBoard reads the files of one run in their order. Throws SystemError.
+  explicit TensorBoardFile(const std::string& folder, const TensorBoardOptions& options = {});
+
+  /// Writes one event, with the time of now; it is in the file when this returns. TensorBoard shows
+  /// `tag` up to its first slash as the name of a group. One thread at a time. Throws SystemError.
+  void scalar(std::string_view tag, double value, std::int64_t step);
+  /// The same with a text, which TensorBoard reads as Markdown.
+  void text(std::string_view tag, std::string_view value, std::int64_t step);
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  void write(const std::string& payload);
+
+  std::string path_;
+  FileDescriptor file_;
+};
+
+/// CRC-32C (Castagnoli): 0xE3069283 for "123456789".
+[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
+
+/// `payload` as a record. TFRecord files have the same.
+[[nodiscard]] std::string tensorboard_record(std::string_view payload);
+
+}  // namespace lockstep
