@@ -78,6 +78,7 @@ void average_gradients(const ProcessGroup& group, torch::nn::Sequential& net) {
 // random numbers of the rank's own (dropout) and writes down its samples.
 void train(int rank, int size, const std::string& folder, const std::optional<Blow>& blow) {
   const bool is_struck = blow && blow->rank == rank;
+  ::signal(SIGINT, SIG_DFL);  // a shell that starts tests in the background has it ignored
   if (is_struck && !blow->step) strike_later(*blow);
   const auto world = world_of_processes(rank, size);
   const ProcessGroup group(world);
@@ -191,10 +192,14 @@ void expect_the_bits_of_the_unbroken(int size, std::uint64_t first, std::uint64_
     std::filesystem::remove_all(folder);
   }
   std::filesystem::remove_all(reference);
-  EXPECT_EQ(num_struck.size(), 5U) << "TERM, INT, USR1, USR2 and KILL have each ended a start";
+  int num_landed = 0;
   ::printf("%d ranks, %d runs:", size, static_cast<int>(count));
-  for (const auto& [signal, num] : num_struck) ::printf(" %d x SIG%s", num, ::sigabbrev_np(signal));
+  for (const auto& [signal, num] : num_struck) {
+    ::printf(" %d x SIG%s", num, ::sigabbrev_np(signal));
+    num_landed += num;
+  }
   ::printf("\n");
+  EXPECT_GE(num_landed, static_cast<int>(count)) << "the others came when the run was over";
 }
 
 class KilledRun : public ::testing::TestWithParam<int> {};

@@ -90,6 +90,8 @@ TEST(Manifest, RefusesWhatItsFormatDoesNotHave) {
       {with("format_version\": 1", "format_version\": 2"), "this lockstep reads 1; use a newer"},
       {with("lockstep checkpoint", "other"), "format is \"other\", expected"},
       {with("\"stop\"", "\"boredom\""), "reason is \"boredom\", expected periodic"},
+      {with("\"epoch-3\"", "\"../best\""), "kept_as has \"../best\", expected names"},
+      {with("\"epoch-3\"", "3"), "kept_as has number, expected names"},
       {with("\"fedcba9876543210\"", "\"0xfe\""), "data_id of the manifest is \"0xfe\""},
       {with("\"18446744073709551615\"", "\"18446744073709551616\""), "below 2^64"},
       {with("model.safetensors", "../model.safetensors"), "expected a plain name"},

@@ -8,7 +8,9 @@
 // of the random generators (dropout), of autocast, and of the block's buffers; afterwards all of
 // them are as if it had not been (BatchNorm counts a batch once). The block's parameters are inputs
 // of one node of the graph, which returns their gradients: hooks on parameters, and Ddp, notice
-// nothing. Nested uses, several outputs and double backward work.
+// nothing. Nested uses, several outputs and double backward work. One exception to the same bits:
+// a parameter that one backward meets more than twice, in several runs of blocks, has its parts
+// added in another order.
 //
 // A block may not change its inputs in place, and every tensor that needs a gradient must be an
 // input or a parameter; both are seen and named when they happen.
