@@ -5,22 +5,27 @@
 namespace lockstep {
 namespace {
 
-// One vector of 64 bytes is several registers, so that or-ing notes is several chains: one would
-// cost more than the copy. As a loop over elements, compilers make this a memcpy and a second pass.
+// Notes are or-ed in several registers: one chain of them would take longer than the copy. Written
+// as a loop over elements, compilers make this a memcpy and a second pass over the source.
 template <typename Word>
 Word copy_each(std::byte* __restrict to, const std::byte* __restrict from, std::size_t lines,
                Exponent<Word> exponent) noexcept {
-  using Line [[gnu::vector_size(kNotedLine)]] = Word;
-  Line notes{};
+  constexpr std::size_t kBytes = 16;
+  constexpr std::size_t kParts = kNotedLine / kBytes;
+  using Register [[gnu::vector_size(kBytes)]] = Word;
+  Register notes[kParts] = {};
   for (std::size_t i = 0; i < lines; ++i) {
-    Line line;
-    std::memcpy(&line, from + i * kNotedLine, kNotedLine);
-    std::memcpy(to + i * kNotedLine, &line, kNotedLine);
-    notes |= (line & exponent.mask) + exponent.lowest;
+    for (std::size_t part = 0; part < kParts; ++part) {
+      const auto at = i * kNotedLine + part * kBytes;
+      Register bits;
+      std::memcpy(&bits, from + at, kBytes);
+      std::memcpy(to + at, &bits, kBytes);
+      notes[part] |= (bits & exponent.mask) + exponent.lowest;
+    }
   }
   Word all = 0;
-  for (std::size_t i = 0; i < kNotedLine / sizeof(Word); ++i) {
-    all = static_cast<Word>(all | notes[i]);
+  for (const auto& part : notes) {
+    for (std::size_t i = 0; i < kBytes / sizeof(Word); ++i) all = static_cast<Word>(all | part[i]);
   }
   return all;
 }
