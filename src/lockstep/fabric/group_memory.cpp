@@ -69,7 +69,9 @@ std::optional<std::size_t> GroupMemory::one_shot_bytes() const noexcept {
 std::byte* GroupMemory::inline_slot(int rank, std::uint64_t call,
                                     std::size_t bytes) const noexcept {
   auto* const area = memory_->bytes().data() + ranks_begin(size_) + times(rank, kRankArea);
-  const auto slot = call % kMaxCallsInFlight;
+  // Calls that follow each other lie apart: what one core fetches ahead of what it reads must not
+  // be what another is about to write.
+  const auto slot = call * 21 % kMaxCallsInFlight;
   return bytes <= kSmallInlineBytes ? area + slot * kSmallInlineBytes
                                     : area + kSmallArea + slot * kMaxInlineBytes;
 }
