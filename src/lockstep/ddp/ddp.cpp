@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "lockstep/base/error.h"
@@ -45,10 +46,11 @@ Ddp::~Ddp() {
   state.flat.slots().listen(nullptr);
   if (std::uncaught_exceptions() > 0) return;
   const Log log({.rank = state.group.global_rank(state.group.rank())});
-  if (state.filled().any_touched()) {
+  if (std::any_of(state.reducers.begin(), state.reducers.end(),
+                  [](const Reducer& each) { return each.any_touched(); })) {
     log.warning(
         "gradients of a backward under no_sync() were never averaged: the last backward of a step "
-        "runs outside no_sync()");
+        "runs outside no_sync(), or start() and wait() follow it");
   }
   if (const auto names = state.flat.strays(); !names.empty()) {
     log.warning(fmt::format(
