@@ -64,14 +64,15 @@ TEST(TransformerOverlap, PublishesBucketsDuringBackwardAndGivesTheSameBitsForAny
     for (const std::size_t bucket_bytes :
          {64UL << 10, 1UL << 20, kDefaultBucketBytes, kOneBucket}) {
       Ddp ddp(*net, group, {.bucket_bytes = bucket_bytes});
-      // The second is cut by the order in which the first one's gradients came.
-      for (int backward = 0; backward < 2; ++backward) {
+      // A second one is cut by the order in which the first one's gradients came.
+      const int num_backwards = bucket_bytes == kDefaultBucketBytes ? 2 : 1;
+      for (int backward = 0; backward < num_backwards; ++backward) {
+        net->zero_grad();
         run_backward(net, self.rank());
         for (std::size_t i = 0; i < expected.size(); ++i) {
           EXPECT_TRUE(net->parameters()[i].grad().equal(expected[i]))
               << net->named_parameters().keys()[i] << " with buckets of " << bucket_bytes;
         }
-        if (backward == 0) net->zero_grad();
       }
       if (bucket_bytes == kOneBucket) {
         EXPECT_EQ(ddp.record().buckets.size(), 1U);
