@@ -5,13 +5,14 @@
 namespace lockstep {
 namespace {
 
+constexpr std::size_t kBytes = 16;  // of a register
+constexpr std::size_t kParts = kNotedLine / kBytes;
+
 // Notes are or-ed in several registers: one chain of them would take longer than the copy. Written
 // as a loop over elements, compilers make this a memcpy and a second pass over the source.
 template <typename Word>
 Word copy_each(std::byte* __restrict to, const std::byte* __restrict from, std::size_t lines,
                Exponent<Word> exponent) noexcept {
-  constexpr std::size_t kBytes = 16;
-  constexpr std::size_t kParts = kNotedLine / kBytes;
   using Register [[gnu::vector_size(kBytes)]] = Word;
   Register notes[kParts] = {};
   for (std::size_t i = 0; i < lines; ++i) {

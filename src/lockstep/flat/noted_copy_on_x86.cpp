@@ -9,12 +9,13 @@
 namespace lockstep {
 namespace {
 
+constexpr std::size_t kBytes = sizeof(__m128i);
+constexpr std::size_t kParts = kNotedLine / kBytes;
+
 template <typename Word>
 Word stream_each(std::byte* __restrict to, const std::byte* __restrict from, std::size_t lines,
                  Exponent<Word> exponent) noexcept {
-  constexpr std::size_t kBytes = sizeof(__m128i);
   using Register [[gnu::vector_size(kBytes)]] = Word;
-  constexpr std::size_t kParts = kNotedLine / kBytes;
   Register notes[kParts] = {};
   for (std::size_t i = 0; i < lines; ++i) {
     for (std::size_t part = 0; part < kParts; ++part) {
