@@ -31,6 +31,7 @@ bench:  ## the figures the README quotes
 	@build/release/benchmarks/base_benchmark
 	@build/release/benchmarks/fabric_benchmark
 	@build/release/benchmarks/ddp_benchmark
+	@OMP_NUM_THREADS=1 build/release/benchmarks/ddp_checks
 	@build/release/benchmarks/data_benchmark --benchmark_filter=order
 	@$(PYTHON_WITH_TORCH) benchmarks/data_against_python build/release/benchmarks
 	@OMP_NUM_THREADS=1 build/release/benchmarks/train_benchmark

@@ -3,9 +3,12 @@
 #include <benchmark/benchmark.h>
 #include <torch/torch.h>
 
+#include <cstring>
+
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/replica_check.h"
+#include "lockstep/flat/noted_copy_internal.h"
 #include "lockstep/flat/walk.h"
 #include "lockstep/rendezvous/world.h"
 
@@ -42,21 +45,50 @@ BENCHMARK(parameters_in_place);
 
 constexpr std::int64_t kElements = 16 << 20;
 
-// A copy that notes non-finite values, and one that does not: the difference is the check.
+// A copy that notes non-finite values, and one that does not: the difference is the check. Through
+// the caches, past them, and as the library chooses by size.
 void copy_and_note(benchmark::State& state) {
-  auto to = torch::zeros({kElements});
-  const auto from = torch::ones({kElements});
+  auto to = torch::zeros({state.range(0) / 4});
+  const auto from = torch::ones({state.range(0) / 4});
   for (auto _ : state) benchmark::DoNotOptimize(copy_noting_non_finite(to, from));
-  state.SetBytesProcessed(state.iterations() * kElements * 8);
+  state.SetBytesProcessed(state.iterations() * state.range(0) * 2);
 }
+template <auto& copy>
+void copy_and_note_by(benchmark::State& state) {
+  auto to = torch::zeros({state.range(0) / 4});
+  const auto from = torch::ones({state.range(0) / 4});
+  constexpr Exponent<std::uint32_t> kFloat{0x7F800000U, 0x00800000U};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(copy(static_cast<std::byte*>(to.data_ptr()),
+                                  static_cast<const std::byte*>(from.const_data_ptr()),
+                                  static_cast<std::size_t>(state.range(0)) / kNotedLine, kFloat));
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0) * 2);
+}
+std::uint32_t cached(std::byte* to, const std::byte* from, std::size_t lines,
+                     Exponent<std::uint32_t> exponent) noexcept {
+  return copy_lines(to, from, lines, exponent);
+}
+std::uint32_t streamed(std::byte* to, const std::byte* from, std::size_t lines,
+                       Exponent<std::uint32_t> exponent) noexcept {
+  return stream_lines(to, from, lines, exponent);
+}
+void copy_and_note_cached(benchmark::State& state) { copy_and_note_by<cached>(state); }
+void copy_and_note_streamed(benchmark::State& state) { copy_and_note_by<streamed>(state); }
 void copy_alone(benchmark::State& state) {
-  auto to = torch::zeros({kElements});
-  const auto from = torch::ones({kElements});
-  for (auto _ : state) to.copy_(from);
-  state.SetBytesProcessed(state.iterations() * kElements * 8);
+  auto to = torch::zeros({state.range(0) / 4});
+  const auto from = torch::ones({state.range(0) / 4});
+  for (auto _ : state) {
+    std::memcpy(to.data_ptr(), from.const_data_ptr(), from.nbytes());
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0) * 2);
 }
-BENCHMARK(copy_alone)->Unit(benchmark::kMillisecond);
-BENCHMARK(copy_and_note)->Unit(benchmark::kMillisecond);
+// 64 KiB to 64 MiB: a copy of a gradient is one of these.
+BENCHMARK(copy_alone)->RangeMultiplier(4)->Range(64 << 10, 64 << 20);
+BENCHMARK(copy_and_note)->RangeMultiplier(4)->Range(64 << 10, 64 << 20);
+BENCHMARK(copy_and_note_cached)->RangeMultiplier(4)->Range(1 << 20, 64 << 20);
+BENCHMARK(copy_and_note_streamed)->RangeMultiplier(4)->Range(1 << 20, 64 << 20);
 
 void norm(benchmark::State& state) {
   const auto flat = torch::ones({kElements});

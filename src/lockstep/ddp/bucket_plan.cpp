@@ -24,7 +24,8 @@ std::vector<int> expected_at(const Layout& layout, std::span<const int> arrival)
 void cut(const Layout& layout, int number, std::size_t bucket_bytes, std::vector<Bucket>& buckets) {
   const auto& segment = layout.segments[static_cast<std::size_t>(number)];
   const auto element_bytes = c10::elementSize(segment.dtype);
-  auto limit = std::min(kFirstBucketBytes, bucket_bytes);
+  auto limit =
+      bucket_bytes == kOneBucket ? bucket_bytes : std::min(kFirstBucketBytes, bucket_bytes);
   bool open = false;
   for (const int index : segment.parameters) {
     const auto& slot = layout.slots[static_cast<std::size_t>(index)];

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,8 @@ namespace lockstep {
 
 constexpr std::size_t kDefaultBucketBytes = 25U << 20;
 constexpr std::size_t kFirstBucketBytes = 1U << 20;
+/// As bucket_bytes: one bucket for each dtype and device, without a small first one.
+constexpr std::size_t kOneBucket = std::numeric_limits<std::size_t>::max();
 
 struct Bucket {
   int segment = 0;

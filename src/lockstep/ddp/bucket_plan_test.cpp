@@ -42,6 +42,7 @@ TEST(BucketPlan, BeginsSmallAndClosesWhenTheSizeIsReached) {
 TEST(BucketPlan, CanBeOneBucketOrOneForEachParameter) {
   const auto layout = lay_out(of_sizes({1, 1, 1}));
   EXPECT_EQ(parameters_of(plan_buckets(layout, 1)), (Buckets{{2}, {1}, {0}}));
+  EXPECT_EQ(parameters_of(plan_buckets(layout, kOneBucket)), (Buckets{{2, 1, 0}}));
   auto small = of_sizes({0, 0, 0});
   for (auto& each : small) each.sizes = {100};
   EXPECT_EQ(parameters_of(plan_buckets(lay_out(small), 25 * kMiB)), (Buckets{{2, 1, 0}}));

@@ -47,11 +47,12 @@ constexpr std::size_t kAutotune = 0;
 
 struct DdpOptions {
   std::size_t bucket_bytes =
-      kDefaultBucketBytes;  // one all-reduce moves about this much; kAutotune
+      kDefaultBucketBytes;  // one all-reduce moves about this much; kAutotune; kOneBucket
   Normalize normalize = Normalize::by_rank;
   // Every so many backwards are averaged, together: gradients are the mean over micro-steps too.
   int accumulate = 1;
   BufferSync buffers = BufferSync::each_step;
+  int gradient_buffers = 1;    // 2: backward() under no_sync() may run between start() and wait()
   TraceSink* trace = nullptr;  // gets a span a bucket; outlives the Ddp
 };
 
@@ -73,12 +74,13 @@ class Ddp {
   /// A reduction under way.
   class Sync {
    public:
-    explicit Sync(Ddp& ddp) : ddp_(ddp) {}
-    /// Returns when gradients are averaged. Throws PeerError.
+    explicit Sync(Ddp& ddp) : ddp_(&ddp) {}
+    /// Returns when gradients are averaged; `.grad` is these then, until the next backward() or
+    /// start(), whatever came meanwhile. Throws PeerError; UsageError in the middle of a backward.
     void wait();
 
    private:
-    Ddp& ddp_;
+    Ddp* ddp_;
   };
 
   /// Moves the parameters of `module` into library memory (flat_parameters.h) and gives all ranks
@@ -114,7 +116,9 @@ class Ddp {
   [[nodiscard]] std::vector<std::string> non_finite_parameters() const;
 
   /// Averages now what backward() under no_sync() has left, and gradients that were assigned by
-  /// hand, while the caller goes on. Collective. Leave gradients alone until it is waited on.
+  /// hand, while the caller goes on. Collective. Leave gradients alone until it is waited on. With
+  /// a second gradient buffer the next backward() may run meanwhile, under no_sync(): its gradients
+  /// wait for the start() after that.
   [[nodiscard]] Sync start();
 
   /// Copies buffers from rank `root` of the group to all. Collective.

@@ -137,23 +137,5 @@ TEST(Ddp, ReducesInOrderEvenWhenLaterBucketsAreFullFirst) {
   });
 }
 
-TEST(Ddp, TracesEachBucket) {
-  struct Sink final : TraceSink {
-    void record(const TraceSpan& span) noexcept override {
-      EXPECT_LE(span.begin, span.end);
-      ++spans;
-    }
-    void record(const TraceCounter& /*counter*/) noexcept override {}
-    int spans = 0;
-  };
-  with_groups(2, [](ProcessGroup& group) {
-    Sink sink;
-    TestNet net;
-    Ddp ddp(*net, group, {.bucket_bytes = 1, .trace = &sink});
-    net->forward(batch_of(group.rank(), 0)).sum().backward();
-    EXPECT_EQ(sink.spans, 2 * 8 + 1);
-  });
-}
-
 }  // namespace
 }  // namespace lockstep

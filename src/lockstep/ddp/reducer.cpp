@@ -12,21 +12,22 @@
 namespace lockstep {
 namespace {
 
-at::Tensor range_of(const FlatParameters& flat, const Bucket& bucket) {
-  auto range = flat.gradients(bucket.segment).slice(0, bucket.begin, bucket.end);
+at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket) {
+  auto range = flat.gradients(bucket.segment, buffer).slice(0, bucket.begin, bucket.end);
   return range.is_complex() ? at::view_as_real(range) : range;
 }
 
 }  // namespace
 
-Reducer::Reducer(FlatParameters& flat, const ProcessGroup& group, BucketPlan plan)
+Reducer::Reducer(FlatParameters& flat, int buffer, const ProcessGroup& group, BucketPlan plan)
     : flat_(flat),
+      buffer_(buffer),
       group_(group),
       plan_(std::move(plan)),
       touched_(flat.parameters().size(), false),
       ready_(flat.parameters().size(), false) {
   for (const auto& bucket : plan_.buckets) {
-    ranges_.push_back(range_of(flat, bucket));
+    ranges_.push_back(range_of(flat, buffer, bucket));
     names_.push_back(fmt::format("gradients {}", names_.size()));
   }
 }
@@ -39,7 +40,7 @@ bool Reducer::is_touched(int parameter) const {
 
 bool Reducer::any_touched() const {
   for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
-    if (is_touched(i) && flat_.slots().is_live(i)) return true;
+    if (is_touched(i) && flat_.slots().is_live(i, buffer_)) return true;
   }
   return false;
 }
@@ -89,6 +90,10 @@ void Reducer::start_rest() {
     missing_[i] = 0;
   }
   start_full_buckets();
+}
+
+void Reducer::advance() {
+  if (begun_ && !works_.empty()) (void)works_.back().done();
 }
 
 JoinedRiders Reducer::finish() {
@@ -148,8 +153,7 @@ void Reducer::start_full_buckets() {
   for (auto next = works_.size(); next < missing_.size() && missing_[next] == 0; ++next) {
     start(next);
   }
-  // What was begun goes on a little, without waiting.
-  if (!works_.empty()) (void)works_.back().done();
+  advance();
 }
 
 void Reducer::start(std::size_t index) {

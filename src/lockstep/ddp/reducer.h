@@ -23,8 +23,9 @@ namespace lockstep {
 
 class Reducer {
  public:
-  /// Both outlive it.
-  Reducer(FlatParameters& flat, const ProcessGroup& group, BucketPlan plan);
+  /// For gradients in buffer `buffer` of `flat`, which outlives it. That buffer is in use while a
+  /// verb below runs, advance() and abandon() apart.
+  Reducer(FlatParameters& flat, int buffer, const ProcessGroup& group, BucketPlan plan);
 
   /// A gradient of `parameter` came, or was there already; also between reductions.
   void touch(int parameter);
@@ -39,6 +40,8 @@ class Reducer {
   void ready(int parameter);
   /// Nothing more will come at all: starts what is left. Then is_begun() is still true.
   void start_rest();
+  /// What was started goes on a little, without waiting.
+  void advance();
   /// Waits; gradients are averaged then. Returns what all ranks' riders say.
   JoinedRiders finish();
   /// Gives up what has begun, since something threw, and forgets what was touched. Waits for what
@@ -66,6 +69,7 @@ class Reducer {
   [[nodiscard]] std::vector<bool> find_used(const JoinedRiders& joined) const;
 
   FlatParameters& flat_;
+  int buffer_;
   ProcessGroup group_;
   const BucketPlan plan_;
   std::vector<at::Tensor> ranges_;  // of gradients, by bucket

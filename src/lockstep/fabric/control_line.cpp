@@ -72,6 +72,12 @@ std::uint64_t ControlLines::counter(int rank, Condition::Of of) const noexcept {
   return line(rank).counters[index_of(of)].value.load(std::memory_order_seq_cst);
 }
 
+std::uint64_t ControlLines::lowest(Condition::Of of) const noexcept {
+  auto lowest = counter(0, of);
+  for (int rank = 1; rank < size_; ++rank) lowest = std::min(lowest, counter(rank, of));
+  return lowest;
+}
+
 std::optional<int> ControlLines::lagging(const Condition& condition) const noexcept {
   // All lines are looked at, whatever the first says: so their misses overlap.
   int lagging = -1;

@@ -34,14 +34,17 @@ constexpr std::size_t kCauseBytes = 1024;
 constexpr std::size_t kRecentMarks = 4;
 constexpr std::uint64_t kFailedMark = 0;  // of a rank that has failed, for every call
 
-struct CallSlot {
+// What others read in most calls fills the first cache line; the rest is for people and for calls
+// that differ.
+struct alignas(64) CallSlot {
   std::uint64_t number = 0;
-  CallDescriptor descriptor = {};
+  Riders riders = {};
   Location input = {};
   Location output = {};
-  Riders riders = {};
   LeafInterval leaves = {};  // where the descriptor has them
+  CallDescriptor descriptor = {};
 };
+static_assert(offsetof(CallSlot, leaves) == 64);
 
 enum class Standing : std::uint32_t { joining, present, left, failed };
 
@@ -76,6 +79,8 @@ class ControlLines {
   void set_cores(const cpu_set_t& cores) noexcept;
 
   [[nodiscard]] std::uint64_t counter(int rank, Condition::Of of) const noexcept;
+  /// Of the rank that has come least far.
+  [[nodiscard]] std::uint64_t lowest(Condition::Of of) const noexcept;
   /// The first rank that has not yet fulfilled `condition`.
   [[nodiscard]] std::optional<int> lagging(const Condition& condition) const noexcept;
   [[nodiscard]] bool lags(int rank, const Condition& condition) const noexcept {

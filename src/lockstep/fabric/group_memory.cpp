@@ -13,8 +13,12 @@ std::size_t times(int count, std::size_t bytes) { return static_cast<std::size_t
 std::size_t aligned(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 // What a rank has besides its control line.
-constexpr std::size_t kInlineArea = kMaxCallsInFlight * kMaxInlineBytes;
-constexpr std::size_t kRankArea = kInlineArea + 4 * kStageBytes;
+constexpr std::size_t kSmallArea = kMaxCallsInFlight * kSmallInlineBytes;
+constexpr std::size_t kInlineArea = kSmallArea + kMaxCallsInFlight * kMaxInlineBytes;
+// Were ranks a power of two apart, what they have for one call would compete for the same few
+// places of a cache.
+constexpr std::size_t kApart = 17 * kLine;
+constexpr std::size_t kRankArea = kInlineArea + 4 * kStageBytes + kApart;
 
 std::size_t ranks_begin(int size) { return kHeaderBytes + aligned(ControlLines::bytes_for(size)); }
 std::size_t mail_begin(int size) { return ranks_begin(size) + times(size, kRankArea); }
@@ -62,9 +66,14 @@ std::optional<std::size_t> GroupMemory::one_shot_bytes() const noexcept {
   return value == 0 ? std::nullopt : std::optional<std::size_t>(value - 1);
 }
 
-std::byte* GroupMemory::inline_slot(int rank, std::uint64_t call) const noexcept {
-  return memory_->bytes().data() + ranks_begin(size_) + times(rank, kRankArea) +
-         (call % kMaxCallsInFlight) * kMaxInlineBytes;
+std::byte* GroupMemory::inline_slot(int rank, std::uint64_t call,
+                                    std::size_t bytes) const noexcept {
+  auto* const area = memory_->bytes().data() + ranks_begin(size_) + times(rank, kRankArea);
+  // Calls that follow each other lie apart: what one core fetches ahead of what it reads must not
+  // be what another is about to write.
+  const auto slot = call * 21 % kMaxCallsInFlight;
+  return bytes <= kSmallInlineBytes ? area + slot * kSmallInlineBytes
+                                    : area + kSmallArea + slot * kMaxInlineBytes;
 }
 
 std::byte* GroupMemory::staged_input(int rank, std::uint64_t round) const noexcept {

@@ -22,6 +22,9 @@ namespace lockstep {
 
 // Inputs up to this size can travel with the call.
 constexpr std::size_t kMaxInlineBytes = 16U << 10;
+// Up to this size they have slots of their own that lie close together: those of all ranks and
+// calls fit in a core's cache.
+constexpr std::size_t kSmallInlineBytes = 1U << 10;
 // The same for what lies in library memory and could be joined there.
 constexpr std::size_t kMaxLibraryInlineBytes = 4U << 10;
 // One half of a rank's staging area; two, so that one is filled while the other is read.
@@ -78,7 +81,9 @@ class GroupMemory {
   /// knows; the others look after it.
   void set_one_shot_bytes(std::size_t bytes) noexcept;
   [[nodiscard]] std::optional<std::size_t> one_shot_bytes() const noexcept;
-  [[nodiscard]] std::byte* inline_slot(int rank, std::uint64_t call) const noexcept;
+  /// Of `rank` for a call whose largest input has `bytes`.
+  [[nodiscard]] std::byte* inline_slot(int rank, std::uint64_t call,
+                                       std::size_t bytes) const noexcept;
   /// What rank's staging holds of round `round`: its input, or the result it has computed.
   [[nodiscard]] std::byte* staged_input(int rank, std::uint64_t round) const noexcept;
   [[nodiscard]] std::byte* staged_result(int rank, std::uint64_t round) const noexcept;

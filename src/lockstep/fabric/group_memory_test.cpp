@@ -82,7 +82,9 @@ TEST(GroupMemory, SlotsStagesAndMailboxesDoNotOverlap) {
   areas.emplace_back(begin, ControlLines::bytes_for(2) + 128);
   for (int rank = 0; rank < 2; ++rank) {
     for (std::uint64_t call = 0; call < kMaxCallsInFlight; ++call) {
-      areas.emplace_back(pair.first.inline_slot(rank, call), kMaxInlineBytes);
+      for (const std::size_t bytes : {kSmallInlineBytes, kMaxInlineBytes}) {
+        areas.emplace_back(pair.first.inline_slot(rank, call, bytes), bytes);
+      }
     }
     for (std::uint64_t round = 0; round < 2; ++round) {
       areas.emplace_back(pair.first.staged_input(rank, round), kStageBytes);
@@ -98,7 +100,10 @@ TEST(GroupMemory, SlotsStagesAndMailboxesDoNotOverlap) {
     EXPECT_LE(areas[i].first + areas[i].second, areas[i + 1].first) << i;
   }
   EXPECT_LE(areas.back().first + areas.back().second, end);
-  EXPECT_EQ(pair.first.inline_slot(0, 3), pair.second.inline_slot(0, 3 + kMaxCallsInFlight));
+  for (const std::size_t bytes : {0UL, kSmallInlineBytes, kSmallInlineBytes + 1, kMaxInlineBytes}) {
+    EXPECT_EQ(pair.first.inline_slot(0, 3, bytes),
+              pair.second.inline_slot(0, 3 + kMaxCallsInFlight, bytes));
+  }
 }
 
 TEST(GroupMemory, TheSwitchPointIsTheLeadersWord) {

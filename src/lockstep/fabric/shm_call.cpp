@@ -152,17 +152,17 @@ Steps share_inline(ShmCall& call) {
   const auto own = chunk_of(total, call.rank(), call.size());
   PointerList<const std::byte*> sources;
   for (int rank = 0; rank < call.size(); ++rank) {
-    sources.push_back(call.memory->inline_slot(rank, call.number) + own.begin);
+    sources.push_back(call.inline_slot(rank) + own.begin);
   }
-  auto* const result = call.memory->inline_slot(call.rank(), call.number) + own.begin;
+  auto* const result = call.inline_slot(call.rank()) + own.begin;
   join(call, sources.span(), std::span(&result, 1), own.bytes);
   call.take_step();
   co_await call.all_here();
   if (call.call.output.empty()) co_return;
   for (int rank = 0; rank < call.size(); ++rank) {
     const auto chunk = chunk_of(total, rank, call.size());
-    copy_bytes(call.call.output.data() + chunk.begin,
-               call.memory->inline_slot(rank, call.number) + chunk.begin, chunk.bytes);
+    copy_bytes(call.call.output.data() + chunk.begin, call.inline_slot(rank) + chunk.begin,
+               chunk.bytes);
   }
 }
 
@@ -284,7 +284,7 @@ Steps reduce_staged(ShmCall& call) {
 void take_one_shot(const ShmCall& call) {
   auto window = whole(call);
   for (int rank = 0; rank < call.size(); ++rank) {
-    window.starts.push_back(call.memory->inline_slot(rank, call.number));
+    window.starts.push_back(call.inline_slot(rank));
   }
   take(call, window);
 }

@@ -35,6 +35,7 @@ struct ShmCall {
   std::uint64_t number = 0;
   std::uint64_t mark = 0;
   bool is_inline = false;
+  std::size_t largest_input = 0;  // of all ranks, in bytes
   GroupMemory* memory = nullptr;  // the group's
   // Of this rank so far, through all calls: steps taken, and rounds gone through the staging areas.
   // The halves of those alternate from call to call, so a call need not wait for the last takers of
@@ -44,7 +45,7 @@ struct ShmCall {
   const TreePlan* rank_tree = nullptr;
   std::int64_t samples = 0;               // of all riders
   std::optional<TreePlan> own_tree = {};  // where contributions state their leaves
-  // Where each rank has its input and output; null: not in library memory.
+  // Where each rank has its input and output, unless inline; null: not in library memory.
   std::vector<const std::byte*> inputs = {};
   std::vector<std::byte*> outputs = {};
 
@@ -52,6 +53,9 @@ struct ShmCall {
   [[nodiscard]] int size() const noexcept { return memory->lines().size(); }
   [[nodiscard]] const TreePlan& tree() const noexcept { return own_tree ? *own_tree : *rank_tree; }
 
+  [[nodiscard]] std::byte* inline_slot(int rank) const noexcept {
+    return memory->inline_slot(rank, number, largest_input);
+  }
   void take_step() const noexcept { memory->lines().raise_steps(++*steps); }
   /// All ranks have taken as many steps as this one.
   [[nodiscard]] Awaited all_here() const noexcept {

@@ -130,7 +130,8 @@ class ShmEngine final : public Engine, private ProgressMember {
   const TreePlan tree_;
   bool oversubscribed_ = false;
   std::optional<std::size_t> one_shot_bytes_;
-  std::uint64_t calls_ = 0;  // entered
+  std::uint64_t calls_ = 0;                       // entered
+  std::uint64_t room_until_ = kMaxCallsInFlight;  // calls up to this number have a slot
   std::uint64_t steps_ = 0;
   std::uint64_t rounds_ = 0;
   int splits_ = 0;

@@ -25,11 +25,14 @@ std::uint64_t ShmEngine::number_of_next_call() {
   Wait wait;
   while (true) {
     const auto number = calls_ + 1;  // anew each time: threads take turns
-    if (number <= kMaxCallsInFlight) return number;
+    // Counters are looked up when the slots that were free then are used up: who looks takes the
+    // line from its writer, and would make every call wait for N of them.
+    if (number <= room_until_) return number;
+    room_until_ = memory_.lines().lowest(Condition::Of::completed) + kMaxCallsInFlight;
+    if (number <= room_until_) return number;
     // This call's slot was that call's.
     const Awaited room{.lines = &memory_.lines(),
                        .condition = {Condition::Of::completed, number - kMaxCallsInFlight}};
-    if (!room.lagging()) return number;
     advance_all();
     const auto lagging = room.lagging();
     if (!lagging) return number;
@@ -54,20 +57,20 @@ std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
   own.steps = &steps_;
   own.rounds = &rounds_;
   own.rank_tree = &tree_;
-  const auto largest_input = std::max(input_bytes(call, call.root, size()), call.input.size());
-  own.is_inline = largest_input <= std::min(options_.inline_bytes, kMaxInlineBytes);
+  own.largest_input = std::max(input_bytes(call, call.root, size()), call.input.size());
+  own.is_inline = own.largest_input <= std::min(options_.inline_bytes, kMaxInlineBytes);
   const auto input = memory_.locate(call.input);
   // What can be joined where it lies soon costs less than a copy.
-  if (joins_all(call.kind) && input.allocation >= 0 && largest_input > kMaxLibraryInlineBytes) {
+  if (joins_all(call.kind) && input.allocation >= 0 && own.largest_input > kMaxLibraryInlineBytes) {
     own.is_inline = false;
   }
   if (own.is_inline && !call.input.empty()) {
-    std::memcpy(memory_.inline_slot(rank(), number), call.input.data(), call.input.size());
+    std::memcpy(own.inline_slot(rank()), call.input.data(), call.input.size());
   }
   CallSlot slot{.number = number,
-                .descriptor = own.descriptor,
                 .riders = call.riders.value_or(Riders{}),
-                .leaves = call.leaves.value_or(LeafInterval{})};
+                .leaves = call.leaves.value_or(LeafInterval{}),
+                .descriptor = own.descriptor};
   if (!own.is_inline) {
     slot.input = input;
     slot.output = memory_.locate(call.output);
@@ -165,7 +168,7 @@ void ShmEngine::begin(ShmOperation& operation) {
     operation.done = true;
     return;
   }
-  for (int rank = 0; rank < size(); ++rank) {
+  for (int rank = 0; rank < size() && !call.is_inline; ++rank) {
     const auto& slot = lines.slot(symmetric ? this->rank() : rank, call.number);
     call.inputs.push_back(memory_.resolve(rank, slot.input));
     call.outputs.push_back(memory_.resolve(rank, slot.output));

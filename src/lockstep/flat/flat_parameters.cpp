@@ -112,8 +112,13 @@ at::Tensor view_of(const at::Tensor& segment, const Slot& slot, const ParameterF
 
 }  // namespace
 
-FlatParameters::FlatParameters(torch::nn::Module& module, const ProcessGroup& group)
-    : module_(module), group_(group) {
+FlatParameters::FlatParameters(torch::nn::Module& module, const ProcessGroup& group,
+                               const FlatOptions& options)
+    : module_(module), group_(group), options_(options) {
+  if (options.gradient_buffers < 1) {
+    throw UsageError(fmt::format("FlatOptions::gradient_buffers is {}; gradients need 1 at least",
+                                 options.gradient_buffers));
+  }
   const auto registered = registered_in(module);
   if (registered.empty()) throw UsageError("the model has no parameters");
   for (const auto& parameter : registered) expect_usable(parameter);
@@ -136,7 +141,25 @@ const at::Tensor& FlatParameters::values(int segment) const {
 }
 
 const at::Tensor& FlatParameters::gradients(int segment) const {
-  return gradients_.at(static_cast<std::size_t>(segment));
+  return gradients(segment, buffer_);
+}
+
+const at::Tensor& FlatParameters::gradients(int segment, int buffer) const {
+  return gradients_.at(static_cast<std::size_t>(buffer)).at(static_cast<std::size_t>(segment));
+}
+
+void FlatParameters::use_gradient_buffer(int buffer) {
+  if (buffer < 0 || buffer >= options_.gradient_buffers) {
+    throw UsageError(fmt::format(
+        "there is no gradient buffer {}: FlatOptions::gradient_buffers asked for {}, from 0 on",
+        buffer, options_.gradient_buffers));
+  }
+  if (buffer == buffer_) return;
+  slots_->use_buffer(buffer);
+  buffer_ = buffer;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].gradient = views_[i][static_cast<std::size_t>(buffer)];
+  }
 }
 
 std::vector<FlatRange> FlatParameters::live_gradients() const {
@@ -248,14 +271,9 @@ void FlatParameters::compare_with_peers(const std::vector<ParameterFacts>& facts
 void FlatParameters::move_in() {
   const at::NoGradGuard off;
   slots_.reset();
-  if (values_.empty()) {
-    for (const auto& segment : layout_.segments) {
-      const auto bytes =
-          segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));
-      values_.push_back(group_.allocate(bytes, segment.device).view(segment.dtype));
-      gradients_.push_back(group_.allocate(bytes, segment.device).view(segment.dtype));
-    }
-  }
+  buffer_ = 0;
+  if (values_.empty()) allocate();
+  views_.clear();
   std::vector<GradientSlots::Place> places;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
@@ -266,11 +284,25 @@ void FlatParameters::move_in() {
       value.copy_(parameter.tensor);
       parameter.tensor.set_data(value);
     }
-    // Not a view as autograd knows them: optimizers call detach_() on gradients.
-    parameter.gradient = view_of(gradients_[segment], parameter.slot, facts_[i]).variable_data();
-    places.push_back({parameter.name, parameter.tensor, parameter.gradient});
+    auto& views = views_.emplace_back();
+    for (const auto& buffer : gradients_) {
+      // Not a view as autograd knows them: optimizers call detach_() on gradients.
+      views.push_back(view_of(buffer[segment], parameter.slot, facts_[i]).variable_data());
+    }
+    parameter.gradient = views.front();
+    places.push_back({parameter.name, parameter.tensor, views});
   }
   slots_ = std::make_unique<GradientSlots>(std::move(places));
+}
+
+void FlatParameters::allocate() {
+  gradients_.assign(static_cast<std::size_t>(options_.gradient_buffers), {});
+  for (const auto& segment : layout_.segments) {
+    const auto bytes = segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));
+    const auto make = [&] { return group_.allocate(bytes, segment.device).view(segment.dtype); };
+    values_.push_back(make());
+    for (auto& buffer : gradients_) buffer.push_back(make());
+  }
 }
 
 }  // namespace lockstep

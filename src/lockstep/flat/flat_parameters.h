@@ -23,9 +23,10 @@ class Module;
 namespace lockstep {
 
 struct FlatParameter {
-  std::string name = {};     // as the module has it; of several names for one tensor the first
-  at::Tensor tensor = {};    // the module's own
-  at::Tensor gradient = {};  // its slot, shaped as the parameter; `.grad` is this once one came
+  std::string name = {};   // as the module has it; of several names for one tensor the first
+  at::Tensor tensor = {};  // the module's own
+  // Its slot in the buffer in use, shaped as the parameter; `.grad` is this once one came.
+  at::Tensor gradient = {};
   Slot slot = {};
 };
 
@@ -38,14 +39,21 @@ struct FlatRange {
   std::vector<int> parameters = {};  // in the order of their slots
 };
 
+struct FlatOptions {
+  // One is in use at a time: what came into another stays there, to be reduced or stepped with
+  // while backward() writes to this one.
+  int gradient_buffers = 1;
+};
+
 class FlatParameters {
  public:
   /// Takes the parameters of `module` and its submodules. Values and gradients stay what they are.
   /// Collective: every rank calls this with an equal model: names, shapes, dtypes, strides and
   /// requires_grad are compared. Throws PeerError that names the first parameter that differs and
   /// the rank; UsageError for a model without parameters, for parameters that are not floating
-  /// point, or already in some other flat memory.
-  FlatParameters(torch::nn::Module& module, const ProcessGroup& group);
+  /// point, or already in some other flat memory, and for less than one buffer of gradients.
+  FlatParameters(torch::nn::Module& module, const ProcessGroup& group,
+                 const FlatOptions& options = {});
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
   ~FlatParameters();
@@ -57,9 +65,18 @@ class FlatParameters {
     return static_cast<int>(layout_.segments.size());
   }
 
-  /// The whole segment, one-dimensional.
+  /// The whole segment, one-dimensional; gradients in the buffer in use, or in `buffer`.
   [[nodiscard]] const at::Tensor& values(int segment) const;
   [[nodiscard]] const at::Tensor& gradients(int segment) const;
+  [[nodiscard]] const at::Tensor& gradients(int segment, int buffer) const;
+
+  [[nodiscard]] int num_gradient_buffers() const noexcept { return options_.gradient_buffers; }
+  /// The one in use.
+  [[nodiscard]] int gradient_buffer() const noexcept { return buffer_; }
+  /// Between backwards: gradients come into `buffer` from now on, and `.grad` of every parameter,
+  /// `parameters()` and what walks over gradients are those of that buffer.
+  /// Throws UsageError when there is no such buffer.
+  void use_gradient_buffer(int buffer);
 
   /// Maximal ranges of parameters that have a gradient in their slot now.
   [[nodiscard]] std::vector<FlatRange> live_gradients() const;
@@ -82,14 +99,18 @@ class FlatParameters {
  private:
   void compare_with_peers(const std::vector<ParameterFacts>& facts) const;
   void move_in();
+  void allocate();
 
   torch::nn::Module& module_;
   ProcessGroup group_;
+  FlatOptions options_;
   std::vector<FlatParameter> parameters_;
   std::vector<ParameterFacts> facts_;  // as laid out
   Layout layout_;
-  std::vector<at::Tensor> values_;     // by segment
-  std::vector<at::Tensor> gradients_;  // by segment
+  std::vector<at::Tensor> values_;                  // by segment
+  std::vector<std::vector<at::Tensor>> gradients_;  // by buffer and segment
+  std::vector<std::vector<at::Tensor>> views_;      // by parameter and buffer
+  int buffer_ = 0;                                  // in use
   std::unique_ptr<GradientSlots> slots_;
 };
 

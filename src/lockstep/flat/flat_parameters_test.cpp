@@ -81,6 +81,31 @@ TEST(FlatParameters, SayWhichGradientsAreThere) {
   });
 }
 
+TEST(FlatParameters, HoldAsManyBuffersOfGradientsAsAreAskedFor) {
+  with_groups(2, [](ProcessGroup& group) {
+    NetImpl net;
+    FlatParameters flat(net, group, {.gradient_buffers = 3});
+    for (int buffer = 0; buffer < 3; ++buffer) {
+      flat.use_gradient_buffer(buffer);
+      EXPECT_TRUE(flat.live_gradients().empty());
+      (net.first->forward(torch::ones({1, 3})).sum() * (buffer + 1)).backward();
+      EXPECT_TRUE(net.first->bias.grad().is_alias_of(flat.gradients(0, buffer)));
+    }
+    for (int buffer = 0; buffer < 3; ++buffer) {
+      flat.use_gradient_buffer(buffer);
+      EXPECT_EQ(flat.gradients(0).sum().item<float>(), (15 + 5) * (buffer + 1));
+      const auto& last = flat.parameters().back();
+      EXPECT_TRUE(last.gradient.is_alias_of(flat.gradients(last.slot.segment)));
+      EXPECT_EQ(flat.live_gradients().size(), 1U);
+    }
+    flat.adopt();
+    EXPECT_EQ(flat.gradient_buffer(), 0);
+    EXPECT_EQ(flat.gradients(0).sum().item<float>(), (15 + 5) * 3) << "what `.grad` was";
+    EXPECT_NE(message_of([&] { flat.use_gradient_buffer(3); }).find("no gradient buffer 3"),
+              std::string::npos);
+  });
+}
+
 TEST(FlatParameters, NameWhereModelsDiffer) {
   with_groups(3, [](ProcessGroup& group) {
     NetImpl net(group.rank() == 2 ? 6 : 5);

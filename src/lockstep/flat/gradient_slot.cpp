@@ -29,6 +29,7 @@ class GradientSlots::Node final : public autograd::Node {
         index_(index),
         place_(std::move(place)),
         data_(place_.parameter.const_data_ptr()),
+        kept_(place_.gradients.size()),
         shared_(std::move(shared)) {
     add_input_metadata(place_.parameter);
   }
@@ -57,7 +58,7 @@ class GradientSlots::Node final : public autograd::Node {
   void gradient_went_elsewhere() {
     if (!shared_->in_use) return;
     if (!is_in_place()) refuse_stray();
-    if (!take_in()) non_finite_ = has_non_finite(place_.gradient);
+    if (!take_in()) non_finite_ = has_non_finite(slot());
     if (shared_->listener != nullptr) shared_->listener->gradient_came(index_, /*defined=*/true);
   }
 
@@ -65,12 +66,24 @@ class GradientSlots::Node final : public autograd::Node {
     const auto& gradient = place_.parameter.grad();
     return gradient.defined() && is_slot(gradient);
   }
-  void make_live() const { place_.parameter.mutable_grad() = place_.gradient; }
+  [[nodiscard]] bool is_live(std::size_t buffer) const {
+    return buffer == buffer_ ? is_live() : kept_[buffer].live;
+  }
+  void use_buffer(std::size_t buffer) {
+    if (buffer == buffer_) return;
+    (void)take_in();
+    kept_[buffer_] = {is_live(), non_finite_};
+    buffer_ = buffer;
+    non_finite_ = kept_[buffer].non_finite;
+    place_.parameter.mutable_grad() = kept_[buffer].live ? slot() : at::Tensor();
+  }
+  void drop(std::size_t buffer) noexcept { kept_[buffer] = {}; }
+  void make_live() const { place_.parameter.mutable_grad() = slot(); }
   bool take_in() {
     const auto& gradient = place_.parameter.grad();
     if (!gradient.defined() || is_slot(gradient)) return false;
     const at::NoGradGuard off;
-    non_finite_ = copy_noting_non_finite(place_.gradient, gradient);
+    non_finite_ = copy_noting_non_finite(slot(), gradient);
     make_live();
     return true;
   }
@@ -78,25 +91,26 @@ class GradientSlots::Node final : public autograd::Node {
   [[nodiscard]] bool is_in_use() const noexcept { return shared_->in_use; }
   [[nodiscard]] const at::Tensor& parameter() const noexcept { return place_.parameter; }
   [[nodiscard]] bool is_in_place() const {
-    return lies_where_it_was() && place_.parameter.scalar_type() == place_.gradient.scalar_type() &&
+    return lies_where_it_was() && place_.parameter.scalar_type() == slot().scalar_type() &&
            autograd::impl::try_get_grad_accumulator(place_.parameter).get() == this;
   }
 
  private:
   [[nodiscard]] bool is_slot(const at::Tensor& gradient) const {
     return gradient.layout() == at::kStrided &&
-           gradient.const_data_ptr() == place_.gradient.const_data_ptr() &&
-           gradient.sizes() == place_.gradient.sizes();
+           gradient.const_data_ptr() == slot().const_data_ptr() &&
+           gradient.sizes() == slot().sizes();
   }
+  [[nodiscard]] const at::Tensor& slot() const { return place_.gradients[buffer_]; }
 
   void take(const at::Tensor& gradient) {
+    if (shared_->listener != nullptr) shared_->listener->gradient_comes(index_);
     const bool joins = place_.parameter.grad().defined();
-    if (shared_->listener != nullptr) shared_->listener->gradient_comes(index_, joins);
     (void)take_in();
     if (joins) {
-      non_finite_ = add_noting_non_finite(place_.gradient, gradient);
+      non_finite_ = add_noting_non_finite(slot(), gradient);
     } else {
-      non_finite_ = copy_noting_non_finite(place_.gradient, gradient);
+      non_finite_ = copy_noting_non_finite(slot(), gradient);
       make_live();
     }
   }
@@ -124,10 +138,18 @@ class GradientSlots::Node final : public autograd::Node {
 
   void call_hooks_of_users();
 
+  // Of a buffer while another is in use.
+  struct Kept {
+    bool live = false;
+    bool non_finite = false;
+  };
+
   const int index_;
   const Place place_;
   const void* const data_;
+  std::size_t buffer_ = 0;  // in use
   bool non_finite_ = false;
+  std::vector<Kept> kept_;  // by buffer
   const std::shared_ptr<Shared> shared_;
 };
 
@@ -200,6 +222,16 @@ bool GradientSlots::has_slot(const at::Tensor& parameter) {
 
 void GradientSlots::listen(GradientListener* listener) noexcept { shared_->listener = listener; }
 
+void GradientSlots::use_buffer(int buffer) const {
+  for (const auto& node : nodes_) node->use_buffer(static_cast<std::size_t>(buffer));
+}
+void GradientSlots::drop(int buffer) const noexcept {
+  for (const auto& node : nodes_) node->drop(static_cast<std::size_t>(buffer));
+}
+
+bool GradientSlots::is_live(int index, int buffer) const {
+  return nodes_[static_cast<std::size_t>(index)]->is_live(static_cast<std::size_t>(buffer));
+}
 bool GradientSlots::is_live(int index) const {
   return nodes_[static_cast<std::size_t>(index)]->is_live();
 }

@@ -14,13 +14,13 @@ namespace lockstep {
 namespace {
 
 struct Arrivals final : GradientListener {
-  void gradient_comes(int /*index*/, bool joins) override { joined += joins ? 1 : 0; }
+  void gradient_comes(int /*index*/) override { ++announced; }
   void gradient_came(int index, bool defined) override {
     indices.push_back(index);
     (defined ? with : without) += 1;
   }
   std::vector<int> indices;
-  int joined = 0;
+  int announced = 0;
   int with = 0;
   int without = 0;
 };
@@ -28,13 +28,14 @@ struct Arrivals final : GradientListener {
 class GradientSlot : public ::testing::Test {
  protected:
   void SetUp() override {
-    slots.emplace(std::vector<GradientSlots::Place>{{"w", w, slot}});
+    slots.emplace(std::vector<GradientSlots::Place>{{"w", w, {slot, other}}});
     slots->listen(&arrivals);
   }
   [[nodiscard]] at::Tensor loss(double factor = 1) const { return (w * w).sum() * factor; }
 
   at::Tensor w = torch::tensor({1.0, 2.0, 3.0}, torch::requires_grad());
   at::Tensor slot = torch::full({3}, 77.0);
+  at::Tensor other = torch::full({3}, 88.0);  // in a second buffer
   Arrivals arrivals;
   std::optional<GradientSlots> slots;
 };
@@ -46,7 +47,7 @@ TEST_F(GradientSlot, TakesTheFirstGradientAndAddsTheNext) {
   loss(10).backward();
   EXPECT_TRUE(torch::equal(slot, torch::tensor({22.0, 44.0, 66.0})));
   EXPECT_EQ(arrivals.with, 2);
-  EXPECT_EQ(arrivals.joined, 1);
+  EXPECT_EQ(arrivals.announced, 2);
 }
 
 TEST_F(GradientSlot, StartsAnewWhenTheUserDropsTheGradient) {
@@ -81,6 +82,30 @@ TEST_F(GradientSlot, NotesNonFiniteGradientsUntilAFreshOneComes) {
   w.mutable_grad() = at::Tensor();
   loss().backward();
   EXPECT_FALSE(slots->non_finite(0));
+}
+
+TEST_F(GradientSlot, KeepsWhatCameIntoEachBuffer) {
+  loss(std::numeric_limits<double>::infinity()).backward();
+  slots->use_buffer(1);
+  EXPECT_FALSE(w.grad().defined()) << "nothing came into the second yet";
+  EXPECT_FALSE(slots->non_finite(0));
+  loss(10).backward();
+  EXPECT_EQ(w.grad().data_ptr(), other.data_ptr());
+  EXPECT_TRUE(torch::equal(other, torch::tensor({20.0, 40.0, 60.0})));
+  slots->use_buffer(0);
+  EXPECT_EQ(w.grad().data_ptr(), slot.data_ptr());
+  EXPECT_TRUE(slots->non_finite(0));
+  EXPECT_TRUE(slots->is_live(0, 1));
+  w.mutable_grad() = at::Tensor();
+  slots->use_buffer(1);
+  EXPECT_FALSE(slots->is_live(0, 0)) << "what the user dropped stays dropped";
+  w.mutable_grad() = torch::full({3}, 5.0);
+  slots->use_buffer(0);
+  EXPECT_FALSE(w.grad().defined());
+  EXPECT_TRUE(torch::equal(other, torch::full({3}, 5.0))) << "assigned while the second was in use";
+  slots->drop(1);
+  slots->use_buffer(1);
+  EXPECT_FALSE(w.grad().defined());
 }
 
 TEST_F(GradientSlot, KeepsHooksOfUsersAndOtherWaysOfDifferentiation) {

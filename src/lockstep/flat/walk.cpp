@@ -15,32 +15,33 @@
 
 #include "lockstep/base/digest.h"
 #include "lockstep/base/error.h"
+#include "lockstep/flat/noted_copy_internal.h"
 
 namespace lockstep {
 namespace {
 
-// An element is not finite when all bits of its exponent are set.
+// The elements of each type as words (noted_copy_internal.h).
 template <typename T>
 struct Bits;
 template <>
 struct Bits<float> {
   using Word = std::uint32_t;
-  static constexpr Word kExponent = 0x7F800000U;
+  static constexpr Exponent<Word> kExponent{0x7F800000U, 0x00800000U};
 };
 template <>
 struct Bits<double> {
   using Word = std::uint64_t;
-  static constexpr Word kExponent = 0x7FF0000000000000U;
+  static constexpr Exponent<Word> kExponent{0x7FF0000000000000U, 0x0010000000000000U};
 };
 template <>
 struct Bits<c10::Half> {
   using Word = std::uint16_t;
-  static constexpr Word kExponent = 0x7C00U;
+  static constexpr Exponent<Word> kExponent{0x7C00U, 0x0400U};
 };
 template <>
 struct Bits<c10::BFloat16> {
   using Word = std::uint16_t;
-  static constexpr Word kExponent = 0x7F80U;
+  static constexpr Exponent<Word> kExponent{0x7F80U, 0x0080U};
 };
 
 // What an element is while it is added to or multiplied.
@@ -50,34 +51,36 @@ using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 constexpr std::size_t kBlock = 1024;  // elements between two looks at what was found
 
 template <typename T>
-typename Bits<T>::Word not_finite(T value) noexcept {
-  constexpr auto exponent = Bits<T>::kExponent;
-  return (std::bit_cast<typename Bits<T>::Word>(value) & exponent) == exponent ? 1 : 0;
-}
-
-// to[i] = join(to[i], from[i]) for all i; whether any result is not finite.
-template <typename T, typename Join>
-bool join_all(std::span<T> to, const T* __restrict from, Join join) noexcept {
-  typename Bits<T>::Word found = 0;
-  auto* __restrict out = to.data();
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    const T value = join(out[i], from[i]);
-    out[i] = value;
-    found |= not_finite(value);
-  }
-  return found != 0;
+typename Bits<T>::Word note_of(T value) noexcept {
+  return Bits<T>::kExponent.note(std::bit_cast<typename Bits<T>::Word>(value));
 }
 
 template <typename T>
 bool copy(std::span<T> to, const T* from) noexcept {
-  return join_all(to, from, [](T, T source) { return source; });
+  constexpr auto exponent = Bits<T>::kExponent;
+  auto* const bytes = reinterpret_cast<std::byte*>(to.data());
+  const auto* const source = reinterpret_cast<const std::byte*>(from);
+  const auto lines = to.size_bytes() / kNotedLine;
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(bytes) % kNotedLine == 0;
+  auto found = to.size_bytes() >= kStreamBytes && is_aligned
+                   ? stream_lines(bytes, source, lines, exponent)
+                   : copy_lines(bytes, source, lines, exponent);
+  for (auto i = lines * (kNotedLine / sizeof(T)); i < to.size(); ++i) {
+    to[i] = from[i];
+    found |= note_of(from[i]);
+  }
+  return exponent.is_full(found);
 }
 
 template <typename T>
-bool add(std::span<T> to, const T* from) noexcept {
-  return join_all(to, from, [](T sum, T source) {
-    return static_cast<T>(static_cast<Wide<T>>(sum) + static_cast<Wide<T>>(source));
-  });
+bool add(std::span<T> to, const T* __restrict from) noexcept {
+  typename Bits<T>::Word found = 0;
+  auto* __restrict out = to.data();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    out[i] = static_cast<T>(static_cast<Wide<T>>(out[i]) + static_cast<Wide<T>>(from[i]));
+    found |= note_of(out[i]);
+  }
+  return Bits<T>::kExponent.is_full(found);
 }
 
 template <typename T>
@@ -85,9 +88,9 @@ bool any_non_finite(std::span<T> values) noexcept {
   for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
     typename Bits<T>::Word found = 0;
     for (const auto value : values.subspan(begin, std::min(kBlock, values.size() - begin))) {
-      found |= not_finite(value);
+      found |= note_of(value);
     }
-    if (found != 0) return true;
+    if (Bits<T>::kExponent.is_full(found)) return true;
   }
   return false;
 }
@@ -124,10 +127,10 @@ bool multiply_noting(std::span<T> values, double factor) noexcept {
   const auto by = static_cast<Wide<T>>(factor);
   typename Bits<T>::Word found = 0;
   for (auto& value : values) {
-    found |= not_finite(value);
+    found |= note_of(value);
     value = static_cast<T>(static_cast<Wide<T>>(value) * by);
   }
-  return found != 0;
+  return Bits<T>::kExponent.is_full(found);
 }
 
 template <typename T>

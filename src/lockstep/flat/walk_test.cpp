@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/flat/noted_copy_internal.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +27,49 @@ TEST_P(WalkOf, CopiesAndAddsAsTorchDoes) {
     EXPECT_TRUE(torch::equal(to, a));
     EXPECT_FALSE(add_noting_non_finite(to, b));
     EXPECT_TRUE(torch::equal(to, a + b));
+  }
+}
+
+TEST_P(WalkOf, CopiesSpansOfEveryLengthAndAnyPlaceToo) {
+  torch::manual_seed(1);
+  // The last are beyond what goes through the caches, in a place for that and in none.
+  const auto most = static_cast<std::int64_t>(kStreamBytes / c10::elementSize(GetParam()));
+  const auto all = torch::randn({most + 100}).to(GetParam());
+  for (const std::int64_t count : {1L, 4L, 63L, 64L, 129L, most - 1, most, most + 37}) {
+    for (const std::int64_t place : {0L, 1L}) {
+      auto room = torch::zeros({most + 100}, GetParam());
+      const auto to = room.narrow(0, place, count);
+      const auto from = all.narrow(0, 3, count);
+      EXPECT_FALSE(copy_noting_non_finite(to, from));
+      EXPECT_TRUE(to.equal(from)) << count << " at " << place;
+      EXPECT_EQ(torch::count_nonzero(room.narrow(0, place + count, 30)).item<std::int64_t>(), 0);
+    }
+  }
+  auto to = torch::zeros({most + 37}, GetParam());
+  for (const std::int64_t bad : {0L, most / 2 + 1, most - 1, most + 36}) {
+    auto from = all.narrow(0, 0, most + 37).clone();
+    from[bad] = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_TRUE(copy_noting_non_finite(to, from)) << bad;
+  }
+}
+
+TEST_P(WalkOf, NotesNoFiniteValueHoweverLarge) {
+  for (const double sign : {1.0, -1.0}) {
+    auto from = torch::zeros({200}, GetParam());
+    const bool is_complex = from.is_complex();
+    auto parts = is_complex ? torch::view_as_real(from) : from;
+    if (parts.scalar_type() == at::kHalf) {
+      parts.fill_(sign * 65504);
+    } else if (parts.scalar_type() == at::kBFloat16) {
+      parts.fill_(sign * 3.3895313892515355e38);
+    } else if (parts.scalar_type() == at::kFloat) {
+      parts.fill_(sign * std::numeric_limits<float>::max());
+    } else {
+      parts.fill_(sign * std::numeric_limits<double>::max());
+    }
+    EXPECT_FALSE(has_non_finite(from));
+    auto to = torch::zeros({200}, GetParam());
+    EXPECT_FALSE(copy_noting_non_finite(to, from));
   }
 }
 

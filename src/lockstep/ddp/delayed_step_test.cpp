@@ -1,0 +1,183 @@
+// Two buffers of gradients: the next backward runs while the last gradients are averaged, and each
+// step is made with gradients that are one step old.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <optional>
+#include <vector>
+
+#include "lockstep/ddp/ddp.h"
+#include "lockstep/ddp/test_ranks_internal.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kSteps = 5;
+
+at::Tensor loss_of(TestNet& net, int rank, int step) {
+  return net->forward(batch_of(rank, step)).square().mean();
+}
+
+torch::optim::SGD optimizer_of(TestNet& net) {
+  return torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+}
+
+std::vector<at::Tensor> values_of(const TestNet& net) {
+  std::vector<at::Tensor> values;
+  for (const auto& parameter : net->parameters()) values.push_back(parameter.detach().clone());
+  return values;
+}
+
+// One process: gradients of step t are taken before the step with those of t - 1 is made.
+std::vector<at::Tensor> serial_delayed(int size) {
+  TestNet net;
+  fill(*net, 1);
+  auto optimizer = optimizer_of(net);
+  std::vector<at::Tensor> last;
+  const auto step_with_last = [&] {
+    for (std::size_t i = 0; i < last.size(); ++i) net->parameters()[i].mutable_grad() = last[i];
+    optimizer.step();
+  };
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<std::vector<at::Tensor>> all;
+    for (int rank = 0; rank < size; ++rank) {
+      net->zero_grad();
+      loss_of(net, rank, step).backward();
+      all.push_back(gradients_of(*net));
+    }
+    if (step > 0) step_with_last();
+    last = serial_mean(all, size);
+  }
+  step_with_last();
+  return values_of(net);
+}
+
+class DelayedStep : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, DelayedStep, ::testing::Range(1, 5));
+
+TEST_P(DelayedStep, TrainsAsOneProcessWhoseGradientsAreOneStepOld) {
+  const auto expected = serial_delayed(GetParam());
+  with_groups(GetParam(), [&](ProcessGroup& group) {
+    TestNet net;
+    fill(*net, 1);
+    Ddp ddp(*net, group, {.bucket_bytes = 4096, .gradient_buffers = 2});
+    auto optimizer = optimizer_of(net);
+    std::optional<Ddp::Sync> sync;
+    const auto step_with_last = [&] {
+      sync->wait();
+      EXPECT_TRUE(ddp.step_due());
+      optimizer.step();
+      optimizer.zero_grad();
+    };
+    for (int step = 0; step < kSteps; ++step) {
+      {
+        const auto pause = ddp.no_sync();
+        loss_of(net, group.rank(), step).backward();
+      }
+      if (sync) step_with_last();
+      sync = ddp.start();
+    }
+    step_with_last();
+    EXPECT_TRUE(are_equal(values_of(net), expected));
+  });
+}
+
+TEST(Ddp, FillsOneBufferWhileTheOtherIsReduced) {
+  with_groups(2, [](ProcessGroup& group) {
+    auto net = weights({"w"});
+    Ddp ddp(*net, group, {.gradient_buffers = 2});
+    const auto own = 1.0 + group.rank();
+    const auto run = [&](double gradient) {
+      const auto pause = ddp.no_sync();
+      loss_with((*net)["w"], gradient).backward();
+    };
+    run(own);
+    auto sync = ddp.start();
+    EXPECT_FALSE((*net)["w"].grad().defined()) << "the second buffer is empty";
+    run(10 * own);
+    EXPECT_TRUE(is_filled((*net)["w"].grad(), 10 * own));
+    EXPECT_TRUE((*net)["w"].grad().is_alias_of(ddp.flat().gradients(0, 1)));
+    sync.wait();
+    EXPECT_TRUE((*net)["w"].grad().is_alias_of(ddp.flat().gradients(0, 0)));
+    EXPECT_TRUE(is_filled((*net)["w"].grad(), mean_rank(2)));
+    net->zero_grad();
+    ddp.start().wait();
+    EXPECT_TRUE(is_filled((*net)["w"].grad(), 10 * mean_rank(2)));
+    EXPECT_TRUE((*net)["w"].grad().is_alias_of(ddp.flat().gradients(0, 1)));
+    net->zero_grad();
+    loss_with((*net)["w"], own).backward();
+    EXPECT_TRUE(is_filled((*net)["w"].grad(), mean_rank(2))) << "a plain step goes on as ever";
+  });
+}
+
+TEST(Ddp, CountsTheSamplesOfEachBufferByThemselves) {
+  with_groups(2, [](ProcessGroup& group) {
+    auto net = weights({"w"});
+    Ddp ddp(*net, group, {.normalize = Normalize::by_count, .gradient_buffers = 2});
+    const auto run = [&](std::int64_t samples, double sum) {
+      const auto pause = ddp.no_sync();
+      ddp.count(samples);
+      loss_with((*net)["w"], sum).backward();
+    };
+    run(3, 12);
+    auto sync = ddp.start();
+    if (group.rank() == 1) run(4, 20);  // rank 0 has no batch in the second step
+    sync.wait();
+    EXPECT_TRUE(is_filled((*net)["w"].grad(), (12 + 12) / (3.0 + 3.0)));
+    net->zero_grad();
+    ddp.start().wait();
+    EXPECT_TRUE(is_filled((*net)["w"].grad(), 20 / 4.0));
+    EXPECT_TRUE(ddp.step_due());
+  });
+}
+
+TEST(Ddp, SaysWhatABackwardDuringAReductionNeeds) {
+  with_groups(2, [](ProcessGroup& group) {
+    for (const int buffers : {1, 2}) {
+      auto net = weights({"w"});
+      Ddp ddp(*net, group, {.gradient_buffers = buffers});
+      {
+        const auto pause = ddp.no_sync();
+        loss_with((*net)["w"], 1).backward();
+      }
+      auto sync = ddp.start();
+      const auto said = message_of([&] { loss_with((*net)["w"], 1).backward(); });
+      EXPECT_TRUE(holds(said, "between start() and wait()"));
+      EXPECT_TRUE(holds(said, buffers == 1 ? ".gradient_buffers = 2" : "under no_sync()"));
+      sync.wait();
+      EXPECT_TRUE(is_filled((*net)["w"].grad(), 1));
+    }
+    auto net = weights({"w"});
+    EXPECT_TRUE(holds(message_of([&] { Ddp ddp(*net, group, {.gradient_buffers = 3}); }),
+                      "gradient_buffers is 3"));
+  });
+}
+
+TEST(Ddp, LosesBothStepsWhenTheBackwardBetweenStartAndWaitFails) {
+  with_groups(2, [](ProcessGroup& group) {
+    auto net = weights({"late", "soon"});
+    Ddp ddp(*net, group, {.gradient_buffers = 2});
+    const auto loss = [&](double gradient) {
+      return loss_with((*net)["late"], gradient) + loss_with((*net)["soon"], gradient);
+    };
+    (*net)["late"].register_hook([](const at::Tensor& gradient) -> at::Tensor {
+      if (gradient[0].item<float>() == 7) throw UsageError("a hook of the user's");
+      return gradient;
+    });
+    {
+      const auto pause = ddp.no_sync();
+      loss(1).backward();
+      auto sync = ddp.start();
+      EXPECT_THROW(loss(7).backward(), UsageError);
+      sync.wait();  // for nothing
+      EXPECT_FALSE(ddp.step_due());
+    }
+    net->zero_grad();
+    loss(1.0 + group.rank()).backward();
+    EXPECT_TRUE(is_filled((*net)["late"].grad(), mean_rank(2)));
+    EXPECT_TRUE(is_filled((*net)["soon"].grad(), mean_rank(2)));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

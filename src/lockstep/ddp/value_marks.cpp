@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "lockstep/base/digest.h"
+#include "lockstep/base/error.h"
+#include "lockstep/ddp/value_marks_internal.h"
+
+namespace lockstep {
+namespace {
+
+// Changes when an optimizer steps: LibTorch's own leave version counters alone, so a few lines of
+// memory are looked at, spread over the parameter.
+std::uint64_t mark_of(const at::Tensor& parameter) {
+  constexpr std::size_t kLine = 64;
+  constexpr std::size_t kLines = 8;
+  const std::span bytes(static_cast<const std::byte*>(parameter.const_data_ptr()),
+                        parameter.nbytes());
+  const auto stride = std::max(kLine, bytes.size() / kLines);
+  std::uint64_t mark = parameter._version();
+  for (std::size_t at = 0; at < bytes.size(); at += stride) {
+    mark = mark * 31 + digest(bytes.subspan(at, std::min(kLine, bytes.size() - at)));
+  }
+  return mark;
+}
+
+}  // namespace
+
+void ValueMarks::set(int parameter) {
+  const auto index = static_cast<std::size_t>(parameter);
+  marks_[index] = mark_of(flat_.parameters()[index].tensor);
+}
+
+void ValueMarks::clear(int parameter) { marks_[static_cast<std::size_t>(parameter)].reset(); }
+void ValueMarks::clear() noexcept { std::fill(marks_.begin(), marks_.end(), std::nullopt); }
+
+void ValueMarks::expect_unchanged(int parameter) const {
+  const auto index = static_cast<std::size_t>(parameter);
+  const auto& [name, tensor, gradient, slot] = flat_.parameters()[index];
+  if (!marks_[index] || *marks_[index] == mark_of(tensor)) return;
+  throw UsageError(fmt::format(
+      "parameter {} was changed after a backward under no_sync() whose gradients were not averaged "
+      "yet: the replicas differ now. Step only after a backward outside no_sync()",
+      name));
+}
+
+}  // namespace lockstep
