@@ -4,19 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
-#include <filesystem>
-#include <memory>
 
 #include "cli/arguments.h"
-#include "cli/cache.h"
 #include "cli/data_verbs.h"
-#include "cli/token_writer.h"
+#include "cli/tokenize.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
-#include "lockstep/formats/file_kind.h"
-#include "lockstep/formats/jsonl_file.h"
-#include "lockstep/formats/text_file.h"
-#include "lockstep/tokenizers/tokenizer.h"
 
 namespace lockstep::cli {
 namespace {
@@ -38,8 +31,6 @@ constexpr std::string_view kHelp =
     "  lockstep data tokenize shakespeare.txt -o train.bin\n"
     "  lockstep data tokenize part1.jsonl part2.jsonl --field body -o train.bin\n"
     "  lockstep data tokenize notes.txt --tokenizer bytes --documents blank-line -o notes.bin\n";
-
-constexpr std::size_t kPartBytes = 4u << 20;
 
 struct Options {
   bool help = false;
@@ -74,35 +65,10 @@ Options read_options(const std::vector<std::string>& arguments) {
   return options;
 }
 
-std::unique_ptr<Tokenizer> open_named(const std::string& what) {
-  if (what != "gpt2") return open_tokenizer(what);
-  const auto folder = data_cache(Environment::of_process()) / "gpt2-bpe";
-  if (!std::filesystem::exists(folder)) {
-    throw UsageError(fmt::format(
-        "GPT-2's table is not in {}; `lockstep data fetch gpt2-bpe` brings it, or name another "
-        "with --tokenizer",
-        folder.string()));
-  }
-  return open_tokenizer(folder);
-}
-
-// Feeds every document of every file to `use`.
-template <typename Use>
-void for_each_document(const Options& options, Use use) {
+DocumentBreak read_break(const std::string& word) {
   const std::array breaks{DocumentBreak::whole_file, DocumentBreak::line, DocumentBreak::blank_line,
                           DocumentBreak::marker};
-  const auto documents = breaks[read_choice("--documents", options.documents,
-                                            {"file", "line", "blank-line", "marker"})];
-  for (const auto& path : options.files) {
-    const auto file = FileBytes::map(path);
-    if (identify(file) == FileKind::jsonl) {
-      const JsonlFile lines(file, {.field = options.field});
-      for (std::uint64_t i = 0; i < lines.num_documents(); ++i) use(path, lines.document(i));
-      continue;
-    }
-    const TextFile text(file, {.documents = documents, .marker = options.marker});
-    for (std::uint64_t i = 0; i < text.num_documents(); ++i) use(path, text.document(i));
-  }
+  return breaks[read_choice("--documents", word, {"file", "line", "blank-line", "marker"})];
 }
 
 }  // namespace
@@ -114,42 +80,20 @@ int run_data_tokenize(const std::vector<std::string>& arguments, Streams streams
     return kSuccess;
   }
   const bool llmc = read_choice("--layout", options.layout, {"raw", "llmc"}) == 1;
-  const auto tokenizer = open_named(options.tokenizer);
-  const bool wide = tokenizer->vocabulary_size() > 65536;
-  TokenWriter writer(options.output, {.token_bytes = wide ? 4u : 2u, .llmc_header = llmc});
-  std::uint64_t num_bytes = 0;
-  std::uint64_t num_documents = 0;
-  std::chrono::steady_clock::duration spent{};
-  std::vector<Token> tokens;
-  for_each_document(options, [&](const std::string& path, std::string_view text) {
-    if (num_documents++ > 0 && tokenizer->end_of_text()) {
-      writer.write(std::array{*tokenizer->end_of_text()});
-    }
-    // In parts, so that memory does not grow with the document.
-    for (std::size_t at = 0; at < text.size();) {
-      const auto part = text.substr(at, tokenizer->cut(text, at + kPartBytes) - at);
-      const auto begin = std::chrono::steady_clock::now();
-      try {
-        tokenizer->encode(part, tokens);
-      } catch (const UsageError& error) {
-        throw UsageError(fmt::format("{}, document {}, from its byte {} on: {}", path,
-                                     num_documents - 1, at, error.what()));
-      }
-      spent += std::chrono::steady_clock::now() - begin;
-      writer.write(tokens);
-      tokens.clear();
-      at += part.size();
-    }
-    num_bytes += text.size();
-  });
-  const auto num_tokens = writer.num_tokens();
-  writer.finish();
-  const auto seconds = std::chrono::duration<double>(spent).count();
+  const auto tokenizer =
+      open_tokenizer(tokenizer_place(options.tokenizer, Environment::of_process()));
+  const auto done =
+      tokenize(options.files, *tokenizer, options.output,
+               {.text = {.documents = read_break(options.documents), .marker = options.marker},
+                .field = options.field,
+                .llmc_header = llmc});
+  const auto seconds = std::chrono::duration<double>(done.spent).count();
   streams.out << fmt::format(
       "{}: {} tokens ({}), documents: {}, bytes of text: {}; tokenized at {:.1f} MB/s; data id "
       "{:016x}\n",
-      options.output, num_tokens, wide ? "uint32" : "uint16", num_documents, num_bytes,
-      seconds > 0 ? static_cast<double>(num_bytes) / seconds / 1e6 : 0.0,
+      options.output, done.num_tokens, done.token_bytes == 4 ? "uint32" : "uint16",
+      done.num_documents, done.num_bytes,
+      seconds > 0 ? static_cast<double>(done.num_bytes) / seconds / 1e6 : 0.0,
       FileBytes::map(options.output).data_id());
   return kSuccess;
 }

@@ -10,7 +10,7 @@
 
 namespace lockstep::cli {
 
-void become_sibling(const std::string& name, const std::vector<std::string>& arguments) {
+std::string sibling_path(const std::string& name) {
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const std::string path = folder / name;
   if (!std::filesystem::exists(path)) {
@@ -19,6 +19,11 @@ void become_sibling(const std::string& name, const std::vector<std::string>& arg
                     "(cmake --build … --target {})",
                     name, folder.string(), name));
   }
+  return path;
+}
+
+void become_sibling(const std::string& name, const std::vector<std::string>& arguments) {
+  const auto path = sibling_path(name);
   std::vector<char*> words{const_cast<char*>(path.c_str())};
   for (const auto& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
   words.push_back(nullptr);

@@ -7,6 +7,9 @@
 
 namespace lockstep::cli {
 
+/// The program `name` in the folder of this program. Throws UsageError when it is not there.
+[[nodiscard]] std::string sibling_path(const std::string& name);
+
 /// Becomes the program `name` from the folder of this program, with `arguments`; returns only by
 /// throwing: UsageError when it is not there, SystemError when it cannot be started.
 [[noreturn]] void become_sibling(const std::string& name,

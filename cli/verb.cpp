@@ -12,6 +12,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::array kVerbs{
+    Verb{"train", "train a GPT, ResNet or MLP with one process a core", run_train},
     Verb{"run", "start a program as ranks, on one node or several, and watch them", run_run},
     Verb{"data", "inspect, tokenize, audit and fetch data", run_data},
     Verb{"ckpt", "inspect, verify, compare, export and import checkpoints", run_ckpt},

@@ -4,7 +4,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 
@@ -12,19 +11,6 @@
 
 namespace lockstep::models {
 namespace {
-
-struct Shape {
-  std::string_view name;
-  GptOptions options;
-};
-
-constexpr std::array<Shape, 5> kShapes{{
-    {"tiny", {.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .width = 128}},
-    {"small", {.layers = 12, .heads = 12, .width = 768}},
-    {"medium", {.layers = 24, .heads = 16, .width = 1024}},
-    {"large", {.layers = 36, .heads = 20, .width = 1280}},
-    {"xl", {.layers = 48, .heads = 25, .width = 1600}},
-}};
 
 // The deviation of GPT-2's first weights. (OpenAI's code has 0.01 for places; everyone since has
 // taken 0.02 for these too.)
@@ -49,23 +35,6 @@ void check_fits(std::int64_t length, std::int64_t context) {
 }
 
 }  // namespace
-
-GptOptions gpt_shape(std::string_view size) {
-  std::string known;
-  for (const auto& shape : kShapes) {
-    if (shape.name == size) return shape.options;
-    known += (known.empty() ? "" : ", ") + std::string(shape.name);
-  }
-  throw UsageError(fmt::format("There is no GPT called '{}': take one of {}.", size, known));
-}
-
-std::int64_t num_parameters(const GptOptions& options) {
-  const auto width = options.width;
-  const auto block = 12 * width * width + 13 * width;  // four matrices with biases, two norms
-  const auto embeddings = (options.vocabulary + options.context) * width;
-  const auto head = options.head == GptHead::tied ? 0 : options.vocabulary * width;
-  return embeddings + options.layers * block + 2 * width + head;
-}
 
 GptImpl::GptImpl(const GptOptions& options)
     : options_(checked(options)),

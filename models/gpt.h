@@ -10,36 +10,12 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/nn/pimpl.h>
 
-#include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "models/gpt_block.h"
+#include "models/gpt_shape.h"
 
 namespace lockstep::models {
-
-enum class GptHead {
-  tied,     // the scores of a token are products with its own embedding, as in GPT-2
-  separate  // a matrix of its own: lm_head.weight
-};
-
-struct GptOptions {
-  std::int64_t vocabulary = 50257;  // GPT-2's; 256 for bytes
-  std::int64_t context = 1024;      // the longest sequence
-  std::int64_t layers = 12;
-  std::int64_t heads = 12;
-  std::int64_t width = 768;
-  double dropout = 0;
-  GptHead head = GptHead::tied;
-};
-
-/// The shape called `size`: tiny (4 layers, width 128, context 128, bytes), small, medium, large,
-/// xl (GPT-2's own: 124 M, 355 M, 774 M, 1.56 G parameters). Throws UsageError that lists them for
-/// another name.
-[[nodiscard]] GptOptions gpt_shape(std::string_view size);
-
-/// How many parameters a Gpt of these options has, without making one.
-[[nodiscard]] std::int64_t num_parameters(const GptOptions& options);
 
 class GptImpl : public torch::nn::Module {
  public:

@@ -67,6 +67,33 @@ TEST_F(CkptVerbs, InspectListsTheCheckpointsOfARunAndTheTensorsOfOne) {
       << printed(run_inspect, {step(4)});
 }
 
+TEST_F(CkptVerbs, ACheckpointIsFoundByTheNameItIsKeptAs) {
+  {
+    Toy toy;
+    lockstep::Run next(World::alone(), run(), {.log = Log({.level = LogLevel::error})});
+    next.track(toy);
+    (void)next.resume();
+    toy.train();
+    (void)next.end_of_step({.keep_as = {"best"}});
+    toy.train();
+    (void)next.end_of_step();
+    next.finish();
+  }
+  EXPECT_TRUE(has(printed(run_inspect, {run()}), "  best\n")) << printed(run_inspect, {run()});
+  EXPECT_EQ(json::parse(printed(run_inspect, {run() + "/best", "--json"}))["step"], 5);
+  EXPECT_TRUE(has(printed(run_verify, {run() + "/checkpoints/best"}), "step-5\n1 of 1 whole"));
+  EXPECT_TRUE(has(printed(run_diff, {run() + "/best", step(5)}), "the same, bit for bit"));
+  const auto file = folder_.path() + "/best.safetensors";
+  EXPECT_TRUE(
+      has(printed(run_export, {run() + "/best", "-o", file, "--part", "toy"}), "of step 5"));
+  try {
+    (void)printed(run_inspect, {run() + "/worst"});
+    FAIL() << "found what is not there";
+  } catch (const UsageError& error) {
+    EXPECT_TRUE(has(error.what(), "keeps only best under a name")) << error.what();
+  }
+}
+
 TEST_F(CkptVerbs, VerifyReadsEveryByte) {
   EXPECT_TRUE(has(printed(run_verify, {run()}), "2 of 2 whole"));
   EXPECT_EQ(code_, 0);

@@ -19,7 +19,8 @@ constexpr std::string_view kHelp =
     "lockstep ckpt inspect PATH: what a run's checkpoints are, or what one of them holds\n"
     "\n"
     "  PATH       the folder of a run: a line for each checkpoint\n"
-    "             the folder of one checkpoint: its manifest and every tensor\n"
+    "             the folder of one checkpoint, or a name it was kept as (runs/mine/best):\n"
+    "             its manifest and every tensor\n"
     "  --json     the same for a program to read\n"
     "\n"
     "Nothing but manifests and headers is read; `lockstep ckpt verify` reads every byte.\n"
@@ -44,6 +45,7 @@ json facts_of(const Manifest& manifest) {
           {"data_id", fmt::format("{:016x}", manifest.data_id)},
           {"failures", manifest.failures},
           {"reason", to_string(manifest.reason)},
+          {"kept_as", manifest.kept_as},
           {"lockstep", manifest.lockstep_version},
           {"bytes", bytes_of(manifest)},
           {"configuration", json::parse(manifest.configuration)},
@@ -52,7 +54,7 @@ json facts_of(const Manifest& manifest) {
 
 int inspect_run(FileSystem& files, const Places& places, bool as_json) {
   json list = json::array();
-  if (!as_json) std::cout << "      step  world  failures  reason          size  files\n";
+  if (!as_json) std::cout << "      step  world  failures  reason          size  files  kept as\n";
   for (const auto& path : places.paths) {
     try {
       const auto manifest = read_manifest(files, path).manifest;
@@ -60,9 +62,10 @@ int inspect_run(FileSystem& files, const Places& places, bool as_json) {
       facts["path"] = path;
       list.push_back(facts);
       if (as_json) continue;
-      std::cout << fmt::format("{:>10}  {:>5}  {:>8}  {:<8}  {:>10}  {:>5}\n", manifest.step,
+      std::cout << fmt::format("{:>10}  {:>5}  {:>8}  {:<8}  {:>10}  {:>5}  {}\n", manifest.step,
                                manifest.world, manifest.failures, to_string(manifest.reason),
-                               size_words(bytes_of(manifest)), manifest.files.size());
+                               size_words(bytes_of(manifest)), manifest.files.size(),
+                               fmt::join(manifest.kept_as, ", "));
     } catch (const Error& error) {
       list.push_back({{"path", path}, {"error", error.what()}});
       if (!as_json) std::cout << fmt::format("NOT VALID: {}\n", error.what());
@@ -100,8 +103,8 @@ int inspect_one(FileSystem& files, const std::string& path, bool as_json) {
   auto facts = facts_of(checkpoint.manifest);
   facts["path"] = path;
   if (!as_json) {
-    for (const auto* name : {"step", "reason", "world", "threads", "seed", "data_id", "failures",
-                             "lockstep", "configuration"}) {
+    for (const auto* name : {"step", "reason", "kept_as", "world", "threads", "seed", "data_id",
+                             "failures", "lockstep", "configuration"}) {
       std::cout << fmt::format(
           "{:<14} {}\n", name,
           facts[name].is_string() ? facts[name].get<std::string>() : facts[name].dump());
@@ -125,7 +128,8 @@ int run_inspect(const std::vector<std::string>& arguments) {
   }
   const auto files = local_file_system();
   const auto places = find_checkpoints(*files, path);
-  return places.is_one ? inspect_one(*files, path, as_json) : inspect_run(*files, places, as_json);
+  return places.is_one ? inspect_one(*files, places.paths.front(), as_json)
+                       : inspect_run(*files, places, as_json);
 }
 
 }  // namespace lockstep::cli

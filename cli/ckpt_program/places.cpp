@@ -1,6 +1,7 @@
 #include "cli/ckpt_program/places.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,6 +18,27 @@ namespace {
 
 bool holds(const std::vector<std::string>& names, const char* name) {
   return std::ranges::find(names, name) != names.end();
+}
+
+std::string folder_of(const std::string& path, const std::vector<std::string>& names) {
+  return holds(names, "checkpoints") ? path + "/checkpoints" : path;
+}
+
+// What runs/mine/best stands for, which is no folder.
+std::string kept_at(FileSystem& files, const std::string& path) {
+  const auto slash = path.rfind('/');
+  const auto run = slash == std::string::npos ? std::string(".") : path.substr(0, slash);
+  const auto names = files.list(run);
+  if (!names) throw UsageError(fmt::format("there is no folder {}", path));
+  const auto folder = folder_of(run, *names);
+  const auto kept = kept_steps(files, folder);
+  const auto found = kept.find(slash == std::string::npos ? path : path.substr(slash + 1));
+  if (found != kept.end()) return folder + "/" + step_name(found->second);
+  std::vector<std::string> others;
+  for (const auto& [name, step] : kept) others.push_back(name);
+  throw UsageError(
+      fmt::format("there is no folder {}, and {} keeps {} under a name", path, run,
+                  others.empty() ? "nothing" : fmt::format("only {}", fmt::join(others, ", "))));
 }
 
 }  // namespace
@@ -38,9 +60,9 @@ PathArguments read_path_arguments(const std::string& verb,
 
 Places find_checkpoints(FileSystem& files, const std::string& path) {
   const auto names = files.list(path);
-  if (!names) throw UsageError(fmt::format("there is no folder {}", path));
+  if (!names) return {path, {kept_at(files, path)}, true};
   if (holds(*names, kManifestName)) return {path, {path}, true};
-  const auto folder = holds(*names, "checkpoints") ? path + "/checkpoints" : path;
+  const auto folder = folder_of(path, *names);
   Places places{folder, {}, false};
   for (const auto step : list_steps(files, folder)) {
     places.paths.push_back(folder + "/" + step_name(step));
@@ -56,7 +78,7 @@ Places find_checkpoints(FileSystem& files, const std::string& path) {
 
 ValidCheckpoint newest_valid_at(FileSystem& files, const std::string& path) {
   const auto places = find_checkpoints(files, path);
-  if (places.is_one) return verify_checkpoint(files, path);
+  if (places.is_one) return verify_checkpoint(files, places.paths.front());
   for (const auto& candidate : places.paths) {
     try {
       return verify_checkpoint(files, candidate);

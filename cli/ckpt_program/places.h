@@ -27,7 +27,8 @@ struct Places {
   bool is_one = false;             // the path was that of one checkpoint
 };
 
-/// `path` is a checkpoint, a folder of checkpoints, or a run, which has one called checkpoints.
+/// `path` is a checkpoint, a folder of checkpoints, or a run, which has one called checkpoints; or
+/// one of the last two with a name behind it that one of its checkpoints is kept as.
 /// Throws UsageError when it is none of them or holds no checkpoint.
 [[nodiscard]] Places find_checkpoints(FileSystem& files, const std::string& path);
 

@@ -16,7 +16,7 @@ def manifest(**changes) -> dict:
     fields = {
         "format": "lockstep checkpoint", "format_version": 1, "lockstep": "0.1.0", "step": 1200, "world": 2,
         "threads": 1, "seed": "7", "data_id": "00000000000000ff", "failures": 0, "reason": "periodic",
-        "configuration": {"lr": 0.001}, "states": {"sampler": {"epoch": 1, "position": 64}},
+        "kept_as": [],        "configuration": {"lr": 0.001}, "states": {"sampler": {"epoch": 1, "position": 64}},
         "files": [{"name": "model.safetensors", "bytes": 400, "digest": "0123456789abcdef"},
                   {"name": "rank-00000.safetensors", "bytes": 5144, "digest": "00000000000000aa"}],
     }  # fmt: skip
@@ -33,6 +33,9 @@ def cases() -> dict[str, bytes]:
         "valid": body(manifest()),
         "valid_empty": body(manifest(files=[], states={}, configuration=None)),
         "valid_import": body(manifest(reason="import", step=0, world=1)),
+        "valid_kept": body(manifest(kept_as=["best", "epoch-3"])),
+        "kept_as_path": body(manifest(kept_as=["../best"])),
+        "kept_as_number": body(manifest(kept_as=[7])),
         "no_step": body(manifest(step=...)),
         "unknown_field": body(manifest(more=1)),
         "newer_version": body(manifest(format_version=2)),

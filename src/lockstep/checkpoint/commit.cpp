@@ -35,9 +35,9 @@ std::string path_of(const std::string& folder, std::int64_t step) {
   return folder + "/" + step_name(step);
 }
 
-void write_manifest(FileSystem& files, const std::string& where, const Manifest& manifest) {
+void write_manifest(FileSystem& files, const std::string& path, const Manifest& manifest) {
   const auto text = to_text(manifest);
-  const auto file = files.create(where + "/" + kManifestName);
+  const auto file = files.create(path);
   file->write(std::as_bytes(std::span(text)));
   file->sync();
 }
@@ -83,7 +83,7 @@ FileRecord write_durably(FileSystem& files, const std::string& where, const std:
 void commit(FileSystem& files, const std::string& folder, std::string_view nonce,
             const Manifest& manifest) {
   const auto temporary = temporary_path(folder, manifest.step, nonce);
-  write_manifest(files, temporary, manifest);
+  write_manifest(files, temporary + "/" + kManifestName, manifest);
   files.sync_folder(temporary);
   const auto final_path = path_of(folder, manifest.step);
   if (files.list(final_path)) {
@@ -91,6 +91,18 @@ void commit(FileSystem& files, const std::string& folder, std::string_view nonce
   }
   files.rename(temporary, final_path);
   files.sync_folder(folder);
+}
+
+void amend(FileSystem& files, const std::string& folder, const Manifest& manifest) {
+  const auto where = path_of(folder, manifest.step);
+  const auto next = fmt::format("{}.next", kManifestName);
+  const auto names = files.list(where).value_or(std::vector<std::string>{});
+  if (std::ranges::find(names, next) != names.end()) {  // of one that was cut short
+    files.remove_file(where + "/" + next);
+  }
+  write_manifest(files, where + "/" + next, manifest);
+  files.rename(where + "/" + next, where + "/" + kManifestName);
+  files.sync_folder(where);
 }
 
 std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& folder,
@@ -105,13 +117,21 @@ std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& 
   return aside;
 }
 
-void prune(FileSystem& files, const std::string& folder, const std::set<std::int64_t>& valid,
-           int keep, std::string_view nonce) {
-  LOCKSTEP_ASSERT(keep >= 2, "one valid checkpoint is no reserve");
-  if (valid.size() < static_cast<std::size_t>(keep)) return;
-  const auto oldest_kept = *std::next(valid.rbegin(), keep - 1);
-  for (const auto step : steps_in(files, folder)) {
-    if (step >= oldest_kept) continue;
+std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps, const Keep& keep) {
+  LOCKSTEP_ASSERT(keep.newest >= 2, "one valid checkpoint is no reserve");
+  if (keep.valid.size() < static_cast<std::size_t>(keep.newest)) return {};
+  const auto oldest_kept = *std::next(keep.valid.rbegin(), keep.newest - 1);
+  std::set<std::int64_t> named;
+  for (const auto& [name, step] : keep.named) named.insert(step);
+  std::vector<std::int64_t> old;
+  std::ranges::copy_if(steps, std::back_inserter(old), [&](std::int64_t step) {
+    return step < oldest_kept && !named.contains(step);
+  });
+  return old;
+}
+
+void prune(FileSystem& files, const std::string& folder, const Keep& keep, std::string_view nonce) {
+  for (const auto step : steps_to_remove(steps_in(files, folder), keep)) {
     // Renamed first: a checkpoint that is half removed must not look like a damaged one.
     const auto gone = fmt::format("{}.gone-{}", path_of(folder, step), nonce);
     files.rename(path_of(folder, step), gone);

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -45,15 +46,30 @@ namespace lockstep {
 void commit(FileSystem& files, const std::string& folder, std::string_view nonce,
             const Manifest& manifest);
 
+/// Puts `manifest` in the place of the one that the committed checkpoint of its step has, which
+/// lists the same files: a crash at any moment leaves the old one or the new one. Returns when the
+/// new one survives a loss of power. Throws SystemError.
+void amend(FileSystem& files, const std::string& folder, const Manifest& manifest);
+
 /// Renames every checkpoint of a step after `step` to step-<n>.aside-<nonce>, durably, and returns
 /// those steps: a run that went on from an older one must not find them later. Throws SystemError.
 std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& folder,
                                           std::int64_t step, std::string_view nonce);
 
-/// Removes the checkpoints older than the `keep` newest of `valid`, which are known to be whole;
-/// none when there are fewer of those. `keep` is at least 2. Throws SystemError.
-void prune(FileSystem& files, const std::string& folder, const std::set<std::int64_t>& valid,
-           int keep, std::string_view nonce);
+/// Which checkpoints stay. `keep` is at least 2.
+struct Keep {
+  std::set<std::int64_t> valid = {};               // steps known to be whole
+  int newest = 3;                                  // so many of those
+  std::map<std::string, std::int64_t> named = {};  // and these steps, by what they are kept as
+};
+
+/// Those of `steps` to remove: all older than the newest valid ones that stay, but for the named;
+/// none when there are fewer valid ones.
+[[nodiscard]] std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps,
+                                                        const Keep& keep);
+
+/// Removes them. Throws SystemError.
+void prune(FileSystem& files, const std::string& folder, const Keep& keep, std::string_view nonce);
 
 /// Removes what saves and removals that were cut short have left, and returns their names. Only
 /// while nobody else writes here. Throws SystemError.

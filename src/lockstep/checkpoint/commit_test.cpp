@@ -37,7 +37,7 @@ void save(FileSystem& files, std::int64_t step, std::set<std::int64_t> valid) {
   }
   commit(files, kFolder, "n", manifest);
   valid.insert(step);
-  prune(files, kFolder, valid, 2, "n");
+  prune(files, kFolder, {.valid = valid, .newest = 2}, "n");
 }
 
 // A disk with checkpoints 1 and 2, all of it lasting.
@@ -113,6 +113,42 @@ TEST(Commit, NeedsEveryOneOfItsSyncs) {
   }
 }
 
+// Amends step 2, cut at every operation and not at all: disks on which it is neither what it was
+// nor what it is to be, or not the latter once that was said.
+int wrong_after_amending(std::optional<int> skip_sync) {
+  int num_wrong = 0;
+  for (int cut = 0;; ++cut) {
+    const auto files = with_two();
+    auto manifest = verify_step(*files, kFolder, 2).manifest;
+    manifest.reason = SaveReason::finish;
+    files->cut_at = cut;
+    files->skip_sync = skip_sync;
+    bool done = true;
+    try {
+      amend(*files, kFolder, manifest);
+    } catch (const Cut&) {
+      done = false;
+    }
+    (void)files->for_each_crash([&](CrashFileSystem& disk) {
+      const bool there = newest(disk) == 2;
+      const bool amended = there && verify_step(disk, kFolder, 2).manifest == manifest;
+      if (!there || (done && !amended)) ++num_wrong;
+      if (there) {
+        amend(disk, kFolder, manifest);  // whatever the first try has left
+        if (verify_step(disk, kFolder, 2).manifest != manifest) ++num_wrong;
+      }
+      return true;
+    });
+    if (done) return num_wrong;
+  }
+}
+
+TEST(Commit, AmendsAManifestOrLeavesItWhereverThatIsCutAndNeedsBothSyncs) {
+  EXPECT_EQ(wrong_after_amending(std::nullopt), 0);
+  EXPECT_GT(wrong_after_amending(0), 0) << "of the manifest";
+  EXPECT_GT(wrong_after_amending(1), 0) << "of its folder";
+}
+
 TEST(Commit, EndsAtAnErrorOfAnyOperationAndLeavesWhatWasThere) {
   const auto counted = with_two();
   save(*counted, 3, {1, 2});
@@ -148,8 +184,17 @@ TEST(Commit, RemovesOldOnesOnlyBehindTheNewestValidOnes) {
   // What nobody has verified counts for nothing: 5 and 4 stay beside two unknown newer ones.
   files.make_folder(kFolder + "/step-6");
   files.make_folder(kFolder + "/step-7");
-  prune(files, kFolder, {4, 5}, 2, "m");
+  prune(files, kFolder, {.valid = {4, 5}, .newest = 2}, "m");
   EXPECT_EQ(list_steps(files, kFolder), (std::vector<std::int64_t>{7, 6, 5, 4}));
+}
+
+TEST(Commit, RemovesNoStepThatIsKeptUnderAName) {
+  const std::vector<std::int64_t> steps{9, 8, 7, 3, 2, 1};
+  const Keep keep{.valid = {7, 8, 9}, .newest = 2, .named = {{"best", 2}, {"first", 1}}};
+  EXPECT_EQ(steps_to_remove(steps, keep), (std::vector<std::int64_t>{7, 3}));
+  EXPECT_EQ(steps_to_remove(steps, {.valid = {9}, .newest = 2}), std::vector<std::int64_t>{});
+  EXPECT_EQ(steps_to_remove(steps, {.valid = {9, 8}, .newest = 2, .named = {{"best", 9}}}),
+            (std::vector<std::int64_t>{7, 3, 2, 1}));
 }
 
 TEST(Commit, SetsAsideWhatStandsInItsWay) {

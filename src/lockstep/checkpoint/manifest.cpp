@@ -68,6 +68,7 @@ nlohmann::ordered_json fields_of(const Manifest& manifest) {
   json["data_id"] = fmt::format("{:016x}", manifest.data_id);
   json["failures"] = manifest.failures;
   json["reason"] = to_string(manifest.reason);
+  json["kept_as"] = manifest.kept_as;
   json["configuration"] = value_of("the configuration", manifest.configuration);
   json["states"] = nlohmann::ordered_json::object();
   for (const auto& [part, state] : manifest.states) {
@@ -106,6 +107,22 @@ std::vector<FileRecord> read_files(const nlohmann::json& list) {
     files.push_back(std::move(file));
   }
   return files;
+}
+
+std::vector<std::string> read_names(const nlohmann::json& list) {
+  if (!list.is_array()) {
+    refuse_manifest(fmt::format("kept_as is {}, expected an array", list.type_name()));
+  }
+  std::vector<std::string> names;
+  for (const auto& item : list) {
+    if (!item.is_string() || !is_part_name(item.get_ref<const std::string&>())) {
+      refuse_manifest(fmt::format("kept_as has {}, expected names of letters, digits, _ and -",
+                                  item.is_string() ? in_quotes(item.get_ref<const std::string&>())
+                                                   : std::string(item.type_name())));
+    }
+    names.push_back(item.get<std::string>());
+  }
+  return names;
 }
 
 std::map<std::string, std::string> read_states(const nlohmann::json& object) {
@@ -181,6 +198,7 @@ Manifest manifest_from_text(std::string_view text) {
   manifest.data_id = fields.hexadecimal("data_id");
   manifest.failures = fields.whole("failures", 0, kMost);
   manifest.reason = reason_named(fields.text("reason"));
+  manifest.kept_as = read_names(fields.take("kept_as"));
   manifest.configuration = fields.take("configuration").dump();
   manifest.states = read_states(fields.take("states"));
   manifest.files = read_files(fields.take("files"));

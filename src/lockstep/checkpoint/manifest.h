@@ -47,6 +47,7 @@ struct Manifest {
   std::uint64_t data_id = 0;  // 0: none was given
   std::int64_t failures = 0;  // how often the run went on from a checkpoint it had not ended with
   SaveReason reason = SaveReason::periodic;
+  std::vector<std::string> kept_as = {};           // names that keep it when it gets old
   std::string configuration = "{}";                // the program's own, any JSON
   std::map<std::string, std::string> states = {};  // JSON values of the parts that have one
   std::vector<FileRecord> files = {};
@@ -54,7 +55,8 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-/// True for names that parts may have: 1 to 64 of a-z, A-Z, 0-9, _ and -.
+/// True for names that parts may have, and checkpoints that are kept: 1 to 64 of a-z, A-Z, 0-9, _
+/// and -.
 [[nodiscard]] bool is_part_name(std::string_view name) noexcept;
 /// "model.safetensors".
 [[nodiscard]] std::string part_file(std::string_view part);

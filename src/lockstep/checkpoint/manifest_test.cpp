@@ -23,6 +23,7 @@ Manifest example() {
       .data_id = 0xfedcba9876543210,
       .failures = 3,
       .reason = SaveReason::stop,
+      .kept_as = {"best", "epoch-3"},
       .configuration = R"({"lr":0.001,"name":"größe"})",
       .states = {{"sampler", R"({"epoch":2})"}, {"schedule", R"([1.5,null,true])"}},
       .files = {{"model.safetensors", 1024, 0xffffffffffffffff}, {"rank-00000.safetensors", 0, 0}}};

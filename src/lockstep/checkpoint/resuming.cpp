@@ -1,4 +1,5 @@
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -187,6 +188,33 @@ std::optional<ValidCheckpoint> newest_common(FileSystem& files, const std::strin
     if (agreement.kind == Agreement::Kind::fresh) return std::nullopt;
     if (agreement.kind == Agreement::Kind::go_on) return own;
     bound = agreement.step;
+  }
+}
+
+void expect_same_run(const Manifest& saved, const RunOptions& options, int rank, const Log& log) {
+  if (saved.reason == SaveReason::import) return;
+  if (saved.seed != options.seed) {
+    throw UsageError(
+        fmt::format("the checkpoint of step {} was made with seed {}, this run has {}; "
+                    "use that seed, or another folder",
+                    saved.step, saved.seed, options.seed));
+  }
+  if (saved.data_id != options.data_id) {
+    throw UsageError(
+        fmt::format("the checkpoint of step {} was made with data {:016x}, this run has "
+                    "{:016x}; use that data, or another folder",
+                    saved.step, saved.data_id, options.data_id));
+  }
+  if (rank != 0) return;
+  if (saved.configuration != options.configuration) {
+    log.warning(fmt::format("the configuration is {}, that of the checkpoint of step {} was {}",
+                            options.configuration, saved.step, saved.configuration));
+  }
+  if (saved.threads != at::get_num_threads()) {
+    log.warning(
+        fmt::format("the checkpoint of step {} was made with {} threads a rank, this run has "
+                    "{}: the last bits of sums may differ from an unbroken run's",
+                    saved.step, saved.threads, at::get_num_threads()));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/file_system.h"
+#include "lockstep/checkpoint/run.h"
 #include "lockstep/checkpoint/scan.h"
 #include "lockstep/checkpoint/tracked.h"
 #include "lockstep/collectives/process_group.h"
@@ -23,6 +24,10 @@ using Parts = std::vector<std::pair<std::string, std::unique_ptr<Tracked>>>;
                                                            const std::string& folder,
                                                            const ProcessGroup& group,
                                                            const Log& log);
+
+/// Throws UsageError unless the checkpoint was made with the seed and the data of `options`; an
+/// import was made with neither. Rank 0 logs what else is not as it was.
+void expect_same_run(const Manifest& saved, const RunOptions& options, int rank, const Log& log);
 
 /// Loads the checkpoint into the parts: JSON values first; then, when the tensors of all parts fit,
 /// their bytes. What ranks have of their own is derived anew, and logged, when the checkpoint is

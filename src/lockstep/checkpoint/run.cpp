@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/quote.h"
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/commit.h"
 #include "lockstep/checkpoint/resuming_internal.h"
@@ -44,6 +45,19 @@ RunOptions checked(RunOptions options) {
   return options;
 }
 
+// A run that ended with such a checkpoint did not mean to.
+bool is_in_passing(SaveReason reason) {
+  return reason == SaveReason::periodic || reason == SaveReason::asked;
+}
+
+void check(const StepEnd& end) {
+  for (const auto& name : end.keep_as) {
+    if (is_part_name(name)) continue;
+    throw UsageError(fmt::format(
+        "a checkpoint cannot be kept as {}: 1 to 64 letters, digits, _ and -", in_quotes(name)));
+  }
+}
+
 }  // namespace
 
 struct Run::State {
@@ -60,12 +74,11 @@ struct Run::State {
   }
 
   [[nodiscard]] std::vector<FileToStage> files_to_stage() const;
-  [[nodiscard]] Manifest manifest(SaveReason reason) const;
+  [[nodiscard]] Manifest manifest(SaveReason reason, const StepEnd& end) const;
   void expect_resumed() const;
-  void save(SaveReason reason);
-  void save_and_wait(SaveReason reason);
+  void save(SaveReason reason, const StepEnd& end = {});
+  void save_and_wait(SaveReason reason, const StepEnd& end = {});
   void judge_failure();
-  void check_resumes(const Manifest& saved) const;
   void take_folder();
 
   const World world;
@@ -74,7 +87,8 @@ struct Run::State {
   const Log log;
   Parts parts;
   std::int64_t step = 0;
-  std::int64_t saved_step = -1;  // the last that was given to the writer, or loaded
+  std::int64_t saved_step = -1;                  // the last that was given to the writer, or loaded
+  SaveReason saved_reason = SaveReason::import;  // of that one
   std::int64_t failures = 0;
   bool resumed = false;
   bool reserved = false;
@@ -103,7 +117,7 @@ std::vector<FileToStage> Run::State::files_to_stage() const {
   return files;
 }
 
-Manifest Run::State::manifest(SaveReason reason) const {
+Manifest Run::State::manifest(SaveReason reason, const StepEnd& end) const {
   Manifest result{.lockstep_version = kVersion,
                   .step = step,
                   .world = world.size(),
@@ -112,6 +126,7 @@ Manifest Run::State::manifest(SaveReason reason) const {
                   .data_id = options.data_id,
                   .failures = failures,
                   .reason = reason,
+                  .kept_as = end.keep_as,
                   .configuration = options.configuration};
   if (world.rank() != 0) return result;
   for (const auto& [name, thing] : parts) {
@@ -127,18 +142,24 @@ void Run::State::expect_resumed() const {
       "afresh if there is none");
 }
 
-void Run::State::save(SaveReason reason) {
+void Run::State::save(SaveReason reason, const StepEnd& end) {
   expect_resumed();
-  if (step == saved_step) return;
-  writer.save(manifest(reason), files_to_stage());
+  if (step != saved_step) {
+    writer.save(manifest(reason, end), files_to_stage());
+  } else if (reason == SaveReason::finish && is_in_passing(saved_reason)) {
+    writer.amend(step, reason, failures);
+  } else {
+    return;
+  }
   saved_step = step;
+  saved_reason = reason;
 }
 
 // What a run ends with must be there, whatever it does about the others.
-void Run::State::save_and_wait(SaveReason reason) {
+void Run::State::save_and_wait(SaveReason reason, const StepEnd& end) {
   writer.wait(Deadline::after(options.timeout));
   judge_failure();
-  save(reason);
+  save(reason, end);
   writer.wait(Deadline::after(options.timeout));
   if (const auto failure = writer.take_failure()) std::rethrow_exception(failure);
 }
@@ -148,33 +169,6 @@ void Run::State::judge_failure() {
   if (!failure) return;
   saved_step = -1;
   if (options.on_save_failure == OnSaveFailure::stop) std::rethrow_exception(failure);
-}
-
-void Run::State::check_resumes(const Manifest& saved) const {
-  if (saved.reason == SaveReason::import) return;
-  if (saved.seed != options.seed) {
-    throw UsageError(
-        fmt::format("the checkpoint of step {} was made with seed {}, this run has {}; "
-                    "use that seed, or another folder",
-                    saved.step, saved.seed, options.seed));
-  }
-  if (saved.data_id != options.data_id) {
-    throw UsageError(
-        fmt::format("the checkpoint of step {} was made with data {:016x}, this run has "
-                    "{:016x}; use that data, or another folder",
-                    saved.step, saved.data_id, options.data_id));
-  }
-  if (world.rank() != 0) return;
-  if (saved.configuration != options.configuration) {
-    log.warning(fmt::format("the configuration is {}, that of the checkpoint of step {} was {}",
-                            options.configuration, saved.step, saved.configuration));
-  }
-  if (saved.threads != at::get_num_threads()) {
-    log.warning(
-        fmt::format("the checkpoint of step {} was made with {} threads a rank, this run has "
-                    "{}: the last bits of sums may differ from an unbroken run's",
-                    saved.step, saved.threads, at::get_num_threads()));
-  }
 }
 
 void Run::State::take_folder() {
@@ -217,13 +211,12 @@ std::int64_t Run::resume() {
   if (state.world.rank() == 0) state.take_folder();
   const auto found = newest_common(files, state.checkpoints, state.group, state.log);
   if (found) {
-    state.check_resumes(found->manifest);
+    expect_same_run(found->manifest, state.options, state.world.rank(), state.log);
     take_in(files, *found, state.parts, state.world.rank(), state.world.size(), state.log);
     state.step = found->manifest.step;
     state.saved_step = state.step;
-    const bool was_due = found->manifest.reason == SaveReason::periodic ||
-                         found->manifest.reason == SaveReason::asked;
-    state.failures = found->manifest.failures + (was_due ? 1 : 0);
+    state.saved_reason = found->manifest.reason;
+    state.failures = found->manifest.failures + (is_in_passing(state.saved_reason) ? 1 : 0);
   }
   state.resumed = true;
   if (state.world.rank() == 0) {
@@ -239,7 +232,8 @@ std::int64_t Run::resume() {
   return state.step;
 }
 
-bool Run::end_of_step() {
+bool Run::end_of_step(const StepEnd& end) {
+  check(end);
   auto& state = *state_;
   state.expect_resumed();
   ++state.step;
@@ -255,7 +249,7 @@ bool Run::end_of_step() {
   }
   if (stop) {
     state.last_answer.reset();
-    state.save_and_wait(SaveReason::stop);
+    state.save_and_wait(SaveReason::stop, end);
     if (state.world.rank() == 0) {
       state.log.info(fmt::format("told to stop: leaves after step {}, which is saved", state.step));
     }
@@ -263,7 +257,9 @@ bool Run::end_of_step() {
   }
   const auto every = state.options.save_every;
   if (every > 0 && state.step % every == 0) {
-    state.save(SaveReason::periodic);
+    state.save(SaveReason::periodic, end);
+  } else if (!end.keep_as.empty()) {
+    state.save(SaveReason::asked, end);
   } else if (every > 0 && !state.reserved) {
     state.writer.reserve(staged_bytes(state.files_to_stage()));
   }

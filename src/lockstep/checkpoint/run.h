@@ -41,7 +41,7 @@ enum class OnSaveFailure {
 
 struct RunOptions {
   std::int64_t save_every = 0;       // steps; 0: only when asked, at a stop and at the end
-  int keep = 3;                      // the newest valid checkpoints stay; at least 2
+  int keep = 3;                      // so many of the newest valid ones stay; at least 2
   std::uint64_t seed = 0;            // noted; a run with another one refuses to go on
   std::uint64_t data_id = 0;         // the same; 0: none
   std::string configuration = "{}";  // noted; any JSON
@@ -49,6 +49,13 @@ struct RunOptions {
   std::chrono::seconds timeout{600};  // for a checkpoint to be written, and for ranks to meet
   std::optional<Log> log = {};        // none: standard error, with the rank
   std::shared_ptr<FileSystem> files = local_file_system();
+};
+
+/// What the end of one step is to do beside what is due.
+struct StepEnd {
+  /// Saves this step, due or not, and keeps it under each of these names, of letters, digits, _ and
+  /// -, until a later step is kept under the same: {.keep_as = {"best"}}.
+  std::vector<std::string> keep_as = {};
 };
 
 class Run {
@@ -86,12 +93,14 @@ class Run {
   /// to some rank in the step before, and a checkpoint of this step is on the disk. Collective:
   /// every rank ends the same steps and is told the same. Throws what a save in the background has
   /// thrown, PeerError for ranks that are lost, UsageError before resume().
-  [[nodiscard]] bool end_of_step();
+  /// An evaluation belongs in the step, before this: what it finds (the best loss so far, tracked)
+  /// is then saved with the step it was found at, and no break comes between the two.
+  [[nodiscard]] bool end_of_step(const StepEnd& end = {});
 
   /// Saves now, as when it is due. Collective.
   void save();
-  /// Saves the step that is done, unless it is saved, and returns when it is on the disk.
-  /// Collective. Throws as end_of_step.
+  /// Saves the step that is done and returns when it is on the disk, marked as the run's end; if it
+  /// was saved already, when it was due, only the mark is new. Collective. Throws as end_of_step.
   void finish();
 
   /// Steps done.

@@ -68,6 +68,33 @@ TEST_P(RunOfRanks, FinishSavesTheLastStepOnce) {
   }
 }
 
+TEST_P(RunOfRanks, AnEndAtAStepThatWasDueIsAnEnd) {
+  const TestFolder folder;
+  const auto train = [&](std::int64_t last, std::int64_t failures, bool finishes) {
+    with_worlds(GetParam(), [&](const World& world) {
+      Toy toy;
+      lockstep::Run run(world, folder.path(), {.save_every = 2});
+      run.track(toy);
+      (void)run.resume();
+      EXPECT_EQ(run.failures(), failures);
+      while (run.step() < last) {
+        toy.train();
+        EXPECT_FALSE(run.end_of_step());
+      }
+      if (finishes) run.finish();
+      if (finishes) run.finish();
+    });
+  };
+  train(4, 0, true);  // steps 2 and 4 were due; 4 was the end
+  const auto saved = verify_step(*local_file_system(), folder.path() + "/checkpoints", 4);
+  EXPECT_EQ(saved.manifest.reason, SaveReason::finish);
+  EXPECT_EQ(saved.manifest.states.at("toy"), "4");
+  train(6, 0, false);  // breaks off after its save
+  train(6, 1, true);   // has no step left to do, and ends what was broken off
+  train(8, 1, true);
+  train(8, 1, true);
+}
+
 TEST_P(RunOfRanks, GoesOnAtAnotherWorldSize) {
   const TestFolder folder;
   with_worlds(
@@ -78,6 +105,46 @@ TEST_P(RunOfRanks, GoesOnAtAnotherWorldSize) {
   with_worlds(2, [&](const World& world) {
     EXPECT_EQ(train_toy(world, folder.path(), 8, {.save_every = 4}), 8);
   });
+}
+
+// As a loop does that evaluates: its toy is best at steps 2 and 5.
+void train_to_nine(const World& world, const std::string& folder, std::int64_t from) {
+  Toy toy;
+  lockstep::Run run(world, folder, {.save_every = 3, .keep = 2});
+  run.track(toy);
+  EXPECT_EQ(run.resume(), from);
+  while (run.step() < 9) {
+    toy.train();
+    StepEnd end;
+    if (toy.steps == 2 || toy.steps == 5) end.keep_as.emplace_back("best");
+    if (toy.steps == 1) end.keep_as.emplace_back("first");
+    EXPECT_FALSE(run.end_of_step(end));
+  }
+}
+
+TEST_P(RunOfRanks, AStepKeptUnderANameStaysUntilALaterOneHasTheName) {
+  const TestFolder folder;
+  const auto files = local_file_system();
+  const auto checkpoints = folder.path() + "/checkpoints";
+  with_worlds(GetParam(), [&](const World& world) { train_to_nine(world, folder.path(), 0); });
+  EXPECT_EQ(steps_of(folder.path()), (std::vector<std::int64_t>{9, 6, 5, 1}));
+  const std::map<std::string, std::int64_t> kept{{"best", 5}, {"first", 1}};
+  EXPECT_EQ(kept_steps(*files, checkpoints), kept);
+  EXPECT_EQ(verify_step(*files, checkpoints, 5).manifest.states.at("toy"), "5");
+  EXPECT_EQ(verify_step(*files, checkpoints, 5).manifest.reason, SaveReason::asked);
+  // The next start knows of it, whatever it saves itself.
+  with_worlds(GetParam(), [&](const World& world) {
+    EXPECT_EQ(train_toy(world, folder.path(), 15, {.save_every = 1, .keep = 2}), 9);
+  });
+  EXPECT_EQ(steps_of(folder.path()), (std::vector<std::int64_t>{15, 14, 5, 1}));
+  // A run that goes on from before has not seen it: it makes its own.
+  for (const int step : {14, 15}) {
+    std::filesystem::remove(checkpoints + "/" + step_name(step) + "/manifest.json");
+  }
+  std::filesystem::remove(checkpoints + "/step-5/manifest.json");
+  with_worlds(GetParam(), [&](const World& world) { train_to_nine(world, folder.path(), 1); });
+  EXPECT_EQ(steps_of(folder.path()), (std::vector<std::int64_t>{9, 6, 5, 1}));
+  EXPECT_EQ(kept_steps(*files, checkpoints), kept);
 }
 
 TEST(Run, WorksForAProcessAlone) {
@@ -138,6 +205,8 @@ TEST(Run, RefusesWhatCannotBe) {
   lockstep::Run second(world, folder.path());
   EXPECT_THROW((void)second.resume(), UsageError) << "the folder is in use";
   EXPECT_THROW(run.track_as("late", other), UsageError);
+  EXPECT_THROW((void)run.end_of_step({.keep_as = {"the best"}}), UsageError);
+  EXPECT_EQ(run.step(), 0) << "refused before the step ended";
 }
 
 std::string refusal_to_resume(Run& run) {

@@ -80,6 +80,20 @@ ValidCheckpoint verify_step(FileSystem& files, const std::string& folder, std::i
   return checkpoint;
 }
 
+std::map<std::string, std::int64_t> kept_steps(FileSystem& files, const std::string& folder,
+                                               std::int64_t most) {
+  std::map<std::string, std::int64_t> kept;
+  for (const auto step : list_steps(files, folder)) {  // the newest first
+    if (step > most) continue;
+    try {
+      const auto found = read_manifest(files, folder + "/" + step_name(step));
+      for (const auto& name : found.manifest.kept_as) kept.try_emplace(name, step);
+    } catch (const Error&) {  // whoever goes on from it hears what is wrong with it
+    }
+  }
+  return kept;
+}
+
 Agreement decide_common(std::span<const Proposal> proposals, const std::string& folder) {
   using Kind = Agreement::Kind;
   const auto newest = std::ranges::minmax(proposals, {}, &Proposal::step);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +33,12 @@ struct ValidCheckpoint {
 /// As verify_checkpoint of a step of `folder`, whose manifest must be of that step.
 [[nodiscard]] ValidCheckpoint verify_step(FileSystem& files, const std::string& folder,
                                           std::int64_t step);
+
+/// What is kept under which name: the newest step not above `most` that has it. Looks at manifests
+/// alone; one that cannot be read keeps nothing.
+[[nodiscard]] std::map<std::string, std::int64_t> kept_steps(
+    FileSystem& files, const std::string& folder,
+    std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
 /// What one rank would go on from.
 struct Proposal {

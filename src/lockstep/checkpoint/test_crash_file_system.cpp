@@ -132,7 +132,9 @@ void CrashFileSystem::sync_folder(const std::string& path) {
 void CrashFileSystem::rename(const std::string& from, const std::string& to) {
   const std::lock_guard lock(mutex_);
   begin("rename " + from + " to " + to);
-  if (find(to)) throw SystemError("cannot rename " + from + " to " + to, ENOTEMPTY);
+  if (const auto there = find(to); there && nodes_[static_cast<std::size_t>(*there)].is_folder) {
+    throw SystemError("cannot rename " + from + " to " + to, ENOTEMPTY);
+  }
   change(expect_parent(from),
          {.removed = split(from).second, .added = split(to).second, .node = expect(from)});
 }

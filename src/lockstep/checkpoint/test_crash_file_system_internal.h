@@ -4,7 +4,7 @@
 //   bytes of a file      written since its last sync are there, lost, there in part, or zeros
 //   names in a folder    each change since the folder's last sync has happened or not, whatever
 //                        became of the changes before it
-//   a rename             is one change
+//   a rename             is one change, also onto a file that was there
 //
 // A sync makes lasting what its file or folder holds, nothing else.
 #pragma once

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/commit.h"
+#include "lockstep/checkpoint/scan.h"
 
 namespace lockstep {
 namespace {
@@ -35,6 +35,7 @@ Writer::Writer(std::shared_ptr<FileSystem> files, std::string folder, World worl
       nonce_(std::move(nonce)),
       options_(checked(options)),
       reports_(world_, nonce_),
+      keep_{.newest = options_.keep},
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 Writer::~Writer() {
@@ -67,6 +68,15 @@ void Writer::save(Manifest manifest, std::vector<FileToStage> files) {
   changed_.notify_all();
 }
 
+void Writer::amend(std::int64_t step, SaveReason reason, std::int64_t failures) {
+  const auto deadline = Deadline::after(options_.timeout);
+  wait(deadline);
+  const std::lock_guard lock(mutex_);
+  Manifest change{.step = step, .failures = failures, .reason = reason};
+  job_ = Job{num_saves_++, std::move(change), {}, deadline, Clock::now(), true};
+  changed_.notify_all();
+}
+
 void Writer::wait(Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (changed_.wait_until(lock, deadline.at(), [&] { return !job_; })) return;
@@ -87,7 +97,8 @@ std::exception_ptr Writer::take_failure() {
 
 void Writer::start_from(std::int64_t step) {
   wait(Deadline::after(options_.timeout));
-  if (step > 0) valid_.insert(step);
+  if (step > 0) keep_.valid.insert(step);
+  keep_.named = kept_steps(*files_, folder_, step);
   from_ = step;
 }
 
@@ -114,7 +125,7 @@ void Writer::run(const std::stop_token& stop) {
       failure = std::current_exception();
     }
     lock.lock();
-    times_.wrote = job.committed - job.begun;
+    if (!job.amends) times_.wrote = job.committed - job.begun;
     if (!failure) last_committed_ = job.manifest.step;
     if (failure) failure_ = failure;
     job_.reset();
@@ -123,7 +134,9 @@ void Writer::run(const std::stop_token& stop) {
 }
 
 void Writer::write(Job& job, const std::stop_token& stop) {
-  if (world_.rank() == 0) {
+  if (world_.rank() == 0 && job.amends) {
+    amend_as_committer(job);
+  } else if (world_.rank() == 0) {
     write_as_committer(job, stop);
   } else {
     write_as_other(job, stop);
@@ -146,6 +159,23 @@ std::vector<FileRecord> Writer::write_files(const Job& job) {
   return records;
 }
 
+void Writer::amend_as_committer(const Job& job) {
+  try {
+    auto manifest = read_manifest(*files_, folder_ + "/" + step_name(job.manifest.step)).manifest;
+    manifest.reason = job.manifest.reason;
+    manifest.failures = job.manifest.failures;
+    lockstep::amend(*files_, folder_, manifest);
+  } catch (const std::exception& error) {
+    reports_.conclude(job.number,
+                      fmt::format("the checkpoint of step {} is there, and could not be marked as "
+                                  "the run's end: {}",
+                                  job.manifest.step, error.what()),
+                      job.deadline);
+    throw;
+  }
+  reports_.conclude(job.number, "", job.deadline);
+}
+
 void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
   const auto step = job.manifest.step;
   try {
@@ -165,9 +195,9 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
     commit(*files_, folder_, nonce_of(job), job.manifest);
   } catch (const std::exception& error) {
     remove_quietly(*files_, temporary_path(folder_, step, nonce_of(job)));
-    const auto standing = valid_.empty()
+    const auto standing = keep_.valid.empty()
                               ? std::string("there is no earlier one")
-                              : fmt::format("step {} is still the newest", *valid_.rbegin());
+                              : fmt::format("step {} is still the newest", *keep_.valid.rbegin());
     reports_.conclude(job.number,
                       fmt::format("the checkpoint of step {} was not written: {}; {}", step,
                                   error.what(), standing),
@@ -177,7 +207,8 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
     throw;
   }
   job.committed = Clock::now();
-  valid_.insert(step);
+  keep_.valid.insert(step);
+  for (const auto& name : job.manifest.kept_as) keep_.named[name] = step;
   reports_.conclude(job.number, "", job.deadline);
   remove_old(job);
 }
@@ -185,8 +216,9 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
 // The checkpoint is there: what cannot be removed takes room, and harms nothing else.
 void Writer::remove_old(const Job& job) {
   try {
-    prune(*files_, folder_, valid_, options_.keep, nonce_of(job));
-    while (valid_.size() > static_cast<std::size_t>(options_.keep)) valid_.erase(valid_.begin());
+    prune(*files_, folder_, keep_, nonce_of(job));
+    auto& valid = keep_.valid;
+    while (valid.size() > static_cast<std::size_t>(keep_.newest)) valid.erase(valid.begin());
   } catch (const SystemError& error) {
     options_.log.warning(fmt::format("old checkpoints stay in {}: {}", folder_, error.what()));
   }
@@ -194,7 +226,7 @@ void Writer::remove_old(const Job& job) {
 
 void Writer::write_as_other(Job& job, const std::stop_token& stop) {
   try {
-    const auto records = write_files(job);
+    const auto records = job.amends ? std::vector<FileRecord>{} : write_files(job);
     for (const auto& record : records) reports_.report(job.number, record, job.deadline);
   } catch (const std::exception& error) {
     reports_.report_failure(job.number, error.what(), job.deadline);

@@ -10,13 +10,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "lockstep/base/log.h"
+#include "lockstep/checkpoint/commit.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/save_reports.h"
@@ -58,6 +58,10 @@ class Writer {
   /// not leave the memory in time. What goes wrong later is for take_failure().
   void save(Manifest manifest, std::vector<FileToStage> files);
 
+  /// Has the manifest of the checkpoint of `step`, which is committed, say that it was written for
+  /// `reason` after so many `failures`. Every rank calls it, as save(), and hears how it ended.
+  void amend(std::int64_t step, SaveReason reason, std::int64_t failures);
+
   /// Returns when nothing is being written. Throws SystemError at the deadline.
   void wait(Deadline deadline);
 
@@ -68,7 +72,7 @@ class Writer {
   [[nodiscard]] std::exception_ptr take_failure();
 
   /// On rank 0: `step` was found whole, and a run that goes on from it will not see newer ones:
-  /// they are set aside with the next commit.
+  /// they are set aside with the next commit. What is kept under a name by then stays kept.
   void start_from(std::int64_t step);
   [[nodiscard]] std::int64_t last_committed() const;  // -1: none by this writer
   [[nodiscard]] WriterTimes times() const;
@@ -80,11 +84,13 @@ class Writer {
     std::vector<StagedFile> files;
     Deadline deadline;
     std::chrono::steady_clock::time_point begun;
+    bool amends = false;  // step, reason and failures of the manifest are all there is
     std::chrono::steady_clock::time_point committed = begun;
   };
 
   void run(const std::stop_token& stop);
   void write(Job& job, const std::stop_token& stop);
+  void amend_as_committer(const Job& job);
   void write_as_committer(Job& job, const std::stop_token& stop);
   void write_as_other(Job& job, const std::stop_token& stop);
   void remove_old(const Job& job);
@@ -98,7 +104,7 @@ class Writer {
   const WriterOptions options_;
   SaveReports reports_;               // the thread's
   Staging staging_;                   // save()'s while there is no job, the thread's while there is
-  std::set<std::int64_t> valid_;      // steps known to be whole; the thread's, or there is no job
+  Keep keep_;                         // the thread's while there is a job
   std::optional<std::int64_t> from_;  // the same
   std::int64_t num_saves_ = 0;
 

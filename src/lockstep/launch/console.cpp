@@ -57,6 +57,15 @@ void Console::show(int rank, OutputStream stream, std::vector<std::string> lines
   changed_.notify_one();
 }
 
+void Console::show_live(int rank, std::string text) {
+  if (!options_.live || !is_shown(rank)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    live_changed_ = std::move(text);
+  }
+  changed_.notify_one();
+}
+
 void Console::notice(std::string text) {
   {
     const std::lock_guard lock(mutex_);
@@ -98,15 +107,17 @@ void Console::work(const std::stop_token& stop) {
     std::deque<Item> items;
     std::uint64_t unsaid = 0;
     std::size_t bytes = 0;
+    std::optional<std::string> live;
     {
       std::unique_lock lock(mutex_);
-      const auto has_work = [this] { return !queue_.empty() || finishing_; };
+      const auto has_work = [this] { return !queue_.empty() || live_changed_ || finishing_; };
       if (const auto ready = folder_.next_ready()) {
         changed_.wait_until(lock, stop, *ready, has_work);
       } else {
         changed_.wait(lock, stop, has_work);
       }
       items.swap(queue_);
+      live = std::exchange(live_changed_, {});
       bytes = queued_bytes_;
       last = finishing_;
       if (last) unsaid = std::exchange(dropped_unsaid_, 0);
@@ -114,6 +125,7 @@ void Console::work(const std::stop_token& stop) {
     print(std::move(items));
     if (last) print(folder_.take_all());
     if (unsaid > 0) print_dropped(unsaid);
+    print_live(live, last);
     write_out(stop);
     const std::lock_guard lock(mutex_);
     queued_bytes_ -= bytes;
@@ -158,6 +170,15 @@ void Console::print_dropped(std::uint64_t count) {
   print_notice(
       fmt::format("{} {} not shown here: the terminal is slower than the ranks; the logs have {}",
                   count, count == 1 ? "line is" : "lines are", count == 1 ? "it" : "them"));
+}
+
+// The live line is taken away before anything else is written and put back after it.
+void Console::print_live(const std::optional<std::string>& changed, bool last) {
+  const auto next = last ? "" : printable(changed.value_or(live_), options_.color_error);
+  if (printed_.empty() && next == live_) return;
+  if (!live_.empty()) printed_.emplace(printed_.begin(), options_.error, "\r\x1b[K");
+  if (!next.empty()) printed_.emplace_back(options_.error, next);
+  live_ = next;
 }
 
 void Console::write_out(const std::stop_token& stop) {

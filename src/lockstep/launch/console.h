@@ -30,6 +30,7 @@ struct ConsoleOptions {
   bool prefix = true;                               // false: lines as they are, and not folded
   bool color_output = false;                        // on `output`
   bool color_error = false;                         // on `error`
+  bool live = false;                                // `error` is a terminal with live lines
   int output = 1;                                   // borrowed
   int error = 2;                                    // borrowed
   std::chrono::milliseconds fold_window{50};
@@ -46,6 +47,9 @@ class Console {
 
   /// Lines of `rank`; never blocks for long. Safe from any thread.
   void show(int rank, OutputStream stream, std::vector<std::string> lines);
+  /// The live line of `rank`, which stays the last line of the terminal; that of the last one who
+  /// showed one is seen. Empty: none any more.
+  void show_live(int rank, std::string text);
   /// A line of the launcher's own, "lockstep | …", on standard error. Never dropped.
   void notice(std::string text);
   /// Shows everything given so far and ends; later lines are dropped. Returns false when the
@@ -68,6 +72,7 @@ class Console {
   void print(const std::vector<FoldedLine>& lines);
   void print_notice(const std::string& text);
   void print_dropped(std::uint64_t count);
+  void print_live(const std::optional<std::string>& changed, bool last);
   /// Writes what was printed, until it is written, or nobody wants it any more.
   void write_out(const std::stop_token& stop);
 
@@ -78,9 +83,11 @@ class Console {
   std::size_t queued_bytes_ = 0;                      // mutex_; also what the thread is writing
   std::uint64_t dropped_ = 0;                         // mutex_; all of them
   std::uint64_t dropped_unsaid_ = 0;                  // mutex_; not yet in an item
+  std::optional<std::string> live_changed_;           // mutex_; not shown yet
   bool finishing_ = false;                            // mutex_
   bool finished_ = false;                             // mutex_; the thread has nothing left to do
   LineFolder folder_;                                 // the thread's
+  std::string live_;                                  // the thread's; what is shown
   std::vector<std::pair<int, std::string>> printed_;  // the thread's: descriptor, bytes for it
   std::jthread thread_;
 };

@@ -166,5 +166,34 @@ TEST(Console, TheLaunchersOwnLinesKeepTheirPlace) {
   EXPECT_EQ(paper.text(), "0 | before\nlockstep | rank 1 is stopped\n1 | after\n");
 }
 
+TEST(Console, ALiveLineStaysLastAndGoesAtTheEnd) {
+  const Paper paper;
+  Console console(
+      {.prefix = false, .live = true, .output = paper.number(), .error = paper.number()});
+  const auto seen = [&](const std::string& text) {
+    const auto deadline = Deadline::after(5s);
+    while (paper.text() != text && !deadline.expired()) std::this_thread::yield();
+    EXPECT_EQ(paper.text(), text);
+  };
+  console.show_live(0, "step 1");
+  seen("step 1");
+  console.show(0, kOut, {"a line"});
+  seen(
+      "step 1\r\x1b[K"
+      "a line\nstep 1");
+  EXPECT_TRUE(console.finish(Deadline::after(5s)));
+  EXPECT_EQ(paper.text(),
+            "step 1\r\x1b[K"
+            "a line\nstep 1\r\x1b[K");
+}
+
+TEST(Console, WithoutATerminalThereAreNoLiveLines) {
+  const Paper paper;
+  Console console({.output = paper.number(), .error = paper.number()});
+  console.show_live(0, "step 1");
+  EXPECT_TRUE(console.finish(Deadline::after(5s)));
+  EXPECT_EQ(paper.text(), "");
+}
+
 }  // namespace
 }  // namespace lockstep

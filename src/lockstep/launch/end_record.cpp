@@ -1,15 +1,9 @@
 #include "lockstep/launch/end_record.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
-
-#include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
 
 namespace lockstep {
 namespace {
@@ -68,17 +62,6 @@ std::string end_record(std::span<const RankOutcome> ranks, const EndFacts& facts
   for (const auto& rank : ranks) json["ranks"].push_back(rank_json(rank));
   // A program's output may be no UTF-8, which JSON must be.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-void write_end_record(const std::string& path, const std::string& text) {
-  const auto draft = path + ".tmp";
-  {
-    const auto file = FileDescriptor::open(draft, O_WRONLY | O_CREAT | O_TRUNC);
-    write_all(file.number(), std::as_bytes(std::span(text)), draft);
-  }
-  if (std::rename(draft.c_str(), path.c_str()) != 0) {
-    throw SystemError(fmt::format("cannot rename {} to {}", draft, path), errno);
-  }
 }
 
 }  // namespace lockstep

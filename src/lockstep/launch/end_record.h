@@ -24,7 +24,4 @@ struct EndFacts {
 /// how each of `ranks` ended.
 [[nodiscard]] std::string end_record(std::span<const RankOutcome> ranks, const EndFacts& facts);
 
-/// Writes `text` to `path` whole or not at all. Throws SystemError.
-void write_end_record(const std::string& path, const std::string& text);
-
 }  // namespace lockstep

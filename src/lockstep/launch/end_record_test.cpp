@@ -46,18 +46,5 @@ TEST(EndRecord, AFinishedRunHasNoCulprit) {
   EXPECT_EQ(json["cause"], "finished");
 }
 
-TEST(EndRecord, IsWrittenWholeOrNotAtAll) {
-  const std::string path =
-      std::filesystem::temp_directory_path() / ("lockstep-end-" + std::to_string(::getpid()));
-  write_end_record(path, "{}\n");
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  EXPECT_EQ(line, "{}");
-  EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
-  std::filesystem::remove(path);
-  EXPECT_THROW(write_end_record("/nowhere/end.json", ""), SystemError);
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/whole_file.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/console.h"
 #include "lockstep/launch/core_plan.h"
@@ -34,6 +36,13 @@ constexpr std::chrono::seconds kConsoleLimit{5};
 std::string this_host() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
+}
+
+// Of the terminal that live lines are shown on; 0 without one.
+int terminal_columns(const Environment& environment) {
+  winsize size{};
+  if (::isatty(STDERR_FILENO) != 1 || environment.find("TERM") == "dumb") return 0;
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 // A port that nobody has now, for the user's own use of MASTER_PORT. It may be taken before the
@@ -69,6 +78,7 @@ class Job {
   // Of the last round. It outlives nodes_, whose watcher may still call it.
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<Nodes> nodes_;  // with several
+  const int columns_ = terminal_columns(environment_);
   int size_;
   int first_rank_ = 0;
   int immediate_crashes_ = 0;
@@ -113,7 +123,9 @@ std::unique_ptr<Console> Job::make_console() const {
   console.local_size = options_.num_ranks;
   console.node = options_.node;
   console.num_nodes = options_.num_nodes;
-  console.prefix = size_ > 1;
+  console.prefix = size_ > 1 && !options_.speaks_for_all;
+  if (options_.speaks_for_all) console.show_ranks = {0};
+  console.live = columns_ > 0;
   if (!options_.show_ranks.empty())
     console.show_ranks = parse_rank_list(options_.show_ranks, size_);
   console.color_output = wants_color(options_.color, environment_, ::isatty(STDOUT_FILENO) == 1);
@@ -150,6 +162,9 @@ AgentOptions Job::agent_options(int round, const RoundPlace& place,
                        {"LOCKSTEP_JOB", job_},
                        {"LOCKSTEP_ROUND", std::to_string(round)},
                        {"LOCKSTEP_RUN_DIR", folder_.path()}};
+    if (columns_ > 0) {
+      variables.extra.emplace_back("LOCKSTEP_LIVE_COLUMNS", std::to_string(columns_));
+    }
     agent.workers.push_back({.place = variables.place,
                              .environment = worker_environment(environment_, variables),
                              .processors = options_.pin ? share.processors : std::vector<int>{}});
@@ -247,15 +262,14 @@ int Job::finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ran
   ExitFacts exit{.cause = outcome.cause, .signal = outcome.signal};
   if (const auto culprit = find_culprit(ranks)) exit.culprit = ranks[*culprit].status;
   const int code = launcher_exit_code(exit);
-  write_end_record(folder_.end_record_path(),
-                   end_record(ranks, {.cause = outcome.cause,
-                                      .exit_code = code,
-                                      .signal = outcome.signal,
-                                      .restarts = restarts,
-                                      .max_restarts = options_.max_restarts,
-                                      .reason = outcome.stop_reason,
-                                      .started = started_,
-                                      .ended = system_clock::now()}));
+  write_whole(folder_.end_record_path(), end_record(ranks, {.cause = outcome.cause,
+                                                            .exit_code = code,
+                                                            .signal = outcome.signal,
+                                                            .restarts = restarts,
+                                                            .max_restarts = options_.max_restarts,
+                                                            .reason = outcome.stop_reason,
+                                                            .started = started_,
+                                                            .ended = system_clock::now()}));
   (void)console_->finish(Deadline::after(kConsoleLimit));
   const auto block = failure_block(ranks, {.cause = outcome.cause,
                                            .signal = outcome.signal,

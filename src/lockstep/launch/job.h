@@ -19,7 +19,8 @@ struct JobOptions {
   int num_nodes = 1;
   int node = 0;
   std::optional<Endpoint> rendezvous = {};  // where several nodes meet; its host is node 0
-  bool announce = true;  // say first where the ranks meet and where their logs are
+  bool announce = true;         // say first where the ranks meet and where their logs are
+  bool speaks_for_all = false;  // rank 0 does: its lines are shown as they are, no other's are
   bool pin = true;
   std::string show_ranks = {};  // "0,3-5"; empty: all
   ColorChoice color = ColorChoice::automatic;

@@ -3,7 +3,8 @@
 #include <fcntl.h>
 
 #include <span>
-#include <utility>
+
+#include "lockstep/launch/live_line.h"
 
 namespace lockstep {
 
@@ -16,14 +17,18 @@ std::vector<std::string> RankLog::take(OutputStream stream, std::string_view byt
   if (newline == std::string_view::npos) {
     here.kept_back += bytes;
   } else {
-    if (!here.kept_back.empty()) write(std::exchange(here.kept_back, {}));
-    write(bytes.substr(0, newline + 1));
+    write_lines(std::exchange(here.kept_back, {}).append(bytes.substr(0, newline + 1)));
     here.kept_back = bytes.substr(newline + 1);
   }
   if (here.kept_back.size() > kMostKeptBack) write(std::exchange(here.kept_back, {}));
 
   std::vector<std::string> lines;
   here.splitter.feed(bytes, lines);
+  std::erase_if(lines, [this](const std::string& line) {
+    const auto live = try_live_text(line);
+    if (live) live_ = *live;
+    return live.has_value();
+  });
   const std::size_t first = lines.size() > kLastLines ? lines.size() - kLastLines : 0;
   for (std::size_t i = first; i < lines.size(); ++i) remember(lines[i]);
   return lines;
@@ -41,6 +46,21 @@ std::optional<std::string> RankLog::finish(OutputStream stream) {
   auto line = here.splitter.finish();
   if (line) remember(*line);
   return line;
+}
+
+// `bytes` ends with a newline.
+void RankLog::write_lines(std::string_view bytes) {
+  while (!bytes.empty()) {
+    // Everything up to the next live line goes out at once.
+    std::size_t end = 0;
+    std::size_t after = 0;
+    while (after < bytes.size() && end == after) {
+      after = bytes.find('\n', end) + 1;
+      if (!try_live_text(bytes.substr(end, after - 1 - end))) end = after;
+    }
+    if (end > 0) write(bytes.substr(0, end));
+    bytes.remove_prefix(after);
+  }
 }
 
 void RankLog::write(std::string_view bytes) {

@@ -1,4 +1,5 @@
-// The whole output of one rank in one file, in the order it arrived, and its last lines. Standard
+// The whole output of one rank in one file, in the order it arrived, and its last lines; live lines
+// (live_line.h) are for a terminal and are not in it. Standard
 // output and standard error are two streams: a line that one has begun is kept back for a moment,
 // so that the other's does not land inside it.
 #pragma once
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -32,6 +34,8 @@ class RankLog {
   /// The rank must not die of a full disk: the first failure to write is kept for `failure`, and
   /// what could not be written is counted.
   [[nodiscard]] std::vector<std::string> take(OutputStream stream, std::string_view bytes);
+  /// The newest live line that came since the last call, if one did.
+  [[nodiscard]] std::optional<std::string> take_live() { return std::exchange(live_, {}); }
   /// Writes what was kept back. Call it about once a second.
   void flush();
   /// The stream has ended: returns its last line if that had no newline.
@@ -49,6 +53,7 @@ class RankLog {
   };
 
   Stream& stream_of(OutputStream stream) { return streams_[static_cast<std::size_t>(stream)]; }
+  void write_lines(std::string_view bytes);
   void write(std::string_view bytes);
   void remember(const std::string& line);
 
@@ -56,6 +61,7 @@ class RankLog {
   FileDescriptor file_;
   std::array<Stream, 2> streams_;
   std::deque<std::string> last_;
+  std::optional<std::string> live_;
   std::optional<SystemError> failure_;
   std::uint64_t lost_bytes_ = 0;
 };

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "lockstep/launch/live_line.h"
+
 namespace lockstep {
 namespace {
 
@@ -69,6 +71,20 @@ TEST_F(RankLogTest, TheLast20LinesAreKept) {
   ASSERT_EQ(last.size(), 20u);
   EXPECT_EQ(last.front(), "12");
   EXPECT_EQ(last.back(), "the end");
+}
+
+TEST_F(RankLogTest, LiveLinesAreHandedOnAndNotInTheFile) {
+  RankLog log(path_);
+  const auto live = live_line("step 7");
+  const auto lines =
+      log.take(kOut, "before\n" + live + live_line("step 8") + "after\n" + live.substr(0, 4));
+  EXPECT_EQ(lines, (std::vector<std::string>{"before", "after"}));
+  EXPECT_EQ(log.take_live(), "step 8");
+  EXPECT_EQ(log.take_live(), std::nullopt);
+  (void)log.take(kOut, live.substr(4));
+  EXPECT_EQ(log.take_live(), "step 7");
+  EXPECT_EQ(content(), "before\nafter\n");
+  EXPECT_EQ(log.last_lines(), (std::vector<std::string>{"before", "after"}));
 }
 
 TEST_F(RankLogTest, AnotherRunsLogIsNotTouched) {

@@ -108,6 +108,7 @@ bool Worker::read(OutputStream stream, std::span<char> buffer, Console& console)
   }
   auto lines = log_.take(stream, {buffer.data(), static_cast<std::size_t>(count)});
   console.show(outcome_.rank, stream, std::move(lines));
+  if (auto live = log_.take_live()) console.show_live(outcome_.rank, std::move(*live));
   if (log_.failure() && !std::exchange(log_failure_said_, true)) {
     console.notice(fmt::format("the log of rank {} is cut from here on, the rank runs on: {}",
                                outcome_.rank, log_.failure()->what()));

@@ -1,0 +1,155 @@
+#include "cli/train/data_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/cache.h"
+#include "cli/fetch.h"
+#include "cli/nearest.h"
+#include "cli/tokenize.h"
+#include "lockstep/base/error.h"
+#include "lockstep/formats/file_kind.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+const FetchRecipe* try_recipe(std::string_view name) {
+  const auto all = fetch_recipes();
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const FetchRecipe& each) { return each.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+fs::path fetched(const FetchRecipe& recipe, const DataPlace& place,
+                 const Environment& environment) {
+  return fetch(recipe,
+               {.cache = data_cache(environment),
+                .python = environment.find("LOCKSTEP_PYTHON").value_or("python3")},
+               place.run);
+}
+
+// The files that the user named.
+std::vector<std::string> named_files(const std::string& names) {
+  std::vector<std::string> files;
+  for (std::size_t begin = 0; begin <= names.size();) {
+    const auto end = std::min(names.find(',', begin), names.size());
+    const auto path = names.substr(begin, end - begin);
+    if (!fs::is_regular_file(path)) {
+      std::vector<std::string_view> known;
+      for (const auto& recipe : fetch_recipes()) known.push_back(recipe.name);
+      const auto nearest = try_nearest(path, known);
+      throw UsageError(fmt::format(
+          "--data {}: there is no such file, and no data set of that name{}; `lockstep data fetch "
+          "--help` lists those that can be fetched",
+          path, nearest ? fmt::format(" (did you mean {}?)", *nearest) : ""));
+    }
+    files.push_back(fs::absolute(path));
+    begin = end + 1;
+  }
+  return files;
+}
+
+// LibTorch's hand-written headers, joined in the order of their paths: the same bytes in the wheels
+// of all Linux machines.
+std::string join_headers(const DataPlace& place) {
+  const fs::path root = place.torch_include;
+  std::vector<std::string> paths;
+  for (const auto* part : {"c10", "torch"}) {
+    if (!fs::is_directory(root / part)) {
+      throw UsageError(fmt::format(
+          "LibTorch's headers are not in {} any more, and nothing else could be fetched: name a "
+          "text with --data FILE",
+          root.string()));
+    }
+    for (const auto& entry : fs::recursive_directory_iterator(root / part)) {
+      if (entry.path().extension() == ".h") paths.push_back(entry.path().lexically_relative(root));
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  const std::string joined = fs::path(place.run_folder) / "headers.txt";
+  std::ofstream out(joined, std::ios::binary);
+  for (const auto& path : paths) out << std::ifstream(root / path, std::ios::binary).rdbuf();
+  if (!out.flush()) throw UsageError(fmt::format("cannot write {}: is the disk full?", joined));
+  return joined;
+}
+
+struct Text {
+  std::string name;
+  std::vector<std::string> files;
+  std::string remark = {};
+};
+
+Text find_text(const TrainConfig& config, const DataPlace& place, const Environment& environment) {
+  if (config.data == "headers") return {"headers", {join_headers(place)}};
+  const auto* recipe = try_recipe(config.data == "auto" ? "shakespeare" : config.data);
+  if (recipe == nullptr) return {config.data, named_files(config.data)};
+  if (!recipe->join) {
+    throw UsageError(
+        fmt::format("--data {} is not text; take shakespeare, sotu or a file", config.data));
+  }
+  try {
+    const auto folder = fetched(*recipe, place, environment);
+    return {std::string(recipe->name), {folder / recipe->files.front().name}};
+  } catch (const UsageError& error) {
+    if (config.data != "auto") throw;
+    return {"LibTorch's headers",
+            {join_headers(place)},
+            fmt::format("Shakespeare could not be fetched ({}). Training on LibTorch's own headers "
+                        "instead: --data FILE takes a text of yours.",
+                        error.what())};
+  }
+}
+
+DataFiles token_files(const TrainConfig& config, const DataPlace& place,
+                      const Environment& environment) {
+  auto text = find_text(config, place, environment);
+  const auto where = tokenizer_place(config.tokenizer, environment);
+  const auto tokenizer = open_tokenizer(where);
+  DataFiles files{.name = text.name,
+                  .tokenizer = where == "bytes" ? where : std::string(fs::absolute(where)),
+                  .vocabulary = tokenizer->vocabulary_size(),
+                  .remark = std::move(text.remark)};
+  const auto kind = identify(FileBytes::map(text.files.front()));
+  if (kind == FileKind::llmc_tokens || kind == FileKind::raw_tokens) {
+    if (text.files.size() > 1) {
+      throw UsageError("--data names several files of tokens; join them into one");
+    }
+    files.training = std::move(text.files);
+    return files;
+  }
+  constexpr auto tokens = "tokens.bin";
+  tokenize(text.files, *tokenizer, fs::path(place.run_folder) / tokens);
+  files.training = {tokens};
+  return files;
+}
+
+// Fashion-MNIST's four files; or what the user named.
+DataFiles sample_files(const TrainConfig& config, const DataPlace& place,
+                       const Environment& environment) {
+  const auto* recipe = try_recipe(config.data == "auto" ? "fashion-mnist" : config.data);
+  if (recipe == nullptr) return {.name = config.data, .training = named_files(config.data)};
+  if (recipe->name != "fashion-mnist") {
+    throw UsageError(
+        fmt::format("--data {} has no images; take fashion-mnist, or files", config.data));
+  }
+  const auto folder = fetched(*recipe, place, environment);
+  const auto file = [&](std::size_t index) -> std::string {
+    return folder / recipe->files[index].name;
+  };
+  return {.name = "fashion-mnist", .training = {file(0), file(1)}, .held_out = {file(2), file(3)}};
+}
+
+}  // namespace
+
+DataFiles prepare_data(const TrainConfig& config, const DataPlace& place,
+                       const Environment& environment) {
+  return takes_tokens(config.model) ? token_files(config, place, environment)
+                                    : sample_files(config, place, environment);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,25 @@
+// The data that `lockstep train` was asked for, as files that ranks can map: fetched, joined and
+// tokenized here, once, before any rank starts.
+#pragma once
+
+#include <string>
+
+#include "cli/command.h"
+#include "cli/train/saved_config.h"
+#include "lockstep/base/environment.h"
+
+namespace lockstep::cli {
+
+struct DataPlace {
+  std::string run_folder;     // tokens made from text go here
+  std::string torch_include;  // LibTorch's headers: the text that every machine has
+  CommandRunner run = run_command;
+};
+
+/// The files for `config`. Text for a token model is made into <run>/tokens.bin. For "auto", text
+/// is Shakespeare's, and LibTorch's headers where that cannot be fetched: the remark says so.
+/// Throws UsageError for files that are not there or of no use to the model, with what would be.
+[[nodiscard]] DataFiles prepare_data(const TrainConfig& config, const DataPlace& place,
+                                     const Environment& environment);
+
+}  // namespace lockstep::cli

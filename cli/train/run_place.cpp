@@ -1,0 +1,72 @@
+#include "cli/train/run_place.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cli {
+
+using Json = nlohmann::ordered_json;
+
+std::string to_json(const Finished& finished) {
+  return Json{{"length", finished.length}, {"steps", finished.steps}, {"why", finished.why}}.dump(
+             2) +
+         "\n";
+}
+
+std::optional<Finished> try_read_finished(const std::string& folder) {
+  std::ifstream file(folder + "/finished.json");
+  if (!file) return std::nullopt;
+  try {
+    const auto json = Json::parse(file);
+    return Finished{json.at("length"), json.at("steps"), json.at("why")};
+  } catch (const Json::exception& error) {
+    throw UsageError(fmt::format("{}/finished.json is not what `lockstep train` writes: {}", folder,
+                                 error.what()));
+  }
+}
+
+RunPlace choose_place(const PlaceRequest& request,
+                      const std::function<FolderFacts(const std::string&)>& look) {
+  auto folder = request.folder;
+  auto facts = look(folder);
+  if (request.fresh) {
+    for (int number = 2; facts.exists; ++number) {
+      folder = fmt::format("{}-{}", request.folder, number);
+      facts = look(folder);
+    }
+    return {folder, Start::fresh, "--fresh"};
+  }
+  if (facts.exists && !facts.is_run) {
+    throw UsageError(fmt::format(
+        "{} is there and no run of `lockstep train`: name another with --run, or --fresh", folder));
+  }
+  if (!facts.exists) {
+    if (request.must_resume) {
+      throw UsageError(fmt::format(
+          "--resume required, but {} is not there: without --resume a new run is begun", folder));
+    }
+    return {folder, Start::fresh, "there is no run yet"};
+  }
+  if (facts.done_at && (!request.length || request.length == facts.done_at)) {
+    return {folder, Start::finished, fmt::format("it has done its {}", *facts.done_at)};
+  }
+  if (facts.done_at) {
+    return {folder, Start::go_on,
+            fmt::format("it has done {}, {} are asked for", *facts.done_at, *request.length)};
+  }
+  return {folder, Start::go_on, "it is unfinished"};
+}
+
+FolderFacts look_at(const std::string& folder) {
+  FolderFacts facts{.exists = std::filesystem::exists(folder),
+                    .is_run = std::filesystem::exists(folder + "/config.json")};
+  if (const auto finished = try_read_finished(folder)) facts.done_at = finished->length;
+  return facts;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,52 @@
+// Which folder a run gets, and whether it begins, goes on or is over: decided before anything is
+// made.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "cli/train/saved_config.h"
+
+namespace lockstep::cli {
+
+/// What the end of a run leaves: finished.json.
+struct Finished {
+  std::string length;  // what was asked: "300st"
+  std::int64_t steps = 0;
+  std::string why;  // "300 steps are done", "no better evaluation in 5"
+};
+
+[[nodiscard]] std::string to_json(const Finished& finished);
+[[nodiscard]] std::optional<Finished> try_read_finished(const std::string& folder);
+
+enum class Start { fresh, go_on, finished };
+
+struct RunPlace {
+  std::string folder;
+  Start start = Start::fresh;
+  std::string reason;  // for people
+};
+
+/// What lies in a folder.
+struct FolderFacts {
+  bool exists = false;
+  bool is_run = false;                      // has a config.json
+  std::optional<std::string> done_at = {};  // the length it has finished with
+};
+
+struct PlaceRequest {
+  std::string folder;
+  std::optional<std::string> length = {};  // that was asked for now; none: the run's own
+  bool fresh = false;
+  bool must_resume = false;
+};
+
+/// Throws UsageError when there must be a run and is none, and for a folder that is something else.
+[[nodiscard]] RunPlace choose_place(const PlaceRequest& request,
+                                    const std::function<FolderFacts(const std::string&)>& look);
+
+/// Looks at the disk.
+[[nodiscard]] FolderFacts look_at(const std::string& folder);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,114 @@
+#include "cli/train/saved_config.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/whole_file.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "lockstep-train-config";
+constexpr int kVersion = 1;
+
+ModelKind kind_called(const std::string& name) {
+  for (const auto kind :
+       {ModelKind::gpt, ModelKind::resnet, ModelKind::mlp, ModelKind::transformer}) {
+    if (name == name_of(kind)) return kind;
+  }
+  throw UsageError(fmt::format("\"{}\" is no model of this version", name));
+}
+
+std::string path_in(const std::string& folder) { return folder + "/config.json"; }
+
+}  // namespace
+
+std::string to_json(const SavedConfig& saved) {
+  Json settings_json;
+  for (const auto& setting : settings()) {
+    if (!setting.is_for(saved.resolved.config.model)) continue;
+    settings_json[setting.name] = {{"value", setting.text(saved.resolved.config)},
+                                   {"origin", saved.resolved.origins.at(setting.name)}};
+  }
+  const Json json{{"format", kFormat},
+                  {"version", kVersion},
+                  {"model", name_of(saved.resolved.config.model)},
+                  {"world", saved.world},
+                  {"data",
+                   {{"name", saved.files.name},
+                    {"training", saved.files.training},
+                    {"held_out", saved.files.held_out},
+                    {"tokenizer", saved.files.tokenizer},
+                    {"vocabulary", saved.files.vocabulary},
+                    {"remark", saved.files.remark}}},
+                  {"settings", settings_json}};
+  return json.dump(2) + "\n";
+}
+
+SavedConfig saved_config_from_json(const std::string& text, const std::string& origin) {
+  try {
+    const auto json = Json::parse(text);
+    if (json.at("format") != kFormat || json.at("version") != kVersion) {
+      throw UsageError(fmt::format("expected format {} version {}", kFormat, kVersion));
+    }
+    SavedConfig saved;
+    std::vector<Given> given;
+    std::map<std::string, std::string> origins;
+    for (const auto& [name, value] : json.at("settings").items()) {
+      given.push_back({name, value.at("value"), origin});
+      origins[name] = value.at("origin");
+    }
+    saved.resolved = resolve(kind_called(json.at("model")), given);
+    saved.resolved.origins = std::move(origins);
+    saved.world = json.at("world");
+    const auto& data = json.at("data");
+    saved.files = {data.at("name"),      data.at("training"),   data.at("held_out"),
+                   data.at("tokenizer"), data.at("vocabulary"), data.at("remark")};
+    return saved;
+  } catch (const Json::exception& error) {
+    throw UsageError(
+        fmt::format("{} is not what `lockstep train` writes: {}", origin, error.what()));
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{} cannot be used: {}", origin, error.what()));
+  }
+}
+
+std::optional<SavedConfig> try_read_config(const std::string& folder) {
+  const auto path = path_in(folder);
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return saved_config_from_json(text.str(), path);
+}
+
+SavedConfig read_config(const std::string& folder) {
+  if (auto saved = try_read_config(folder)) return *std::move(saved);
+  throw UsageError(fmt::format(
+      "{} has no config.json, so it is no run of `lockstep train`: name the folder of one",
+      folder));
+}
+
+void write_config(const std::string& folder, const SavedConfig& saved) {
+  write_whole(path_in(folder), to_json(saved));
+}
+
+std::vector<std::string> differences(const SavedConfig& saved, const TrainConfig& asked) {
+  std::vector<std::string> result;
+  for (const auto& setting : settings()) {
+    if (!setting.is_for(asked.model) || !setting.is_fixed) continue;
+    const auto was = setting.text(saved.resolved.config);
+    const auto is = setting.text(asked);
+    if (was != is) result.push_back(fmt::format("--{} {}, not {}", setting.name, was, is));
+  }
+  return result;
+}
+
+}  // namespace lockstep::cli

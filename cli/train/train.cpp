@@ -1,0 +1,181 @@
+// `lockstep train MODEL [options]`
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+
+#include "build_facts.h"
+#include "cli/sibling.h"
+#include "cli/train/data_files.h"
+#include "cli/train/run_place.h"
+#include "cli/train/saved_config.h"
+#include "cli/train/train_options.h"
+#include "cli/verb.h"
+#include "lockstep/base/error.h"
+#include "lockstep/launch/core_plan.h"
+#include "lockstep/launch/exit_code.h"
+#include "lockstep/launch/gpus.h"
+#include "lockstep/launch/job.h"
+#include "lockstep/launch/run_folder.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string folder_of(const TrainConfig& config) {
+  return config.run.empty() ? fmt::format("runs/{}", name_of(config.model)) : config.run;
+}
+
+int ranks_of(const TrainConfig& config) {
+  if (config.ranks == "auto") return read_cpu_topology(allowed_processors()).num_cores();
+  int ranks = 0;
+  const char* end = config.ranks.data() + config.ranks.size();
+  const auto [stopped, error] = std::from_chars(config.ranks.data(), end, ranks);
+  constexpr int most = 4096;
+  if (error != std::errc{} || stopped != end || ranks < 1 || ranks > most) {
+    throw UsageError(fmt::format("--ranks is \"{}\", expected a number from 1 to {}, or auto",
+                                 config.ranks, most));
+  }
+  return ranks;
+}
+
+// What was given stands over what the run was begun with.
+SavedConfig go_on_with(const std::string& folder, const TrainOptions& options) {
+  auto saved = read_config(folder);
+  if (saved.resolved.config.model != options.model) {
+    throw UsageError(fmt::format("{} is a run of {}: name another folder with --run, or --fresh",
+                                 folder, name_of(saved.resolved.config.model)));
+  }
+  std::vector<Given> given;
+  for (const auto& setting : settings()) {
+    if (!setting.is_for(options.model)) continue;
+    given.push_back({setting.name, setting.text(saved.resolved.config),
+                     saved.resolved.origins.at(setting.name)});
+  }
+  given.insert(given.end(), options.given.begin(), options.given.end());
+  auto resolved = resolve(options.model, given);
+  const auto different = differences(saved, resolved.config);
+  if (!different.empty()) {
+    throw UsageError(fmt::format(
+        "{} was begun with {}. A run keeps what decides its result: leave that out to go on with "
+        "it, or begin another with --fresh",
+        folder, fmt::join(different, "; ")));
+  }
+  saved.resolved = std::move(resolved);
+  return saved;
+}
+
+// Makes the folder with everything in it that ranks need, so that it appears whole.
+SavedConfig begin(const std::string& folder, ResolvedConfig resolved, int ranks,
+                  const Environment& environment) {
+  const auto draft = fmt::format("{}.new-{}", folder, random_token());
+  try {
+    fs::create_directories(draft);
+    SavedConfig saved{.resolved = std::move(resolved), .world = ranks};
+    saved.files = prepare_data(saved.resolved.config,
+                               {.run_folder = draft, .torch_include = kTorchInclude}, environment);
+    write_config(draft, saved);
+    fs::rename(draft, folder);
+    return saved;
+  } catch (const fs::filesystem_error& error) {
+    fs::remove_all(draft);
+    throw UsageError(fmt::format("cannot make the run's folder: {}", error.what()));
+  } catch (...) {
+    fs::remove_all(draft);
+    throw;
+  }
+}
+
+std::string next_launch_folder(const std::string& folder) {
+  for (int number = 1;; ++number) {
+    auto path = fmt::format("{}/launches/{}", folder, number);
+    if (!fs::exists(path)) return path;
+  }
+}
+
+int show_finished(const RunPlace& place, const SavedConfig& saved, Streams streams) {
+  const auto model = name_of(saved.resolved.config.model);
+  const auto finished = try_read_finished(place.folder);
+  std::ifstream summary(place.folder + "/summary.txt");
+  if (summary) streams.out << summary.rdbuf();
+  streams.out << fmt::format(
+      "\nThis run is finished: {}. Nothing was done now. To train on or anew:\n"
+      "  lockstep train {} --run {} --for {}   # longer\n"
+      "  lockstep train {} --fresh             # a new run beside it\n",
+      finished ? finished->why : place.reason, model, place.folder,
+      to_string({2 * saved.resolved.config.length.amount, saved.resolved.config.length.unit}),
+      model);
+  return kSuccess;
+}
+
+int launch(const std::string& folder, const SavedConfig& saved, const TrainOptions& options,
+           const Environment& environment) {
+  const auto& config = saved.resolved.config;
+  return run_job({.command = {sibling_path("lockstep-train"), folder},
+                  .num_ranks = ranks_of(config),
+                  .announce = false,
+                  .speaks_for_all = true,
+                  .color = options.color,
+                  .max_restarts = static_cast<int>(config.max_restarts),
+                  .run_dir = next_launch_folder(folder)},
+                 environment);
+}
+
+int train(const TrainOptions& options, const Environment& environment, Streams streams) {
+  auto resolved = resolve(options.model, options.given, options.resolve);
+  const auto asked = resolved.config;
+  const bool length_given = resolved.origins.at("for") != "default";
+  const auto place =
+      choose_place({.folder = folder_of(asked),
+                    .length = length_given ? std::optional(to_string(asked.length)) : std::nullopt,
+                    .fresh = options.fresh,
+                    .must_resume = asked.resume == ResumeKind::required},
+                   look_at);
+  if (options.print_config) {
+    streams.out << describe(
+        place.start == Start::fresh ? resolved : go_on_with(place.folder, options).resolved);
+    return kSuccess;
+  }
+  if (place.start == Start::finished) {
+    return show_finished(place, go_on_with(place.folder, options), streams);
+  }
+  if (const int gpus = num_gpus(environment); gpus > 0) {
+    streams.error << fmt::format(
+        "{} GPU{} visible: this version trains on the CPU and leaves {} alone.\n", gpus,
+        gpus == 1 ? " is" : "s are", gpus == 1 ? "it" : "them");
+  }
+  if (place.start == Start::fresh) {
+    const auto saved = begin(place.folder, std::move(resolved), ranks_of(asked), environment);
+    return launch(place.folder, saved, options, environment);
+  }
+  const auto saved = go_on_with(place.folder, options);
+  write_config(place.folder, saved);
+  streams.error << fmt::format("Going on with {}: {}.\n", place.folder, place.reason);
+  return launch(place.folder, saved, options, environment);
+}
+
+}  // namespace
+
+int run_train(const std::vector<std::string>& arguments, Streams streams) {
+  try {
+    const auto environment = Environment::of_process();
+    const auto options = read_train_options(arguments, environment);
+    if (options.help) {
+      const bool of_a_model = !arguments.empty() && !arguments.front().starts_with("-");
+      streams.out << (of_a_model ? train_help(options.model) : train_help());
+      return arguments.empty() ? kUsage : kSuccess;
+    }
+    return train(options, environment, streams);
+  } catch (const UsageError& error) {
+    streams.error << "lockstep train: " << error.what() << '\n';
+    return kUsage;
+  } catch (const Error& error) {
+    streams.error << "lockstep train: " << error.what() << '\n';
+    return launcher_exit_code({.cause = RunCause::environment});
+  }
+}
+
+}  // namespace lockstep::cli
