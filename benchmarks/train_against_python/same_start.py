@@ -64,9 +64,9 @@ def samples(size, seed, global_batch):
         epoch += 1
 
 
-def seed_generator(seed, word):
-    """Sets torch's default generator as Seeds::begin_shared(word) does: the whole state of the Mersenne twister."""
-    drawn = stream(seed, "shared: " + word, 0, 0, 1 + 312)
+def seed_generator(seed):
+    """Sets torch's default generator as Seeds::begin_shared("weights") does: the Mersenne twister's whole state."""
+    drawn = stream(seed, "shared: weights", 0, 0, 1 + 312)
     # CPUGeneratorImpl's state: seed, then left and seeded as int32, next, 624 words of 64 bits, the normal's leftovers.
     state = torch.get_rng_state().numpy().copy()
     words = state[:8 * (3 + 624)].view(numpy.uint64)

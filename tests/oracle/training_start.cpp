@@ -20,7 +20,7 @@ int main(int num_arguments, char** arguments) {
   }
   using namespace lockstep;
   const auto seed = std::strtoull(arguments[2], nullptr, 10);
-  Seeds(seed).begin_shared("init");
+  Seeds(seed).begin_shared("weights");
   models::Gpt net(
       models::GptOptions{.vocabulary = 60, .context = 16, .layers = 2, .heads = 4, .width = 32});
   NamedTensors weights;
