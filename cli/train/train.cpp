@@ -120,6 +120,7 @@ int launch(const std::string& folder, const SavedConfig& saved, const TrainOptio
                   .speaks_for_all = true,
                   .color = options.color,
                   .max_restarts = static_cast<int>(config.max_restarts),
+                  .final_code = kUsage,
                   .run_dir = next_launch_folder(folder)},
                  environment);
 }

@@ -11,6 +11,7 @@
 #include "lockstep/data/file_datasets.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sample_dataset.h"
+#include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/token_windows.h"
 #include "lockstep/data/torch_data.h"

@@ -117,7 +117,8 @@ std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& 
   return aside;
 }
 
-std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps, const Keep& keep) {
+std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps,
+                                          const KeptSteps& keep) {
   LOCKSTEP_ASSERT(keep.newest >= 2, "one valid checkpoint is no reserve");
   if (keep.valid.size() < static_cast<std::size_t>(keep.newest)) return {};
   const auto oldest_kept = *std::next(keep.valid.rbegin(), keep.newest - 1);
@@ -130,7 +131,8 @@ std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps, c
   return old;
 }
 
-void prune(FileSystem& files, const std::string& folder, const Keep& keep, std::string_view nonce) {
+void prune(FileSystem& files, const std::string& folder, const KeptSteps& keep,
+           std::string_view nonce) {
   for (const auto step : steps_to_remove(steps_in(files, folder), keep)) {
     // Renamed first: a checkpoint that is half removed must not look like a damaged one.
     const auto gone = fmt::format("{}.gone-{}", path_of(folder, step), nonce);

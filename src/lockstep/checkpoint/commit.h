@@ -56,8 +56,8 @@ void amend(FileSystem& files, const std::string& folder, const Manifest& manifes
 std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& folder,
                                           std::int64_t step, std::string_view nonce);
 
-/// Which checkpoints stay. `keep` is at least 2.
-struct Keep {
+/// Which checkpoints stay. `newest` is at least 2.
+struct KeptSteps {
   std::set<std::int64_t> valid = {};               // steps known to be whole
   int newest = 3;                                  // so many of those
   std::map<std::string, std::int64_t> named = {};  // and these steps, by what they are kept as
@@ -66,10 +66,11 @@ struct Keep {
 /// Those of `steps` to remove: all older than the newest valid ones that stay, but for the named;
 /// none when there are fewer valid ones.
 [[nodiscard]] std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps,
-                                                        const Keep& keep);
+                                                        const KeptSteps& keep);
 
 /// Removes them. Throws SystemError.
-void prune(FileSystem& files, const std::string& folder, const Keep& keep, std::string_view nonce);
+void prune(FileSystem& files, const std::string& folder, const KeptSteps& keep,
+           std::string_view nonce);
 
 /// Removes what saves and removals that were cut short have left, and returns their names. Only
 /// while nobody else writes here. Throws SystemError.

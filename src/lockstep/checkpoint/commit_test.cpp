@@ -190,7 +190,7 @@ TEST(Commit, RemovesOldOnesOnlyBehindTheNewestValidOnes) {
 
 TEST(Commit, RemovesNoStepThatIsKeptUnderAName) {
   const std::vector<std::int64_t> steps{9, 8, 7, 3, 2, 1};
-  const Keep keep{.valid = {7, 8, 9}, .newest = 2, .named = {{"best", 2}, {"first", 1}}};
+  const KeptSteps keep{.valid = {7, 8, 9}, .newest = 2, .named = {{"best", 2}, {"first", 1}}};
   EXPECT_EQ(steps_to_remove(steps, keep), (std::vector<std::int64_t>{7, 3}));
   EXPECT_EQ(steps_to_remove(steps, {.valid = {9}, .newest = 2}), std::vector<std::int64_t>{});
   EXPECT_EQ(steps_to_remove(steps, {.valid = {9, 8}, .newest = 2, .named = {{"best", 9}}}),

@@ -104,7 +104,7 @@ class Writer {
   const WriterOptions options_;
   SaveReports reports_;               // the thread's
   Staging staging_;                   // save()'s while there is no job, the thread's while there is
-  Keep keep_;                         // the thread's while there is a job
+  KeptSteps keep_;                    // the thread's while there is a job
   std::optional<std::int64_t> from_;  // the same
   std::int64_t num_saves_ = 0;
 

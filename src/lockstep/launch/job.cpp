@@ -16,6 +16,7 @@
 #include "lockstep/launch/core_plan.h"
 #include "lockstep/launch/end_record.h"
 #include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/hidden_sve.h"
 #include "lockstep/launch/nodes.h"
 #include "lockstep/launch/rank_list.h"
 #include "lockstep/launch/restart_policy.h"
@@ -162,6 +163,8 @@ AgentOptions Job::agent_options(int round, const RoundPlace& place,
                        {"LOCKSTEP_JOB", job_},
                        {"LOCKSTEP_ROUND", std::to_string(round)},
                        {"LOCKSTEP_RUN_DIR", folder_.path()}};
+    const auto plain = plain_processor_variable();
+    if (hides_sve() && !environment_.find(plain.first)) variables.extra.push_back(plain);
     if (columns_ > 0) {
       variables.extra.emplace_back("LOCKSTEP_LIVE_COLUMNS", std::to_string(columns_));
     }
@@ -225,11 +228,15 @@ std::vector<RankOutcome> Job::all_ranks(RoundOutcome& outcome, int round) {
 }
 
 bool Job::restarts_after(const RoundOutcome& outcome, int round) {
-  const auto decision = decide_restart({.cause = outcome.cause,
-                                        .restarts = round,
-                                        .max_restarts = options_.max_restarts,
-                                        .immediate_crashes = immediate_crashes_,
-                                        .lasted = outcome.lasted});
+  const auto culprit = find_culprit(outcome.ranks);
+  const auto status = culprit ? outcome.ranks[*culprit].status : std::nullopt;
+  const auto decision = decide_restart(
+      {.cause = outcome.cause,
+       .is_final = options_.final_code && status && status->exit_code() == options_.final_code,
+       .restarts = round,
+       .max_restarts = options_.max_restarts,
+       .immediate_crashes = immediate_crashes_,
+       .lasted = outcome.lasted});
   immediate_crashes_ = decision.immediate_crashes;
   auto pause = decision.restart ? std::optional(decision.pause) : std::nullopt;
   if (nodes_) pause = nodes_->agree_on_restart(round, pause);

@@ -27,8 +27,9 @@ struct JobOptions {
   std::chrono::milliseconds grace{30'000};
   std::chrono::milliseconds timeout{300'000};  // for all nodes to meet
   int max_restarts = 0;
-  std::string run_dir = {};      // empty: runs/<program>-<time>-<token>
-  std::string secret_file = {};  // empty: default_secret_file
+  std::optional<int> final_code = {};  // a rank that exits with it is not started again
+  std::string run_dir = {};            // empty: runs/<program>-<time>-<token>
+  std::string secret_file = {};        // empty: default_secret_file
 };
 
 /// Runs the job and returns the launcher's exit code (exit_code.h). What failed is the last thing

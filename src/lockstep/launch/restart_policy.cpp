@@ -24,6 +24,7 @@ RestartDecision decide_restart(const RestartFacts& facts) {
     return {.reason = fmt::format("a run that ended with \"{}\" is not restarted",
                                   describe(facts.cause))};
   }
+  if (facts.is_final) return {.reason = "the program says that trying again is of no use"};
   if (facts.restarts >= facts.max_restarts) {
     return {.reason = facts.max_restarts == 0
                           ? std::string("restarts were not asked for (--max-restarts)")

@@ -16,6 +16,7 @@ constexpr std::chrono::milliseconds kLongestPause{60'000};
 
 struct RestartFacts {
   RunCause cause = RunCause::finished;  // of the round that is over
+  bool is_final = false;                // the culprit said that another try is of no use
   int restarts = 0;                     // made so far
   int max_restarts = 0;
   int immediate_crashes = 0;            // rounds in a row before this one that crashed at once

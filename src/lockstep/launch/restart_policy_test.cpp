@@ -23,6 +23,12 @@ TEST(RestartPolicy, ARankThatFailsAfterAWhileIsRestartedAtOnce) {
   EXPECT_EQ(decision.reason, "restart 1 of 3");
 }
 
+TEST(RestartPolicy, AProgramMaySayThatTryingAgainIsOfNoUse) {
+  auto facts = failed_after(5min);
+  facts.is_final = true;
+  EXPECT_FALSE(decide_restart(facts).restart);
+}
+
 TEST(RestartPolicy, RestartsAreCounted) {
   auto facts = failed_after(5min);
   facts.restarts = 3;

@@ -1,0 +1,207 @@
+"""`lockstep train` as a person uses it: run, run again, break, go on, ask for what cannot be.
+
+The oracle of a broken run is one that nobody touched: `lockstep ckpt diff` finds no difference.
+"""
+
+import json
+import os
+import pathlib
+import pty
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+LOCKSTEP = sys.argv.pop(1)
+SMALL = ["--layers", "1", "--width", "32", "--heads", "2", "--context", "32", "--batch", "2", "--sample-tokens", "20",
+         "--evaluate-batches", "2", "--evaluate-every", "10st", "--warmup", "2st", "--log-every", "5st"]
+
+
+def text_file(folder):
+    """English enough to learn from, the same in every run."""
+    words = "the of and to in a is that for it was on are as with his they at be this from have or by one had not".split()
+    draw = random.Random(7)
+    path = folder / "words.txt"
+    path.write_text("\n".join(" ".join(draw.choice(words) for _ in range(10)) for _ in range(800)))
+    return path
+
+
+class TrainCommand(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory(prefix="lockstep-train-test-")
+        self.folder = pathlib.Path(self.scratch.name)
+        self.text = text_file(self.folder)
+
+    def tearDown(self):
+        self.scratch.cleanup()
+
+    def command(self, *arguments, model="gpt"):
+        return [LOCKSTEP, "train", model, *map(str, arguments)]
+
+    def run_train(self, *arguments, model="gpt", expect=0):
+        done = subprocess.run(self.command(*arguments, model=model), cwd=self.folder, text=True,
+                              capture_output=True, timeout=300)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def gpt(self, run, *more):
+        return ["--data", self.text, "-n", "2", "--run", run, "--for", "30st", "--save-every", "7st", *SMALL, *more]
+
+    def metrics(self, run):
+        lines = (self.folder / run / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def assert_same_checkpoint(self, run, other):
+        done = subprocess.run([LOCKSTEP, "ckpt", "diff", run, other], cwd=self.folder, text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a_run_learns_ends_with_its_summary_and_is_then_over(self):
+        out = self.run_train(*self.gpt("a"))
+        for part in ["parameters", "batch: global batch 4 = local 2", "= 128 tokens", "shared memory",
+                     "held-out loss", "Done: 30 steps", "throughput", "replicas        equal on 2 ranks",
+                     "a/checkpoints", "Next:", "lockstep generate --run a"]:
+            self.assertIn(part, out)
+        self.assertNotIn("\x1b", out, "no terminal, no control characters")
+        train = [row for row in self.metrics("a") if row["kind"] == "train"]
+        self.assertEqual([row["step"] for row in train], [1, 5, 10, 15, 20, 25, 30])
+        self.assertLess(train[-1]["loss"], train[0]["loss"] - 0.3)
+        evaluations = [row for row in self.metrics("a") if row["kind"] == "eval"]
+        self.assertEqual([row["step"] for row in evaluations], [10, 20, 30])
+        self.assertEqual(len(evaluations[-1]["sample"].encode()), 20)
+
+        again = self.run_train("--run", "a")
+        self.assertIn("This run is finished: Done: 30 steps.", again)
+        self.assertIn("throughput", again, "the summary is shown again")
+        self.assertIn("--for 60st", again)
+
+        longer = self.run_train("--run", "a", "--for", "40st")
+        self.assertIn("from step 30 on", longer)
+        self.assertIn("Done: 40 steps", longer)
+
+        fresh = self.run_train(*self.gpt("a", "--fresh"))
+        self.assertIn("run: a-2", fresh)
+
+    def test_a_killed_rank_costs_nothing_but_time(self):
+        self.run_train(*self.gpt("whole"))
+        process = subprocess.Popen(self.command(*self.gpt("killed")), cwd=self.folder, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 120
+        while not (self.folder / "killed/checkpoints/step-7").exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        victims = subprocess.run(["pgrep", "-f", "lockstep-train killed"], capture_output=True, text=True).stdout.split()
+        self.assertTrue(victims, "ranks should be running")
+        for victim in victims[-1:]:
+            os.kill(int(victim), signal.SIGKILL)
+        out, _ = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, out)
+        self.assertIn("restart 1 of 3", out)
+        self.assertIn("failures        1", out)
+        self.assert_same_checkpoint("whole", "killed")
+
+    def test_ctrl_c_saves_and_the_same_command_goes_on(self):
+        self.run_train(*self.gpt("whole"))
+        process = subprocess.Popen(self.command(*self.gpt("broken")), cwd=self.folder, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 120
+        while not (self.folder / "broken/metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=300)
+        self.assertRegex(out, r"stopped at step \d+, which is saved")
+        self.assertEqual(process.returncode, 0, out)
+        out = self.run_train(*self.gpt("broken"))
+        self.assertIn("Going on with broken: it is unfinished.", out)
+        self.assertRegex(out, r"from step \d+ on")
+        self.assert_same_checkpoint("whole", "broken")
+
+    def test_another_number_of_ranks_goes_on_with_the_same_global_batch(self):
+        self.run_train(*self.gpt("a"))
+        out = self.run_train("--run", "a", "-n", "1", "--for", "35st")
+        self.assertIn("batch: global batch 4 =", out)
+        self.assertIn("world 1", out)
+
+    def test_every_kind_of_model_and_feature_trains(self):
+        table = self.folder / "table.csv"
+        draw = random.Random(1)
+        rows = [[draw.random() for _ in range(4)] for _ in range(400)]
+        table.write_text("a,b,c,d,y\n" + "\n".join(f"{','.join(map(str, r))},{int(r[0] > r[1])}" for r in rows))
+        out = self.run_train("--data", table, "--classes", "2", "--hidden", "16", "--batch", "10", "--for", "20ep",
+                             "-n", "2", "--evaluate-every", "10ep", "--rate", "1e-2", model="mlp")
+        self.assertGreater(float(re.findall(r"; ([0-9.]+) % right", out)[-1]), 85)
+        for more in (["--precision", "bf16", "--recompute", "1"], ["--precision", "fp16"],
+                     ["--accumulate", "2", "--optimizer", "sgd", "--bucket-bytes", "64KiB"],
+                     ["--schedule", "linear", "--dropout", "0.1", "--workers", "1", "--clip", "0"],
+                     ["--rate-scaling", "square-root", "--no-tensorboard", "--deterministic"]):
+            out = self.run_train("--data", self.text, "-n", "2", "--run", "x" + more[1], "--for", "4st", *SMALL,
+                                 "--evaluate-every", "4st", *more)
+            self.assertIn("Done: 4 steps", out)
+        out = self.run_train("--data", self.text, "-n", "2", "--for", "3st", "--debug-small", "--width", "16",
+                             "--warmup", "1st", model="transformer")
+        self.assertIn("Done: 3 steps", out)
+
+    def test_patience_and_time_end_a_run(self):
+        out = self.run_train("--data", self.text, "-n", "2", "--run", "p", "--for", "500st", *SMALL, "--rate", "1e-9",
+                             "--evaluate-every", "2st", "--patience", "2", "--weight-decay", "0")
+        self.assertRegex(out, r"No better evaluation in 2|Done")
+        out = self.run_train("--data", self.text, "-n", "1", "--run", "t", *SMALL, "--for", "1s")
+        self.assertRegex(out, r"Done: \d+ steps")
+
+    def test_a_terminal_gets_one_live_line(self):
+        main, side = pty.openpty()
+        seen = bytearray()
+
+        def read():
+            try:
+                while chunk := os.read(main, 4096):
+                    seen.extend(chunk)
+            except OSError:
+                pass
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        process = subprocess.Popen(self.command(*self.gpt("live", "--for", "200st")), cwd=self.folder, stdout=side,
+                                   stderr=side, env={**os.environ, "TERM": "xterm"})
+        process.wait(timeout=300)
+        os.close(side)
+        reader.join()
+        self.assertEqual(process.returncode, 0)
+        self.assertIn(b"\r\x1b[K", bytes(seen))
+        self.assertRegex(bytes(seen), rb"step +\d+/200  loss \d")
+        logs = b"".join(path.read_bytes() for path in (self.folder / "live").rglob("rank-*.log"))
+        self.assertNotIn(b"lockstep-live", logs)
+
+    def test_slips_are_answered_with_the_next_step(self):
+        for arguments, words in [
+            (["--raet", "1"], "did you mean --rate?"),
+            (["--data", "nowhere.txt"], "no such file"),
+            (["--data", "shakespear"], "did you mean shakespeare?"),
+            (["--for", "3weeks"], "300st"),
+            (["--width", "100", "--heads", "3"], "--width 102"),
+            (["--resume", "required"], "is not there"),
+            (["-n", "many"], "--ranks"),
+            (["--data", self.text, "--context", "1000000"], "smaller --context"),
+            (["--data", self.text, "--for", "5st", "--warmup", "5st"], "--warmup"),
+        ]:
+            out = self.run_train(*arguments, "--run", "s-" + arguments[0].strip("-"), expect=2)
+            self.assertIn(words, out, arguments)
+            self.assertNotIn("restart 1", out)
+        self.run_train(*self.gpt("a"))
+        out = self.run_train(*self.gpt("a", "--rate", "0.5", "--for", "60st"), expect=2)
+        self.assertIn("--rate 0.001, not 0.5", out)
+        self.assertIn("--fresh", out)
+        (self.folder / "mine").mkdir()
+        self.assertIn("no run of", self.run_train("--run", "mine", expect=2))
+
+    def test_a_run_that_diverges_says_so(self):
+        out = self.run_train(*self.gpt("d", "--rate", "1e30", "--clip", "0", "--for", "100st"), expect=2)
+        self.assertIn("not finite", out)
+        self.assertIn("lower --rate", out)
+
+
+if __name__ == "__main__":
+    unittest.main()
