@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::array kVerbs{
     Verb{"train", "train a GPT, ResNet or MLP with one process a core", run_train},
+    Verb{"generate", "text from a GPT that was trained here", run_generate},
     Verb{"run", "start a program as ranks, on one node or several, and watch them", run_run},
     Verb{"data", "inspect, tokenize, audit and fetch data", run_data},
     Verb{"ckpt", "inspect, verify, compare, export and import checkpoints", run_ckpt},

@@ -37,6 +37,7 @@ struct Verb {
 int run_bench(const std::vector<std::string>& arguments, Streams streams);
 int run_ckpt(const std::vector<std::string>& arguments, Streams streams);
 int run_data(const std::vector<std::string>& arguments, Streams streams);
+int run_generate(const std::vector<std::string>& arguments, Streams streams);
 int run_help(const std::vector<std::string>& arguments, Streams streams);
 int run_train(const std::vector<std::string>& arguments, Streams streams);
 int run_run(const std::vector<std::string>& arguments, Streams streams);
