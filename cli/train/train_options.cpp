@@ -105,9 +105,9 @@ class CommandLine {
     if (setting.name == "ranks") names += ",-n";
     if (setting.is_flag) {
       names += ",!--no-" + setting.name;
-      options_of_[setting.name] = app_.add_flag(names, flags_[setting.name]);
+      options_of_[setting.name] = app_.add_flag(names, flags_[setting.name])->take_last();
     } else {
-      options_of_[setting.name] = app_.add_option(names, texts_[setting.name]);
+      options_of_[setting.name] = app_.add_option(names, texts_[setting.name])->take_last();
     }
   }
 
