@@ -8,7 +8,7 @@
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/replica_check.h"
-#include "lockstep/flat/noted_copy_internal.h"
+#include "lockstep/flat/noted_copy.h"
 #include "lockstep/flat/walk.h"
 #include "lockstep/rendezvous/world.h"
 

@@ -1,7 +1,7 @@
 // Random models and steps: shared, frozen and unused parameters, two losses, nested backwards,
-// micro-steps, ranks that sit out, every way to normalise. Held against one process that runs each
-// rank's micro-batches one after the other and sums along the tree: bit for bit. Hundreds a round
-// when LOCKSTEP_SOAK_SEED is set.
+// micro-steps, ranks that sit out, every way to normalise, one buffer of gradients or two. Held
+// against one process that runs each rank's micro-batches one after the other and sums along the
+// tree: bit for bit. Hundreds a round when LOCKSTEP_SOAK_SEED is set.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -52,6 +52,7 @@ struct Program {
                          : static_cast<int>(random.below(static_cast<std::uint64_t>(num_shared)));
       layers.push_back(layer);
     }
+    gradient_buffers = 1 + static_cast<int>(random.below(2));
   }
 
   [[nodiscard]] RandomStream stream(std::string_view purpose, int step, int leaf) const {
@@ -69,6 +70,8 @@ struct Program {
   }
   // The ranks draw apart, but some steps nobody has a batch, or uses a layer.
   [[nodiscard]] bool is_idle(int step) const { return stream("idle", step, 0).below(10) == 0; }
+  // Whether start() reduces, instead of the last backward.
+  [[nodiscard]] bool is_started(int step) const { return stream("started", step, 0).below(3) == 0; }
   [[nodiscard]] bool is_unused(int step, int layer) const {
     return stream("unused", step, layer).below(3) == 0;
   }
@@ -81,6 +84,7 @@ struct Program {
   Way way = Way::by_rank;
   int accumulate = 1;
   std::size_t bucket_bytes = 1;
+  int gradient_buffers = 1;
   int num_shared = 1;
   int num_weights = 1;
   std::vector<Layer> layers;
@@ -259,15 +263,19 @@ void run(const Program& program, ProcessGroup& group, const std::vector<Expected
   Ddp ddp(net, group,
           {.bucket_bytes = program.bucket_bytes,
            .normalize = program.way == Way::by_count ? Normalize::by_count : Normalize::by_rank,
-           .accumulate = program.accumulate});
+           .accumulate = program.accumulate,
+           .gradient_buffers = program.gradient_buffers});
   for (int step = 0; step < kSteps; ++step) {
     net.freeze(step);
     const int last = program.num_micro_steps(step) - 1;
     for (int micro = 0; micro <= last; ++micro) {
       std::optional<Ddp::NoSync> pause;
-      if (micro < last && program.way != Way::option) pause.emplace(ddp);
+      const bool reduces_later =
+          micro == last ? program.is_started(step) : program.way != Way::option;
+      if (reduces_later) pause.emplace(ddp);
       backward(ddp, program, micro_step(net, step, group.rank(), micro));
     }
+    if (program.is_started(step)) ddp.start().wait();
     const auto& wanted = expected[static_cast<std::size_t>(step)];
     ASSERT_EQ(ddp.step_due(), wanted.step_due) << "step " << step;
     ASSERT_TRUE(are_equal(gradients_of(net), wanted.gradients)) << "step " << step;

@@ -1,6 +1,6 @@
-#include <cstring>
+#include "lockstep/flat/noted_copy.h"
 
-#include "lockstep/flat/noted_copy_internal.h"
+#include <cstring>
 
 namespace lockstep {
 namespace {

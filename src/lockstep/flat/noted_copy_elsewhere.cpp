@@ -1,5 +1,5 @@
 // Cores of Arm see by themselves that whole lines are written, and do not read them first.
-#include "lockstep/flat/noted_copy_internal.h"
+#include "lockstep/flat/noted_copy.h"
 
 namespace lockstep {
 

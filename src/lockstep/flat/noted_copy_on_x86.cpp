@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "lockstep/flat/noted_copy_internal.h"
+#include "lockstep/flat/noted_copy.h"
 
 namespace lockstep {
 namespace {

@@ -15,12 +15,12 @@
 
 #include "lockstep/base/digest.h"
 #include "lockstep/base/error.h"
-#include "lockstep/flat/noted_copy_internal.h"
+#include "lockstep/flat/noted_copy.h"
 
 namespace lockstep {
 namespace {
 
-// The elements of each type as words (noted_copy_internal.h).
+// The elements of each type as words (noted_copy.h).
 template <typename T>
 struct Bits;
 template <>

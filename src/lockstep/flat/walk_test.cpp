@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "lockstep/flat/noted_copy_internal.h"
+#include "lockstep/flat/noted_copy.h"
 
 namespace lockstep {
 namespace {
