@@ -8,7 +8,7 @@ list(REMOVE_ITEM rooms lockstep_testing)  # for lockstep's own tests
 install(TARGETS ${rooms} lockstep_lockstep EXPORT lockstepTargets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET lockstep)
-  install(TARGETS lockstep lockstep-ckpt lockstep-data lockstep-generate)
+  install(TARGETS lockstep lockstep-ckpt lockstep-data lockstep-generate lockstep-train)
   install(FILES ${PROJECT_SOURCE_DIR}/cli/bench_comm_gloo.py
           DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 endif()

@@ -1,4 +1,6 @@
 // lockstep-train: one rank of `lockstep train`, which starts it. Its argument is the run's folder.
+#include <malloc.h>
+
 #include <iostream>
 #include <string>
 
@@ -6,11 +8,25 @@
 #include "lockstep/base/error.h"
 #include "lockstep/launch/init.h"
 
+namespace {
+
+// What a step frees is what the next one needs. Left to itself, glibc gives large blocks back to the
+// system after every step and has the kernel clear the same pages again. (On aarch64 LibTorch has an
+// allocator of its own, which keeps them.)
+void keep_freed_memory() {
+  constexpr int most = 1 << 30;
+  ::mallopt(M_MMAP_THRESHOLD, most);
+  ::mallopt(M_TRIM_THRESHOLD, most);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   if (argc != 2) {
     std::cerr << "This program serves `lockstep train`: use that.\n";
     return 2;
   }
+  keep_freed_memory();
   try {
     const auto world = lockstep::init();
     const std::string folder = argv[1];
