@@ -10,9 +10,9 @@
 
 namespace {
 
-// What a step frees is what the next one needs. Left to itself, glibc gives large blocks back to the
-// system after every step and has the kernel clear the same pages again. (On aarch64 LibTorch has an
-// allocator of its own, which keeps them.)
+// What a step frees is what the next one needs. Left to itself, glibc gives large blocks back to
+// the system after every step and has the kernel clear the same pages again. (On aarch64 LibTorch
+// has an allocator of its own, which keeps them.)
 void keep_freed_memory() {
   constexpr int most = 1 << 30;
   ::mallopt(M_MMAP_THRESHOLD, most);
