@@ -49,8 +49,8 @@ struct Blow {
 
 // Blow `number` of a run: signals take turns, so that all have theirs; the rest is drawn.
 Blow draw_blow(std::uint64_t seed, int number, int size) {
-  constexpr std::array kSignals{SIGKILL, SIGTERM, SIGKILL, SIGINT,
-                                SIGKILL, SIGUSR1, SIGKILL, SIGUSR2};
+  constexpr std::array kSignals{SIGKILL, SIGTERM, SIGINT,  SIGKILL,
+                                SIGKILL, SIGUSR1, SIGUSR2, SIGKILL};
   RandomStream random({seed, random_purpose("blows")}, static_cast<std::uint64_t>(number), 0);
   Blow blow{
       .rank = static_cast<int>(random.below(static_cast<std::uint64_t>(size))),
