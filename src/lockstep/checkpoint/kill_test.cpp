@@ -29,6 +29,7 @@ namespace {
 constexpr std::int64_t kSteps = 40;
 constexpr std::int64_t kSaveEvery = 7;
 constexpr int kMostBlows = 2;
+constexpr std::chrono::minutes kLimit{5};  // for a start: a hang, not a busy machine, takes longer
 constexpr char kDone[] = "did all steps";
 
 // Known to all processes of a test by their parent.
@@ -156,7 +157,7 @@ Life train_to_the_end(int size, std::uint64_t seed, int most_blows) {
         [&](testing::Rank& self) {
           train(self.rank(), size, folder_of(::getppid(), size, seed), blow);
         },
-        {.expect = blow ? testing::Expect::anything : testing::Expect::success});
+        {.limit = kLimit, .expect = blow ? testing::Expect::anything : testing::Expect::success});
     const auto is_done = [](const testing::RankOutcome& outcome) {
       return outcome.succeeded() && outcome.output.find(kDone) != std::string::npos;
     };
