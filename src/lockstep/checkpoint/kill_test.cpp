@@ -29,6 +29,7 @@ namespace {
 constexpr std::int64_t kSteps = 40;
 constexpr std::int64_t kSaveEvery = 7;
 constexpr int kMostBlows = 2;
+constexpr std::chrono::minutes kLimit{5};  // for a start: a hang, not a busy machine, takes longer
 constexpr char kDone[] = "did all steps";
 
 // Known to all processes of a test by their parent.
@@ -49,8 +50,8 @@ struct Blow {
 
 // Blow `number` of a run: signals take turns, so that all have theirs; the rest is drawn.
 Blow draw_blow(std::uint64_t seed, int number, int size) {
-  constexpr std::array kSignals{SIGKILL, SIGTERM, SIGKILL, SIGINT,
-                                SIGKILL, SIGUSR1, SIGKILL, SIGUSR2};
+  constexpr std::array kSignals{SIGKILL, SIGTERM, SIGINT,  SIGKILL,
+                                SIGKILL, SIGUSR1, SIGUSR2, SIGKILL};
   RandomStream random({seed, random_purpose("blows")}, static_cast<std::uint64_t>(number), 0);
   Blow blow{
       .rank = static_cast<int>(random.below(static_cast<std::uint64_t>(size))),
@@ -156,7 +157,7 @@ Life train_to_the_end(int size, std::uint64_t seed, int most_blows) {
         [&](testing::Rank& self) {
           train(self.rank(), size, folder_of(::getppid(), size, seed), blow);
         },
-        {.expect = blow ? testing::Expect::anything : testing::Expect::success});
+        {.limit = kLimit, .expect = blow ? testing::Expect::anything : testing::Expect::success});
     const auto is_done = [](const testing::RankOutcome& outcome) {
       return outcome.succeeded() && outcome.output.find(kDone) != std::string::npos;
     };
