@@ -43,6 +43,8 @@ bench:  ## the figures the README quotes
 	@benchmarks/launch_benchmark $(CURDIR)/build/release/bin/lockstep $(PYTHON_WITH_TORCH)
 	@$(PYTHON_WITH_TORCH) benchmarks/ddp_against_python/compare.py build/release/benchmarks
 	@$(PYTHON_WITH_TORCH) benchmarks/ddp_against_python/start_up.py build/release
+	@$(PYTHON_WITH_TORCH) benchmarks/train_against_python/compare.py build/release/bin/lockstep
+	@$(PYTHON_WITH_TORCH) benchmarks/train_against_python/seeds.py build/release/bin/lockstep
 
 # For the recipes above, when they run.
 PYTHON_WITH_TORCH = $$(tools/bootstrap where | sed -n s/^python=//p)

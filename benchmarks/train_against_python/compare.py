@@ -30,18 +30,18 @@ def options():
     parser.add_argument("lockstep", type=pathlib.Path, help="the command")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=100, help="of a turn, and of the loss curves")
+    parser.add_argument("--steps", type=int, default=100, help="of a turn")
+    parser.add_argument("--curve-steps", type=int, default=500, help="of the loss curves; 0: measure speed alone")
     parser.add_argument("--data", default="shakespeare", help="text, as lockstep train takes it")
     parser.add_argument("--precisions", default="fp32,bf16")
-    parser.add_argument("--skip-losses", action="store_true", help="measure speed alone")
     parser.add_argument("--json", type=pathlib.Path, help="write everything measured to this file")
     return parser.parse_args()
 
 
-def settings(chosen, precision, interval):
+def settings(chosen, precision, steps, interval):
     """No evaluation, no checkpoint but the last, and nothing but steps in the time that is measured."""
-    return {"size": "tiny", "batch": 8, "ranks": chosen.ranks, "data": chosen.data, "for": f"{chosen.steps}st",
-            "log-every": f"{interval}st", "save-every": f"{chosen.steps}st", "sample-tokens": 0, "held-out": 0,
+    return {"size": "tiny", "batch": 8, "ranks": chosen.ranks, "data": chosen.data, "for": f"{steps}st",
+            "log-every": f"{interval}st", "save-every": f"{steps}st", "sample-tokens": 0, "held-out": 0,
             "precision": precision}
 
 
@@ -50,11 +50,11 @@ class Turns:
         self.chosen, self.folder, self.number = chosen, folder, 0
         self.last = {}  # the last run of each precision and interval: what the peer reads
 
-    def run(self, side, precision, interval=INTERVAL, **more):
+    def run(self, side, precision, steps, interval=INTERVAL, **more):
         if side == "lockstep":
             self.number += 1
             place = self.folder / f"run-{self.number}"
-            rows, _ = sides.lockstep(self.chosen.lockstep, place, settings(self.chosen, precision, interval))
+            rows, _ = sides.lockstep(self.chosen.lockstep, place, settings(self.chosen, precision, steps, interval))
             self.last[precision, interval] = place
         else:
             place = self.last[precision, interval]
@@ -70,10 +70,10 @@ def measure_speed(chosen, turns):
     ways = [way for way in WAYS if way[1] in chosen.precisions.split(",")]
     speeds = {way: [] for way in ways}
     for way in ways:  # warm: files are in memory, and the peer has a run to read
-        turns.run(*way)
+        turns.run(*way, chosen.steps)
     for number in range(chosen.rounds):
         for way in ways if number % 2 == 0 else ways[::-1]:
-            speeds[way].append(tokens_per_second(turns.run(*way)))
+            speeds[way].append(tokens_per_second(turns.run(*way, chosen.steps)))
     return speeds
 
 
@@ -84,10 +84,11 @@ def difference(ours, theirs):
     return {"mean": statistics.mean(apart), "largest": max(apart), "first": apart[0]}
 
 
-def measure_losses(turns):
-    """Loss of every step in fp32: lockstep, Python, and Python with another number of threads."""
-    ours, theirs = turns.run("lockstep", "fp32", 1), turns.run("python", "fp32", 1)
-    threads = turns.run("python", "fp32", 1, threads=2)
+def measure_losses(turns, steps):
+    """Loss of every step in fp32: lockstep, Python, and Python with another number of threads. Until rounding has grown
+    into the training, some hundred steps, the losses differ in their last bits, if at all."""
+    ours, theirs = turns.run("lockstep", "fp32", steps, 1), turns.run("python", "fp32", steps, 1)
+    threads = turns.run("python", "fp32", steps, 1, threads=2)
     return {"lockstep against python": difference(ours, theirs), "python against itself": difference(theirs, threads),
             "last loss": {"lockstep": ours[max(ours)]["loss"], "python": theirs[max(theirs)]["loss"]}}
 
@@ -117,7 +118,7 @@ def main():
         turns = Turns(chosen, pathlib.Path(name))
         speeds = measure_speed(chosen, turns)
         ratios = print_speed(speeds)
-        losses = {} if chosen.skip_losses else measure_losses(turns)
+        losses = measure_losses(turns, chosen.curve_steps) if chosen.curve_steps else {}
     for pair in list(losses)[:2]:
         print(f"loss, {pair}: {losses[pair]['mean']:.3g} apart in the mean, {losses[pair]['largest']:.3g} at most, "
               f"{losses[pair]['first']:.3g} at the first step")
@@ -126,7 +127,7 @@ def main():
         print(f"loss: lockstep is {ours / theirs:.2f} times as far from Python as Python is from itself")
     if chosen.json:
         chosen.json.write_text(json.dumps({
-            "cores": os.cpu_count(), "ranks": chosen.ranks, "steps": chosen.steps,
+            "cores": os.cpu_count(), "ranks": chosen.ranks, "steps": chosen.steps, "curve_steps": chosen.curve_steps,
             "tokens_per_second": {" ".join(way): values for way, values in speeds.items()},
             "ratios": ratios, "losses": losses}, indent=1) + "\n")
 

@@ -154,7 +154,7 @@ def train(settings, chosen, rank, world):
         losses.append(loss.detach())
         spent += time.perf_counter() - begin
         if (step + 1) % log_every == 0 or step == 0:
-            mean, slowest = torch.stack(losses).mean(), torch.tensor(spent)
+            mean, slowest = torch.stack(losses).double().mean(), torch.tensor(spent)
             dist.all_reduce(mean)
             dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
             say(rank, kind="train", step=step + 1, loss=mean.item() / world, rate=rate_at(settings, step),
@@ -177,7 +177,11 @@ def main():
     if settings.whole("accumulate") != 1 or settings.whole("global-batch") not in (0, settings.whole("batch") * world):
         raise SystemExit("the peer takes one batch a step: leave --accumulate at 1 and --global-batch out")
     train(settings, chosen, rank, world)
-    dist.destroy_process_group()
+    dist.barrier()
+    # Taking the process group and the reducer down ends, once in a while, with "terminate called without an active
+    # exception" in one of their threads, after everything is done and printed.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
