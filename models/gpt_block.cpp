@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/train/attention.h"
 #include "models/affine_internal.h"
+#include "models/gelu_internal.h"
 
 namespace lockstep::models {
 namespace {
@@ -74,7 +75,7 @@ at::Tensor GptMlpImpl::forward(const at::Tensor& x) {
 }
 
 at::Tensor GptMlpImpl::extend(const at::Tensor& x) {
-  return affine(c_proj_, torch::gelu(affine(c_fc_, x), "tanh"));
+  return affine(c_proj_, gelu_by_tanh(affine(c_fc_, x)));
 }
 
 GptBlockImpl::GptBlockImpl(const GptBlockOptions& options)

@@ -99,7 +99,7 @@ TEST(SavedConfig, OnlyWhatDecidesAResultCountsAsADifference) {
   EXPECT_TRUE(differences(saved, free).empty());
   const auto other = resolve(ModelKind::gpt, {{"rate", "7", ""}, {"seed", "9", ""}}).config;
   EXPECT_EQ(differences(saved, other),
-            (std::vector<std::string>{"--rate 0.001, not 7", "--seed 1, not 9"}));
+            (std::vector<std::string>{"--rate 0.002, not 7", "--seed 1, not 9"}));
 }
 
 }  // namespace

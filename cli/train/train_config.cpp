@@ -18,6 +18,8 @@ TrainConfig classifier(ModelKind kind) {
   config.evaluate_every = {1, Unit::epochs};
   config.save_every = {1, Unit::epochs};
   config.log_every = {20, Unit::steps};
+  config.evaluate_batches = 0;
+  config.rate = 1e-3;
   config.sample_tokens = 0;
   return config;
 }

@@ -46,7 +46,7 @@ struct TrainConfig {
   std::int64_t global_batch = 0;  // samples a step over all ranks; 0: what the others give
   std::int64_t accumulate = 1;    // micro-steps; 0: what global_batch gives
   OptimizerKind optimizer = OptimizerKind::adamw;
-  double rate = 1e-3;
+  double rate = 2e-3;
   RateScaling rate_scaling = RateScaling::none;
   std::int64_t rate_batch = 64;  // the global batch that `rate` was found with
   ScheduleKind schedule = ScheduleKind::automatic;
@@ -63,9 +63,9 @@ struct TrainConfig {
   bool deterministic = false;
 
   // The run
-  TrainLength length = {300, TrainLength::Unit::steps};
+  TrainLength length = {400, TrainLength::Unit::steps};
   TrainLength evaluate_every = {100, TrainLength::Unit::steps};
-  std::int64_t evaluate_batches = 0;  // on each rank; 0: all held-out data
+  std::int64_t evaluate_batches = 32;  // on each rank; 0: all held-out data
   std::int64_t patience = 0;          // evaluations without a better one; 0: any number
   std::int64_t sample_tokens = 160;   // of the sample text at an evaluation
   TrainLength save_every = {100, TrainLength::Unit::steps};

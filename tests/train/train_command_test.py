@@ -192,7 +192,7 @@ class TrainCommand(unittest.TestCase):
             self.assertNotIn("restart 1", out)
         self.run_train(*self.gpt("a"))
         out = self.run_train(*self.gpt("a", "--rate", "0.5", "--for", "60st"), expect=2)
-        self.assertIn("--rate 0.001, not 0.5", out)
+        self.assertIn("--rate 0.002, not 0.5", out)
         self.assertIn("--fresh", out)
         (self.folder / "mine").mkdir()
         self.assertIn("no run of", self.run_train("--run", "mine", expect=2))
