@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/ckpt_program/places.h"
 #include "cli/ckpt_program/verbs.h"
@@ -54,6 +57,7 @@ json facts_of(const Manifest& manifest) {
 
 int inspect_run(FileSystem& files, const Places& places, bool as_json) {
   json list = json::array();
+  std::set<std::string> taken;  // names that a newer checkpoint has, which is listed before
   if (!as_json) std::cout << "      step  world  failures  reason          size  files  kept as\n";
   for (const auto& path : places.paths) {
     try {
@@ -62,10 +66,13 @@ int inspect_run(FileSystem& files, const Places& places, bool as_json) {
       facts["path"] = path;
       list.push_back(facts);
       if (as_json) continue;
+      std::vector<std::string> names;
+      std::copy_if(manifest.kept_as.begin(), manifest.kept_as.end(), std::back_inserter(names),
+                   [&](const std::string& name) { return taken.insert(name).second; });
       std::cout << fmt::format("{:>10}  {:>5}  {:>8}  {:<8}  {:>10}  {:>5}  {}\n", manifest.step,
                                manifest.world, manifest.failures, to_string(manifest.reason),
                                size_words(bytes_of(manifest)), manifest.files.size(),
-                               fmt::join(manifest.kept_as, ", "));
+                               fmt::join(names, ", "));
     } catch (const Error& error) {
       list.push_back({{"path", path}, {"error", error.what()}});
       if (!as_json) std::cout << fmt::format("NOT VALID: {}\n", error.what());

@@ -102,10 +102,10 @@ int show_finished(const RunPlace& place, const SavedConfig& saved, Streams strea
   std::ifstream summary(place.folder + "/summary.txt");
   if (summary) streams.out << summary.rdbuf();
   streams.out << fmt::format(
-      "\nThis run is finished: {}. Nothing was done now. To train on or anew:\n"
-      "  lockstep train {} --run {} --for {}   # longer\n"
-      "  lockstep train {} --fresh             # a new run beside it\n",
-      finished ? finished->why : place.reason, model, place.folder,
+      "\nThis run is finished: {} Nothing was done now. To train on, or anew beside it:\n"
+      "  lockstep train {} --run {} --for {}\n"
+      "  lockstep train {} --fresh\n",
+      finished ? finished->why : place.reason + ".", model, place.folder,
       to_string({2 * saved.resolved.config.length.amount, saved.resolved.config.length.unit}),
       model);
   return kSuccess;

@@ -65,9 +65,9 @@ struct TrainConfig {
   // The run
   TrainLength length = {400, TrainLength::Unit::steps};
   TrainLength evaluate_every = {100, TrainLength::Unit::steps};
-  std::int64_t evaluate_batches = 32;  // on each rank; 0: all held-out data
-  std::int64_t patience = 0;          // evaluations without a better one; 0: any number
-  std::int64_t sample_tokens = 160;   // of the sample text at an evaluation
+  std::int64_t evaluate_batches = 16;  // on each rank; 0: all held-out data
+  std::int64_t patience = 0;           // evaluations without a better one; 0: any number
+  std::int64_t sample_tokens = 160;    // of the sample text at an evaluation
   TrainLength save_every = {100, TrainLength::Unit::steps};
   std::int64_t keep = 3;
   TrainLength log_every = {10, TrainLength::Unit::steps};

@@ -10,8 +10,8 @@ The oracle is Python on the same LibTorch, one thread a rank.
   whole numbers first gradients equal those of one process with the whole batch, in fp32 and fp64
   whole batch   after 20 steps no weight differs from that of one Python process that has all batches in one by more than
                 twice the largest difference of any weight between two such processes with one and with two threads: per
-                model and optimizer. An MLP is the same bit for bit with any number of threads (up to 1024 wide and 2048
-                samples, where it was tried), so that the bar would be 0, which no sum over ranks meets, Python's own
+                model and optimizer. An MLP is the same bit for bit with any number of threads (tried: 512 wide with 2048
+                samples, 1024 with 512), so that the bar would be 0, which no sum over ranks meets, Python's own
                 neither; there, and for the others too: at most twice as far as that process from fp64
 Distances from fp64 are of all weights, by the Euclidean norm, as a share of the weights'.
 """
