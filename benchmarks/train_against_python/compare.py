@@ -3,7 +3,8 @@
 
     PYTHON benchmarks/train_against_python/compare.py build/release/bin/lockstep [options]
 
-PYTHON is one with torch (tools/bootstrap where). A rank is one thread on one core. Both sides train GPT-tiny (4 layers,
+PYTHON is one with torch (tools/bootstrap where). A rank is one thread on one core, the same cores for both sides:
+with more cores than ranks, virtual machines may hide which two share one. Both sides train GPT-tiny (4 layers,
 width 128, 4 heads, 128 tokens, 8 windows a rank) from the same weights on the same batches of the same token file, with
 the same rates; Python with gradient_as_bucket_view and fused AdamW. In each round every side gets a turn, in turned
 order. Tokens a second are the median over a turn's intervals but the first two; printed is the median over the rounds.
@@ -112,6 +113,8 @@ def print_speed(speeds):
 
 def main():
     chosen = options()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:chosen.ranks])
     print(f"{chosen.ranks} ranks on {os.cpu_count()} cores, {chosen.rounds} rounds of {chosen.steps} steps; load before "
           f"{os.getloadavg()[0]:.2f}", flush=True)
     with tempfile.TemporaryDirectory() as name:
