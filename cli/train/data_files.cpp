@@ -12,6 +12,7 @@
 #include "cli/tokenize.h"
 #include "lockstep/base/error.h"
 #include "lockstep/formats/file_kind.h"
+#include "lockstep/formats/token_file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -105,6 +106,29 @@ Text find_text(const TrainConfig& config, const DataPlace& place, const Environm
   }
 }
 
+// A token that the model does not have would end training in its middle.
+void expect_tokens_below(const std::string& path, std::int64_t vocabulary) {
+  if (path.ends_with(".u32")) {
+    throw UsageError(fmt::format(
+        "--data {}: bare tokens of 4 bytes are not told from those of 2; make the file with "
+        "`lockstep data tokenize --layout llmc`",
+        path));
+  }
+  const TokenFile file(FileBytes::map(path));
+  std::vector<std::int64_t> part;
+  for (std::uint64_t at = 0; at < file.num_tokens(); at += part.size()) {
+    part.resize(std::min<std::uint64_t>(file.num_tokens() - at, 1u << 20));
+    file.read(at, part);
+    const auto largest = *std::max_element(part.begin(), part.end());
+    if (largest < vocabulary) continue;
+    throw UsageError(
+        fmt::format("--data {} has the token {}, and the tokenizer knows {}: name the one it was "
+                    "made with, for "
+                    "example --tokenizer gpt2",
+                    path, largest, vocabulary));
+  }
+}
+
 DataFiles token_files(const TrainConfig& config, const DataPlace& place,
                       const Environment& environment) {
   auto text = find_text(config, place, environment);
@@ -119,11 +143,14 @@ DataFiles token_files(const TrainConfig& config, const DataPlace& place,
     if (text.files.size() > 1) {
       throw UsageError("--data names several files of tokens; join them into one");
     }
+    expect_tokens_below(text.files.front(), files.vocabulary);
     files.training = std::move(text.files);
     return files;
   }
   constexpr auto tokens = "tokens.bin";
-  tokenize(text.files, *tokenizer, fs::path(place.run_folder) / tokens);
+  // A bare file does not say how wide its tokens are, llm.c's header does.
+  const bool is_wide = files.vocabulary > 65536;
+  tokenize(text.files, *tokenizer, fs::path(place.run_folder) / tokens, {.llmc_header = is_wide});
   files.training = {tokens};
   return files;
 }

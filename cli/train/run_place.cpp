@@ -13,8 +13,11 @@ namespace lockstep::cli {
 using Json = nlohmann::ordered_json;
 
 std::string to_json(const Finished& finished) {
-  return Json{{"length", finished.length}, {"steps", finished.steps}, {"why", finished.why}}.dump(
-             2) +
+  return Json{{"length", finished.length},
+              {"steps", finished.steps},
+              {"why", finished.why},
+              {"gave_up", finished.gave_up}}
+             .dump(2) +
          "\n";
 }
 
@@ -23,7 +26,7 @@ std::optional<Finished> try_read_finished(const std::string& folder) {
   if (!file) return std::nullopt;
   try {
     const auto json = Json::parse(file);
-    return Finished{json.at("length"), json.at("steps"), json.at("why")};
+    return Finished{json.at("length"), json.at("steps"), json.at("why"), json.at("gave_up")};
   } catch (const Json::exception& error) {
     throw UsageError(fmt::format("{}/finished.json is not what `lockstep train` writes: {}", folder,
                                  error.what()));

@@ -14,7 +14,8 @@ namespace lockstep::cli {
 struct Finished {
   std::string length;  // what was asked: "300st"
   std::int64_t steps = 0;
-  std::string why;  // "300 steps are done", "no better evaluation in 5"
+  std::string why;       // "Done: 300 steps."
+  bool gave_up = false;  // for lack of a better evaluation
 };
 
 [[nodiscard]] std::string to_json(const Finished& finished);

@@ -66,7 +66,7 @@ SavedConfig saved_config_from_json(const std::string& text, const std::string& o
       origins[name] = value.at("origin");
     }
     saved.resolved = resolve(kind_called(json.at("model")), given);
-    saved.resolved.origins = std::move(origins);
+    for (auto& [name, from] : origins) saved.resolved.origins[name] = std::move(from);
     saved.world = json.at("world");
     const auto& data = json.at("data");
     saved.files = {data.at("name"),      data.at("training"),   data.at("held_out"),
@@ -98,6 +98,15 @@ SavedConfig read_config(const std::string& folder) {
 
 void write_config(const std::string& folder, const SavedConfig& saved) {
   write_whole(path_in(folder), to_json(saved));
+}
+
+std::string deciding_json(const SavedConfig& saved) {
+  Json json{{"model", name_of(saved.resolved.config.model)}, {"data", saved.files.name}};
+  for (const auto& setting : settings()) {
+    if (!setting.is_for(saved.resolved.config.model) || !setting.is_fixed) continue;
+    json[setting.name] = setting.text(saved.resolved.config);
+  }
+  return json.dump();
 }
 
 std::vector<std::string> differences(const SavedConfig& saved, const TrainConfig& asked) {

@@ -39,6 +39,9 @@ struct SavedConfig {
 /// Whole or not at all. Throws SystemError.
 void write_config(const std::string& folder, const SavedConfig& saved);
 
+/// Only what decides the result, for a checkpoint to note.
+[[nodiscard]] std::string deciding_json(const SavedConfig& saved);
+
 /// The settings that decide a result and differ, as "--rate 0.001, not 0.003"; what `saved` has
 /// stands first. Empty when a run of `saved` can go on as `asked`.
 [[nodiscard]] std::vector<std::string> differences(const SavedConfig& saved,

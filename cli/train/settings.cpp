@@ -135,8 +135,8 @@ void add_run(Table& table) {
   table.add_free("resume", &C::resume, kAll, "auto: go on where there is a run; required");
   table.add_free("evaluate-every", &C::evaluate_every, kAll, "on held-out data");
   table.add("evaluate-batches", &C::evaluate_batches, kAll, "a rank; 0: all of it");
-  table.add("patience", &C::patience, kAll,
-            "evaluations without a better one, then it ends; 0: any");
+  table.add_free("patience", &C::patience, kAll,
+                 "evaluations without a better one, then it ends; 0: any");
   table.add_free("sample-tokens", &C::sample_tokens, kGpt, "of text at each evaluation");
   table.add_free("save-every", &C::save_every, kAll, "checkpoints");
   table.add_free("keep", &C::keep, kAll, "checkpoints, beside the best one");

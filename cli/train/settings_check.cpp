@@ -76,6 +76,25 @@ void check_intervals(const TrainConfig& c) {
   }
 }
 
+// A value that was typed and would change nothing is a misunderstanding.
+void refuse_ignored(const ResolvedConfig& resolved) {
+  const auto& c = resolved.config;
+  const auto needs = [&](const std::string& name, bool means_something, std::string_view what) {
+    const auto origin = resolved.origins.find(name);
+    if (means_something || origin == resolved.origins.end() || origin->second != "--" + name)
+      return;
+    throw UsageError(fmt::format("--{} means nothing {}: leave it out", name, what));
+  };
+  needs("momentum", c.optimizer == OptimizerKind::sgd, "without --optimizer sgd");
+  needs("beta2", c.optimizer != OptimizerKind::sgd, "with --optimizer sgd");
+  needs("rate-batch", c.rate_scaling != RateScaling::none, "without --rate-scaling");
+  const bool falls = c.schedule == ScheduleKind::cosine || c.schedule == ScheduleKind::linear;
+  needs("rate-floor", falls, "without --schedule cosine or linear");
+  for (const auto* name : {"patience", "evaluate-every", "evaluate-batches"}) {
+    needs(name, c.held_out > 0 || !takes_tokens(c.model), "with --held-out 0");
+  }
+}
+
 }  // namespace
 
 void check(ResolvedConfig& resolved) {
@@ -96,6 +115,7 @@ void check(ResolvedConfig& resolved) {
         "steps, epochs or tokens",
         to_string(c.length)));
   }
+  refuse_ignored(resolved);
   if (c.global_batch > 0 && resolved.origins["accumulate"] == "default") c.accumulate = 0;
   if (c.global_batch == 0) c.accumulate = std::max<std::int64_t>(c.accumulate, 1);
 }

@@ -1,6 +1,8 @@
 // `lockstep train MODEL [options]`
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
 
 #include <charconv>
 #include <filesystem>
@@ -14,6 +16,7 @@
 #include "cli/train/train_options.h"
 #include "cli/verb.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/launch/core_plan.h"
 #include "lockstep/launch/exit_code.h"
 #include "lockstep/launch/gpus.h"
@@ -25,8 +28,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string folder_of(const TrainConfig& config) {
-  return config.run.empty() ? fmt::format("runs/{}", name_of(config.model)) : config.run;
+// A small one for a look does not take the place of the real one.
+std::string folder_of(const TrainConfig& config, bool debug_small) {
+  auto folder = config.run.empty()
+                    ? fmt::format("runs/{}{}", name_of(config.model), debug_small ? "-small" : "")
+                    : config.run;
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder;
 }
 
 int ranks_of(const TrainConfig& config) {
@@ -48,6 +56,10 @@ SavedConfig go_on_with(const std::string& folder, const TrainOptions& options) {
   if (saved.resolved.config.model != options.model) {
     throw UsageError(fmt::format("{} is a run of {}: name another folder with --run, or --fresh",
                                  folder, name_of(saved.resolved.config.model)));
+  }
+  if (options.resolve.debug_small && saved.resolved.origins.at("layers") != "--debug-small") {
+    throw UsageError(
+        fmt::format("{} was not begun with --debug-small: leave it out, or --fresh", folder));
   }
   std::vector<Given> given;
   for (const auto& setting : settings()) {
@@ -89,6 +101,23 @@ SavedConfig begin(const std::string& folder, ResolvedConfig resolved, int ranks,
   }
 }
 
+// One command at a time changes a run's configuration; ranks have a lock of their own.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder)
+      : file_(FileDescriptor::open(folder + "/launch.lock", O_RDWR | O_CREAT)) {
+    if (::flock(file_.number(), LOCK_EX | LOCK_NB) != 0) {
+      throw UsageError(
+          fmt::format("{} is being trained by another command: wait for its end, or "
+                      "begin another with --fresh",
+                      folder));
+    }
+  }
+
+ private:
+  FileDescriptor file_;
+};
+
 std::string next_launch_folder(const std::string& folder) {
   for (int number = 1;; ++number) {
     auto path = fmt::format("{}/launches/{}", folder, number);
@@ -97,17 +126,19 @@ std::string next_launch_folder(const std::string& folder) {
 }
 
 int show_finished(const RunPlace& place, const SavedConfig& saved, Streams streams) {
-  const auto model = name_of(saved.resolved.config.model);
+  const auto& config = saved.resolved.config;
+  const auto model = name_of(config.model);
   const auto finished = try_read_finished(place.folder);
   std::ifstream summary(place.folder + "/summary.txt");
   if (summary) streams.out << summary.rdbuf();
   streams.out << fmt::format(
       "\nThis run is finished: {} Nothing was done now. To train on, or anew beside it:\n"
-      "  lockstep train {} --run {} --for {}\n"
-      "  lockstep train {} --fresh\n",
+      "  lockstep train {} --run {} --for {}{}\n"
+      "  lockstep train {} --run {} --fresh\n",
       finished ? finished->why : place.reason + ".", model, place.folder,
-      to_string({2 * saved.resolved.config.length.amount, saved.resolved.config.length.unit}),
-      model);
+      to_string({2 * config.length.amount, config.length.unit}),
+      finished && finished->gave_up ? fmt::format(" --patience {}", 2 * config.patience) : "",
+      model, place.folder);
   return kSuccess;
 }
 
@@ -125,12 +156,28 @@ int launch(const std::string& folder, const SavedConfig& saved, const TrainOptio
                  environment);
 }
 
+int go_on(const RunPlace& place, const TrainOptions& options, const Environment& environment,
+          Streams streams) {
+  const auto before = read_config(place.folder);
+  const auto saved = go_on_with(place.folder, options);
+  (void)ranks_of(saved.resolved.config);
+  const FolderLock lock(place.folder);
+  fs::remove(place.folder + "/finished.json");
+  write_config(place.folder, saved);
+  streams.error << fmt::format("Going on with {}: {}.\n", place.folder, place.reason);
+  const int code = launch(place.folder, saved, options, environment);
+  if (code == kUsage) write_config(place.folder, before);  // refused: nothing of it stays
+  return code;
+}
+
 int train(const TrainOptions& options, const Environment& environment, Streams streams) {
   auto resolved = resolve(options.model, options.given, options.resolve);
   const auto asked = resolved.config;
-  const bool length_given = resolved.origins.at("for") != "default";
+  const bool is_small = options.resolve.debug_small;
+  const auto& origin = resolved.origins.at("for");
+  const bool length_given = origin != "default" && origin != "--debug-small";
   const auto place =
-      choose_place({.folder = folder_of(asked),
+      choose_place({.folder = folder_of(asked, is_small),
                     .length = length_given ? std::optional(to_string(asked.length)) : std::nullopt,
                     .fresh = options.fresh,
                     .must_resume = asked.resume == ResumeKind::required},
@@ -150,12 +197,12 @@ int train(const TrainOptions& options, const Environment& environment, Streams s
   }
   if (place.start == Start::fresh) {
     const auto saved = begin(place.folder, std::move(resolved), ranks_of(asked), environment);
-    return launch(place.folder, saved, options, environment);
+    const int code = launch(place.folder, saved, options, environment);
+    // Ranks make their checkpoints' folder once they have accepted the configuration.
+    if (code == kUsage && !fs::exists(place.folder + "/checkpoints")) fs::remove_all(place.folder);
+    return code;
   }
-  const auto saved = go_on_with(place.folder, options);
-  write_config(place.folder, saved);
-  streams.error << fmt::format("Going on with {}: {}.\n", place.folder, place.reason);
-  return launch(place.folder, saved, options, environment);
+  return go_on(place, options, environment, streams);
 }
 
 }  // namespace

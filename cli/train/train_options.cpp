@@ -15,6 +15,8 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr std::string_view kVariablePrefix = "LOCKSTEP_TRAIN_";
+
 constexpr std::array kKinds{ModelKind::gpt, ModelKind::resnet, ModelKind::mlp,
                             ModelKind::transformer};
 
@@ -25,7 +27,7 @@ ModelKind read_kind(const std::string& word) {
 }
 
 std::string variable_of(const std::string& setting) {
-  std::string name = "LOCKSTEP_TRAIN_";
+  std::string name(kVariablePrefix);
   for (const char letter : setting) {
     name +=
         letter == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
@@ -53,6 +55,16 @@ std::vector<Given> read_file(const std::string& path) {
 
 std::vector<Given> read_environment(ModelKind kind, const Environment& environment) {
   std::vector<Given> given;
+  for (const auto& line : environment.lines()) {
+    const auto name = line.substr(0, line.find('='));
+    if (!name.starts_with(kVariablePrefix)) continue;
+    const auto is_it = [&](const Setting& each) { return variable_of(each.name) == name; };
+    if (std::any_of(settings().begin(), settings().end(), is_it)) continue;
+    throw UsageError(
+        fmt::format("{} is in the environment and names no setting; `lockstep train {} "
+                    "--help` lists them",
+                    name, name_of(kind)));
+  }
   for (const auto& setting : settings()) {
     const auto name = variable_of(setting.name);
     const auto value = environment.find(name);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -26,7 +27,7 @@ Scores evaluate(Task& task, const ProcessGroup& group, const EvaluationOptions& 
 }
 
 bool Best::add(double loss, std::int64_t step) {
-  if (loss_ && !(loss < *loss_)) {
+  if (!std::isfinite(loss) || (loss_ && !(loss < *loss_))) {
     ++since_;
     return false;
   }

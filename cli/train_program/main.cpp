@@ -1,6 +1,7 @@
 // lockstep-train: one rank of `lockstep train`, which starts it. Its argument is the run's folder.
 #include <malloc.h>
 
+#include <exception>
 #include <iostream>
 #include <string>
 
@@ -35,5 +36,8 @@ int main(int argc, char** argv) {
   } catch (const lockstep::Error& error) {
     std::cerr << "lockstep train: " << error.what() << '\n';
     return error.kind() == "usage" ? 2 : 1;
+  } catch (const std::exception& error) {  // LibTorch's
+    std::cerr << "lockstep train: " << error.what() << '\n';
+    return 1;
   }
 }

@@ -86,6 +86,14 @@ class SampleTask : public Task {
  private:
   [[nodiscard]] at::Tensor loss_of(const at::Tensor& out, const at::Tensor& target) const {
     if (!has_classes_) return torch::mse_loss(out.squeeze(1), target);
+    const auto largest = target.max().item<std::int64_t>();
+    if (largest >= config_.classes) {
+      throw UsageError(fmt::format(
+          "a target is class {}, and --classes is {}: begin anew with --classes {} or more "
+          "(--fresh "
+          "where this run has checkpoints). Targets that are quantities need a decimal point",
+          largest, config_.classes, largest + 1));
+    }
     return torch::cross_entropy_loss(out, target);
   }
 

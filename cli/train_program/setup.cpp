@@ -40,12 +40,18 @@ BatchSizes batch_sizes_for(const SavedConfig& saved, int world) {
   return world == saved.world ? begun : change_world(begun, world, Keep::global);
 }
 
-StepCounts step_counts(const TrainConfig& config, StepSize size) {
+StepCounts step_counts(const ResolvedConfig& resolved, StepSize size) {
+  const auto& config = resolved.config;
   const auto steps = [&](std::string_view option, const TrainLength& length) {
     return try_steps(option, length, size).value_or(1);  // intervals are no times: settings_check
   };
-  return {.total = try_steps("--for", config.length, size),
-          .warmup = steps("--warmup", config.warmup),
+  const auto total = try_steps("--for", config.length, size);
+  auto warmup = steps("--warmup", config.warmup);
+  if (total && resolved.origins.at("warmup") == "default") {
+    warmup = std::clamp<std::int64_t>(*total / 10, 1, warmup);
+  }
+  return {.total = total,
+          .warmup = warmup,
           .evaluate_every = steps("--evaluate-every", config.evaluate_every),
           .save_every = steps("--save-every", config.save_every),
           .log_every = steps("--log-every", config.log_every)};

@@ -28,7 +28,8 @@ struct StepCounts {
   std::int64_t save_every = 1;
   std::int64_t log_every = 1;
 };
-[[nodiscard]] StepCounts step_counts(const TrainConfig& config, StepSize size);
+/// A warm-up that nobody asked for is a tenth of the run at most.
+[[nodiscard]] StepCounts step_counts(const ResolvedConfig& resolved, StepSize size);
 
 /// The highest rate, with its factors.
 struct Rate {

@@ -27,24 +27,22 @@ TEST(BatchSizesFor, AGlobalBatchGivesTheAccumulation) {
 }
 
 TEST(StepCounts, EveryLengthBecomesSteps) {
-  const auto config =
+  const auto resolved =
       resolve(ModelKind::gpt,
-              {{"for", "2ep", ""}, {"warmup", "100ktok", ""}, {"evaluate-every", "0.5ep", ""}})
-          .config;
-  const auto counts = step_counts(config, {.steps_per_epoch = 50, .tokens = 10'000});
+              {{"for", "2ep", ""}, {"warmup", "100ktok", ""}, {"evaluate-every", "0.5ep", ""}});
+  const auto counts = step_counts(resolved, {.steps_per_epoch = 50, .tokens = 10'000});
   EXPECT_EQ(counts.total, 100);
   EXPECT_EQ(counts.warmup, 10);
   EXPECT_EQ(counts.evaluate_every, 25);
-  const auto timed = resolve(ModelKind::gpt, {{"for", "10min", ""}}).config;
+  const auto timed = resolve(ModelKind::gpt, {{"for", "10min", ""}});
   EXPECT_EQ(step_counts(timed, {}).total, std::nullopt);
 }
 
 TEST(ScheduleFor, RisesToTheRateAndEndsAtTheFloor) {
-  const auto config =
-      resolve(ModelKind::gpt, {{"for", "100st", ""}, {"warmup", "10st", ""}, {"rate", "0.5", ""}})
-          .config;
-  const auto counts = step_counts(config, {.steps_per_epoch = 1, .tokens = 1});
-  const auto schedule = schedule_for(config, counts, 0.5);
+  const auto resolved =
+      resolve(ModelKind::gpt, {{"for", "100st", ""}, {"warmup", "10st", ""}, {"rate", "0.5", ""}});
+  const auto counts = step_counts(resolved, {.steps_per_epoch = 1, .tokens = 1});
+  const auto schedule = schedule_for(resolved.config, counts, 0.5);
   EXPECT_DOUBLE_EQ(schedule.at(0), 0.05);
   EXPECT_DOUBLE_EQ(schedule.at(9), 0.5);
   EXPECT_DOUBLE_EQ(schedule.at(100), 0.05);
@@ -52,8 +50,13 @@ TEST(ScheduleFor, RisesToTheRateAndEndsAtTheFloor) {
 }
 
 TEST(ScheduleFor, AWarmUpAsLongAsTheRunIsRefused) {
-  const auto config = resolve(ModelKind::gpt, {{"for", "10st", ""}, {"warmup", "10st", ""}}).config;
-  EXPECT_THROW((void)schedule_for(config, step_counts(config, {}), 1), UsageError);
+  const auto resolved = resolve(ModelKind::gpt, {{"for", "10st", ""}, {"warmup", "10st", ""}});
+  EXPECT_THROW((void)schedule_for(resolved.config, step_counts(resolved, {}), 1), UsageError);
+}
+
+TEST(ScheduleFor, TheDefaultWarmUpFitsAShortRun) {
+  const auto resolved = resolve(ModelKind::gpt, {{"for", "10st", ""}});
+  EXPECT_EQ(step_counts(resolved, {}).warmup, 1);
 }
 
 TEST(RateFor, ScalesWithTheGlobalBatchWhenAsked) {

@@ -58,8 +58,10 @@ std::string next_commands(const SavedConfig& saved, const SummaryFacts& facts) {
   if (config.model == ModelKind::gpt) {
     text += fmt::format("  lockstep generate --run {} --prompt \"…\"\n", facts.folder);
   }
-  text += fmt::format("  lockstep train {} --run {} --for {}\n", name_of(config.model),
-                      facts.folder, longer);
+  const auto patience =
+      facts.gave_up ? fmt::format(" --patience {}", 2 * config.patience) : std::string();
+  text += fmt::format("  lockstep train {} --run {} --for {}{}\n", name_of(config.model),
+                      facts.folder, longer, patience);
   text += fmt::format("  lockstep ckpt export {} -o model.safetensors\n", facts.folder);
   return text;
 }

@@ -15,7 +15,8 @@ namespace lockstep::cli {
 
 struct SummaryFacts {
   std::string folder;
-  std::string why;  // it ended
+  std::string why;       // it ended
+  bool gave_up = false;  // for lack of a better evaluation
   std::int64_t steps = 0;
   std::vector<MetricRow> metrics = {};
   std::optional<Scores> scores = {};  // of the last evaluation

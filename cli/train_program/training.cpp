@@ -52,9 +52,12 @@ RunOptions run_options(const SavedConfig& saved, const StepCounts& counts, const
           .keep = static_cast<int>(config.keep),
           .seed = static_cast<std::uint64_t>(config.seed),
           .data_id = task.training().id(),
-          .configuration = to_json(saved),
+          .configuration = deciding_json(saved),
           .log = Log({.rank = rank, .level = LogLevel::warning})};
 }
+
+// A loss scale that has been halved down to here is not what gradients suffer from.
+constexpr double kLeastLossScale = 1.0 / 65536;
 
 std::optional<at::ScalarType> lower_type(Precision precision) {
   if (precision == Precision::bfloat16) return at::kBFloat16;
@@ -87,7 +90,7 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
       optimizer_(make_optimizer(config_, ddp_.flat())),
       loader_(task_->training(), loader_options(config_, sizes_, *task_, world.rank())),
       counts_(step_counts(
-          config_,
+          saved_.resolved,
           {loader_.steps_per_epoch(),
            takes_tokens(config_.model) ? sizes_.global() * task_->units_per_sample() : 0})),
       rate_(rate_for(config_, sizes_.global())),
@@ -109,7 +112,7 @@ void Training::open_run() {
   run_.track_as("loader", loader_);
   run_.track_as("best", best_);
   if (config_.precision == Precision::float16) run_.track_as("scaler", scaler_);
-  if (!counts_.total) run_.track_as("clock", clock_);
+  run_.track_as("clock", clock_);  // stays 0 where the length is no time
   const auto resumed_at = run_.resume();
   reporter_.emplace(ReporterOptions{.rank = world_.rank(),
                                     .folder = folder_,
@@ -144,6 +147,10 @@ void Training::announce() {
 
 bool Training::run() {
   announce();
+  if (is_over()) {
+    tell_that_it_is_over();
+    return true;
+  }
   while (!is_over()) {
     step();
     StepEnd end;
@@ -161,8 +168,26 @@ bool Training::run() {
   return true;
 }
 
+// A run that was finished before, and is asked for nothing more: its summary stays.
+void Training::tell_that_it_is_over() {
+  if (!reporter_->speaks()) return;
+  const auto why = fmt::format("Done: {} steps.", run_.step());
+  write_whole(folder_ + "/finished.json", to_json(finished(why)));
+  reporter_->say(
+      fmt::format("Step {} is done already: nothing is left to do. Ask for more with "
+                  "--for{}.",
+                  run_.step(), gave_up() ? " and --patience" : ""));
+}
+
+bool Training::gave_up() const { return config_.patience > 0 && best_.since() >= config_.patience; }
+
+Finished Training::finished(const std::string& why) const {
+  return {
+      .length = to_string(config_.length), .steps = run_.step(), .why = why, .gave_up = gave_up()};
+}
+
 bool Training::is_over() const {
-  if (config_.patience > 0 && best_.since() >= config_.patience) return true;
+  if (gave_up()) return true;
   if (counts_.total) return run_.step() >= *counts_.total;
   return clock_.seconds >= config_.length.amount;
 }
@@ -184,7 +209,8 @@ void Training::step() {
   cost.exposed = ddp_.record().exposed;
   cost.whole = Clock::now() - begin;
   meter_.add(cost, loss);
-  if ((run_.step() + 1) % counts_.log_every == 0 || run_.step() == 0) log_interval();
+  const auto next = run_.step() + 1;
+  if (next % counts_.log_every == 0 || next == 1 || next == counts_.total) log_interval();
   if (reporter_->live_due()) reporter_->show_live(progress(loss.value()));
 }
 
@@ -207,6 +233,7 @@ void Training::update_weights() {
   if (config_.precision == Precision::float16) {
     scaler_.step(*optimizer_, rate);
     scaler_.update();
+    if (scaler_.current_scale() < kLeastLossScale) refuse_non_finite();
   } else {
     optimizer_->step(rate);
   }
@@ -220,7 +247,7 @@ void Training::refuse_non_finite() const {
       "before that stand in {}; begin anew with --fresh and a lower --rate, a longer --warmup or "
       "--precision fp32",
       run_.step() + 1,
-      names.empty() ? "" : fmt::format(" (here: {} and {} more)", names[0], names.size() - 1),
+      names.empty() ? "" : fmt::format(" (here {}, {} in all)", names[0], names.size()),
       run_.checkpoints_folder()));
 }
 
@@ -280,13 +307,17 @@ Progress Training::progress(double loss) const {
 bool Training::evaluation_due() const {
   if (task_->held_out() == nullptr) return false;
   const auto next = run_.step() + 1;
+  if (!counts_.total && clock_.seconds >= config_.length.amount) return true;
   return next % counts_.evaluate_every == 0 || next == counts_.total;
 }
 
 bool Training::evaluate_now() {
   const auto begin = Clock::now();
   const auto next = run_.step() + 1;
-  scores_ = evaluate(*task_, group_, {.sizes = sizes_, .batches = config_.evaluate_batches});
+  // As many samples as when the run was begun, whatever the number of ranks is now.
+  const auto wanted = config_.evaluate_batches * config_.batch * saved_.world;
+  const auto each = sizes_.local * sizes_.world;
+  scores_ = evaluate(*task_, group_, {.sizes = sizes_, .batches = (wanted + each - 1) / each});
   scored_at_ = next;
   const double loss = scores_->loss.value();
   const bool is_best = best_.add(loss, next);
@@ -332,14 +363,14 @@ std::uint64_t Training::equal_digest() {
 void Training::finish() {
   run_.finish();
   const auto digest = equal_digest();
-  const bool gave_up = config_.patience > 0 && best_.since() >= config_.patience;
-  const auto why = gave_up ? fmt::format("No better evaluation in {}: ended at step {}.",
-                                         best_.since(), run_.step())
-                           : fmt::format("Done: {} steps.", run_.step());
+  const auto why = gave_up() ? fmt::format("No better evaluation in {}: ended at step {}.",
+                                           best_.since(), run_.step())
+                             : fmt::format("Done: {} steps.", run_.step());
   if (!reporter_->speaks()) return;
   const auto summary =
       summary_text(saved_, {.folder = folder_,
                             .why = why,
+                            .gave_up = gave_up(),
                             .steps = run_.step(),
                             .metrics = read_metrics(reporter_->metrics_path()),
                             .scores = scored_at_ == run_.step() ? scores_ : std::nullopt,
@@ -354,9 +385,7 @@ void Training::finish() {
                             .failures = run_.failures(),
                             .sample = task_->sample(2 * config_.sample_tokens)});
   write_whole(folder_ + "/summary.txt", summary);
-  write_whole(
-      folder_ + "/finished.json",
-      to_json(Finished{.length = to_string(config_.length), .steps = run_.step(), .why = why}));
+  write_whole(folder_ + "/finished.json", to_json(finished(why)));
   reporter_->say(summary);
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/train/run_place.h"
 #include "cli/train_program/evaluation.h"
 #include "cli/train_program/meter.h"
 #include "cli/train_program/reporter.h"
@@ -40,6 +41,9 @@ class Training {
   void open_run();
   void announce();
   [[nodiscard]] bool is_over() const;
+  [[nodiscard]] bool gave_up() const;
+  void tell_that_it_is_over();
+  [[nodiscard]] Finished finished(const std::string& why) const;
   /// One optimizer step, from batches to weights.
   void step();
   [[nodiscard]] at::Tensor loss_of(const Batch& batch);

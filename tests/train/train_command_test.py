@@ -83,6 +83,9 @@ class TrainCommand(unittest.TestCase):
         self.assertIn("from step 30 on", longer)
         self.assertIn("Done: 40 steps", longer)
 
+        self.assertIn("Step 40 is done already", self.run_train("--run", "a", "--for", "35st"))
+        self.assertIn("held-out loss", (self.folder / "a/summary.txt").read_text(), "the summary stays")
+
         fresh = self.run_train(*self.gpt("a", "--fresh"))
         self.assertIn("run: a-2", fresh)
 
@@ -133,6 +136,8 @@ class TrainCommand(unittest.TestCase):
         out = self.run_train("--data", table, "--classes", "2", "--hidden", "16", "--batch", "10", "--for", "20ep",
                              "-n", "2", "--evaluate-every", "10ep", "--rate", "1e-2", model="mlp")
         self.assertGreater(float(re.findall(r"; ([0-9.]+) % right", out)[-1]), 85)
+        out = self.run_train("--data", table, "--classes", "1", "-n", "1", "--run", "c", "--for", "1ep", model="mlp", expect=2)
+        self.assertIn("--classes 2", out)
         for more in (["--precision", "bf16", "--recompute", "1"], ["--precision", "fp16"],
                      ["--accumulate", "2", "--optimizer", "sgd", "--bucket-bytes", "64KiB"],
                      ["--schedule", "linear", "--dropout", "0.1", "--workers", "1", "--clip", "0"],
@@ -147,9 +152,35 @@ class TrainCommand(unittest.TestCase):
     def test_patience_and_time_end_a_run(self):
         out = self.run_train("--data", self.text, "-n", "2", "--run", "p", "--for", "500st", *SMALL, "--rate", "1e-9",
                              "--evaluate-every", "2st", "--patience", "2", "--weight-decay", "0")
-        self.assertRegex(out, r"No better evaluation in 2|Done")
+        self.assertIn("No better evaluation in 2", out)
+        self.assertIn("--patience 4", out)
+        out = self.run_train("--run", "p", "--for", "501st", "--patience", "4")
+        self.assertIn("No better evaluation in 4", out)
         out = self.run_train("--data", self.text, "-n", "1", "--run", "t", *SMALL, "--for", "1s")
         self.assertRegex(out, r"Done: \d+ steps")
+        self.assertIn("held-out loss", out)
+
+    def test_what_ranks_refuse_leaves_nothing_behind(self):
+        out = self.run_train("--data", self.text, "-n", "2", "--run", "w/", *SMALL, "--for", "5st", "--warmup", "5st",
+                             expect=2)
+        self.assertIn("--warmup", out)
+        self.assertFalse((self.folder / "w").exists())
+        self.run_train("--data", self.text, "-n", "2", "--run", "w/", *SMALL, "--for", "5st", "--warmup", "1st")
+        self.run_train("--run", "w", "-n", "3", "--for", "9st", expect=2)
+        self.assertIn("Done: 9 steps", self.run_train("--run", "w", "--for", "9st"))
+
+    def test_an_extension_that_is_broken_off_goes_on(self):
+        self.run_train(*self.gpt("e"))
+        process = subprocess.Popen(self.command("--run", "e", "--for", "3000st"), cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 120
+        while not (self.folder / "e/checkpoints/step-35").exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self.assertIn("another command", self.run_train("--run", "e", "--for", "40st", expect=2))
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=120), 0)
+        out = self.run_train("--run", "e", "--for", "300st")
+        self.assertIn("Going on with e: it is unfinished.", out)
 
     def test_a_terminal_gets_one_live_line(self):
         main, side = pty.openpty()
@@ -186,6 +217,7 @@ class TrainCommand(unittest.TestCase):
             (["-n", "many"], "--ranks"),
             (["--data", self.text, "--context", "1000000"], "smaller --context"),
             (["--data", self.text, "--for", "5st", "--warmup", "5st"], "--warmup"),
+            (["--momentum", "0.5"], "without --optimizer sgd"),
         ]:
             out = self.run_train(*arguments, "--run", "s-" + arguments[0].strip("-"), expect=2)
             self.assertIn(words, out, arguments)
