@@ -26,7 +26,7 @@ struct Gelu : public torch::autograd::Function<Gelu> {
     const auto wide = x.to(at::kFloat);
     auto inner = wide * wide;
     inner.mul_(kRootOfTwoOverPi * kCubic).add_(kRootOfTwoOverPi).mul_(wide).tanh_();
-    return inner.add_(1).mul_(wide).mul_(0.5).to(x.scalar_type());
+    return inner.add_(1).mul_(0.5).mul_(wide).to(x.scalar_type());  // halved first: no overflow
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
