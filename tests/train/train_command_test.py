@@ -79,17 +79,19 @@ class TrainCommand(unittest.TestCase):
         self.assertIn("throughput", again, "the summary is shown again")
         self.assertIn("--for 60st", again)
 
-        longer = self.run_train("--run", "a", "--for", "40st")
+        longer = self.run_train("--run", "a", "--for", "40st", "-n", "1")
         self.assertIn("from step 30 on", longer)
+        self.assertIn("batch: global batch 4 =", longer, "another number of ranks keeps it")
+        self.assertIn("world 1", longer)
         self.assertIn("Done: 40 steps", longer)
 
         self.assertIn("Step 40 is done already", self.run_train("--run", "a", "--for", "35st"))
         self.assertIn("held-out loss", (self.folder / "a/summary.txt").read_text(), "the summary stays")
 
-        fresh = self.run_train(*self.gpt("a", "--fresh"))
+        fresh = self.run_train(*self.gpt("a", "--fresh", "--for", "3st"))
         self.assertIn("run: a-2", fresh)
 
-    def test_a_killed_rank_costs_nothing_but_time(self):
+    def test_a_killed_rank_and_ctrl_c_cost_nothing_but_time(self):
         self.run_train(*self.gpt("whole"))
         process = subprocess.Popen(self.command(*self.gpt("killed")), cwd=self.folder, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -106,8 +108,6 @@ class TrainCommand(unittest.TestCase):
         self.assertIn("failures        1", out)
         self.assert_same_checkpoint("whole", "killed")
 
-    def test_ctrl_c_saves_and_the_same_command_goes_on(self):
-        self.run_train(*self.gpt("whole"))
         process = subprocess.Popen(self.command(*self.gpt("broken")), cwd=self.folder, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 120
@@ -122,12 +122,6 @@ class TrainCommand(unittest.TestCase):
         self.assertRegex(out, r"from step \d+ on")
         self.assert_same_checkpoint("whole", "broken")
 
-    def test_another_number_of_ranks_goes_on_with_the_same_global_batch(self):
-        self.run_train(*self.gpt("a"))
-        out = self.run_train("--run", "a", "-n", "1", "--for", "35st")
-        self.assertIn("batch: global batch 4 =", out)
-        self.assertIn("world 1", out)
-
     def test_every_kind_of_model_and_feature_trains(self):
         table = self.folder / "table.csv"
         draw = random.Random(1)
@@ -138,10 +132,10 @@ class TrainCommand(unittest.TestCase):
         self.assertGreater(float(re.findall(r"; ([0-9.]+) % right", out)[-1]), 85)
         out = self.run_train("--data", table, "--classes", "1", "-n", "1", "--run", "c", "--for", "1ep", model="mlp", expect=2)
         self.assertIn("--classes 2", out)
-        for more in (["--precision", "bf16", "--recompute", "1"], ["--precision", "fp16"],
-                     ["--accumulate", "2", "--optimizer", "sgd", "--bucket-bytes", "64KiB"],
-                     ["--schedule", "linear", "--dropout", "0.1", "--workers", "1", "--clip", "0"],
-                     ["--rate-scaling", "square-root", "--no-tensorboard", "--deterministic"]):
+        for more in (["--precision", "bf16", "--recompute", "1", "--accumulate", "2"],
+                     ["--precision", "fp16", "--schedule", "linear", "--dropout", "0.1", "--workers", "1"],
+                     ["--optimizer", "sgd", "--bucket-bytes", "64KiB", "--clip", "0", "--rate-scaling", "square-root",
+                      "--no-tensorboard", "--deterministic"]):
             out = self.run_train("--data", self.text, "-n", "2", "--run", "x" + more[1], "--for", "4st", *SMALL,
                                  "--evaluate-every", "4st", *more)
             self.assertIn("Done: 4 steps", out)
