@@ -47,8 +47,8 @@ StepCounts step_counts(const ResolvedConfig& resolved, StepSize size) {
   };
   const auto total = try_steps("--for", config.length, size);
   auto warmup = steps("--warmup", config.warmup);
-  if (total && resolved.origins.at("warmup") == "default") {
-    warmup = std::clamp<std::int64_t>(*total / 10, 1, warmup);
+  if (total && warmup >= *total && resolved.origins.at("warmup") == "default") {
+    warmup = std::max<std::int64_t>(*total / 10, 1);
   }
   return {.total = total,
           .warmup = warmup,

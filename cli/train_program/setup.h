@@ -28,7 +28,7 @@ struct StepCounts {
   std::int64_t save_every = 1;
   std::int64_t log_every = 1;
 };
-/// A warm-up that nobody asked for is a tenth of the run at most.
+/// A warm-up that nobody asked for, and that is as long as the run, becomes a tenth of it.
 [[nodiscard]] StepCounts step_counts(const ResolvedConfig& resolved, StepSize size);
 
 /// The highest rate, with its factors.
