@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <span>
+#include <utility>
 
 #include "lockstep/launch/live_line.h"
 
@@ -32,6 +33,12 @@ std::vector<std::string> RankLog::take(OutputStream stream, std::string_view byt
   const std::size_t first = lines.size() > kLastLines ? lines.size() - kLastLines : 0;
   for (std::size_t i = first; i < lines.size(); ++i) remember(lines[i]);
   return lines;
+}
+
+std::optional<std::string> RankLog::take_live() {
+  auto live = std::move(live_);
+  live_.reset();
+  return live;
 }
 
 void RankLog::flush() {

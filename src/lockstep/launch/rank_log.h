@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -35,7 +34,7 @@ class RankLog {
   /// what could not be written is counted.
   [[nodiscard]] std::vector<std::string> take(OutputStream stream, std::string_view bytes);
   /// The newest live line that came since the last call, if one did.
-  [[nodiscard]] std::optional<std::string> take_live() { return std::exchange(live_, {}); }
+  [[nodiscard]] std::optional<std::string> take_live();
   /// Writes what was kept back. Call it about once a second.
   void flush();
   /// The stream has ended: returns its last line if that had no newline.
