@@ -10,10 +10,19 @@
 
 namespace lockstep::cli {
 
+namespace fs = std::filesystem;
+
+std::string typed_command(const Environment& environment) {
+  const auto folder = fs::read_symlink("/proc/self/exe").parent_path();
+  const auto path = ":" + environment.find("PATH").value_or("") + ":";
+  if (path.find(":" + folder.string() + ":") != std::string::npos) return "lockstep";
+  return fs::proximate(folder / "lockstep");
+}
+
 std::string sibling_path(const std::string& name) {
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const auto folder = fs::read_symlink("/proc/self/exe").parent_path();
   const std::string path = folder / name;
-  if (!std::filesystem::exists(path)) {
+  if (!fs::exists(path)) {
     throw UsageError(
         fmt::format("the program {} is not in {}, where this command is; build or install it too "
                     "(cmake --build … --target {})",

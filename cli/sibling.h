@@ -5,10 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/environment.h"
+
 namespace lockstep::cli {
 
 /// The program `name` in the folder of this program. Throws UsageError when it is not there.
 [[nodiscard]] std::string sibling_path(const std::string& name);
+
+/// What a person types for the lockstep command beside this program: its name where PATH finds it,
+/// else its path from here.
+[[nodiscard]] std::string typed_command(const Environment& environment);
 
 /// Becomes the program `name` from the folder of this program, with `arguments`; returns only by
 /// throwing: UsageError when it is not there, SystemError when it cannot be started.

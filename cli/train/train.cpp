@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -57,7 +58,8 @@ SavedConfig go_on_with(const std::string& folder, const TrainOptions& options) {
     throw UsageError(fmt::format("{} is a run of {}: name another folder with --run, or --fresh",
                                  folder, name_of(saved.resolved.config.model)));
   }
-  if (options.resolve.debug_small && saved.resolved.origins.at("layers") != "--debug-small") {
+  const auto is_small = [](const auto& origin) { return origin.second == "--debug-small"; };
+  if (options.resolve.debug_small && std::ranges::none_of(saved.resolved.origins, is_small)) {
     throw UsageError(
         fmt::format("{} was not begun with --debug-small: leave it out, or --fresh", folder));
   }
@@ -125,7 +127,9 @@ std::string next_launch_folder(const std::string& folder) {
   }
 }
 
-int show_finished(const RunPlace& place, const SavedConfig& saved, Streams streams) {
+int show_finished(const RunPlace& place, const SavedConfig& saved, const Environment& environment,
+                  Streams streams) {
+  const auto command = typed_command(environment);
   const auto& config = saved.resolved.config;
   const auto model = name_of(config.model);
   const auto finished = try_read_finished(place.folder);
@@ -133,12 +137,12 @@ int show_finished(const RunPlace& place, const SavedConfig& saved, Streams strea
   if (summary) streams.out << summary.rdbuf();
   streams.out << fmt::format(
       "\nThis run is finished: {} Nothing was done now. To train on, or anew beside it:\n"
-      "  lockstep train {} --run {} --for {}{}\n"
-      "  lockstep train {} --run {} --fresh\n",
-      finished ? finished->why : place.reason + ".", model, place.folder,
+      "  {} train {} --run {} --for {}{}\n"
+      "  {} train {} --run {} --fresh\n",
+      finished ? finished->why : place.reason + ".", command, model, place.folder,
       to_string({2 * config.length.amount, config.length.unit}),
       finished && finished->gave_up ? fmt::format(" --patience {}", 2 * config.patience) : "",
-      model, place.folder);
+      command, model, place.folder);
   return kSuccess;
 }
 
@@ -188,7 +192,7 @@ int train(const TrainOptions& options, const Environment& environment, Streams s
     return kSuccess;
   }
   if (place.start == Start::finished) {
-    return show_finished(place, go_on_with(place.folder, options), streams);
+    return show_finished(place, go_on_with(place.folder, options), environment, streams);
   }
   if (const int gpus = num_gpus(environment); gpus > 0) {
     streams.error << fmt::format(
@@ -197,6 +201,7 @@ int train(const TrainOptions& options, const Environment& environment, Streams s
   }
   if (place.start == Start::fresh) {
     const auto saved = begin(place.folder, std::move(resolved), ranks_of(asked), environment);
+    const FolderLock lock(place.folder);
     const int code = launch(place.folder, saved, options, environment);
     // Ranks make their checkpoints' folder once they have accepted the configuration.
     if (code == kUsage && !fs::exists(place.folder + "/checkpoints")) fs::remove_all(place.folder);

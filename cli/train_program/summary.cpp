@@ -56,13 +56,13 @@ std::string next_commands(const SavedConfig& saved, const SummaryFacts& facts) {
   const auto longer = to_string({2 * config.length.amount, config.length.unit});
   std::string text;
   if (config.model == ModelKind::gpt) {
-    text += fmt::format("  lockstep generate --run {} --prompt \"…\"\n", facts.folder);
+    text += fmt::format("  {} generate --run {} --prompt \"…\"\n", facts.command, facts.folder);
   }
   const auto patience =
       facts.gave_up ? fmt::format(" --patience {}", 2 * config.patience) : std::string();
-  text += fmt::format("  lockstep train {} --run {} --for {}{}\n", name_of(config.model),
+  text += fmt::format("  {} train {} --run {} --for {}{}\n", facts.command, name_of(config.model),
                       facts.folder, longer, patience);
-  text += fmt::format("  lockstep ckpt export {} -o model.safetensors\n", facts.folder);
+  text += fmt::format("  {} ckpt export {} -o model.safetensors\n", facts.command, facts.folder);
   return text;
 }
 

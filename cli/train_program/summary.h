@@ -14,6 +14,7 @@
 namespace lockstep::cli {
 
 struct SummaryFacts {
+  std::string command = "lockstep";  // as it is typed here
   std::string folder;
   std::string why;       // it ended
   bool gave_up = false;  // for lack of a better evaluation

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/sibling.h"
 #include "cli/train/run_place.h"
 #include "cli/train_program/summary.h"
 #include "lockstep/base/error.h"
@@ -368,7 +369,8 @@ void Training::finish() {
                              : fmt::format("Done: {} steps.", run_.step());
   if (!reporter_->speaks()) return;
   const auto summary =
-      summary_text(saved_, {.folder = folder_,
+      summary_text(saved_, {.command = typed_command(Environment::of_process()),
+                            .folder = folder_,
                             .why = why,
                             .gave_up = gave_up(),
                             .steps = run_.step(),

@@ -143,6 +143,17 @@ class TrainCommand(unittest.TestCase):
                              "--warmup", "1st", model="transformer")
         self.assertIn("Done: 3 steps", out)
 
+    def test_a_small_run_has_its_own_folder_and_goes_on(self):
+        table = self.folder / "t.csv"
+        table.write_text("a,y\n" + "\n".join(f"{i / 100},{i % 2}" for i in range(200)))
+        small = ["--data", table, "--classes", "2", "-n", "1", "--debug-small"]
+        self.assertIn("run: runs/mlp-small", self.run_train(*small, "--for", "6st", model="mlp"))
+        self.assertIn("from step 6 on", self.run_train(*small, "--for", "9st", model="mlp"))
+        out = self.run_train("--debug-small", model="mlp")
+        self.assertIn("This run is finished", out)
+        (next_command,) = [line for line in out.splitlines() if line.endswith("--for 18st")][-1:]
+        self.assertTrue((self.folder / next_command.split()[0]).exists(), "it can be typed as it stands")
+
     def test_patience_and_time_end_a_run(self):
         out = self.run_train("--data", self.text, "-n", "2", "--run", "p", "--for", "500st", *SMALL, "--rate", "1e-9",
                              "--evaluate-every", "2st", "--patience", "2", "--weight-decay", "0")
