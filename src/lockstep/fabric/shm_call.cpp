@@ -281,6 +281,25 @@ Steps reduce_staged(ShmCall& call) {
 
 }  // namespace
 
+void fetch_ahead(const ShmCall& call, int other, bool one_shot) noexcept {
+  const auto total = call.call.input.size();
+  const auto part = one_shot ? Chunk{0, total} : chunk_of(total, call.rank(), call.size());
+  const auto* const start = call.inline_slot(other) + part.begin;
+  for (std::size_t i = 0; i < std::min(part.bytes, kSmallInlineBytes); i += kLine) {
+    __builtin_prefetch(start + i);
+  }
+}
+
+#ifdef __x86_64__
+[[gnu::target("prfchw")]]  // else GCC would ask for the line as if it were only read
+#endif
+void prepare_next_slot(const ShmCall& call) noexcept {
+  auto* const start = call.memory->inline_slot(call.rank(), call.number + 1, call.largest_input);
+  for (std::size_t i = 0; i < std::min(call.call.input.size(), kSmallInlineBytes); i += kLine) {
+    __builtin_prefetch(start + i, /*written=*/1);
+  }
+}
+
 void take_one_shot(const ShmCall& call) {
   auto window = whole(call);
   for (int rank = 0; rank < call.size(); ++rank) {

@@ -73,6 +73,10 @@ struct ShmCall {
   return kind == Collective::all_reduce || kind == Collective::reduce;
 }
 
+/// Has the processor fetch what this rank will read of the slot of `other`, which has entered.
+void fetch_ahead(const ShmCall& call, int other, bool one_shot) noexcept;
+/// And make the slot of the next call, should it be like this one, ready to be written.
+void prepare_next_slot(const ShmCall& call) noexcept;
 /// All of a one-shot call that all ranks have entered.
 void take_one_shot(const ShmCall& call);
 /// The recipe for any other, by where the ranks' memory lies.

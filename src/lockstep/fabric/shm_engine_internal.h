@@ -41,6 +41,7 @@ class ShmOperation final : public Operation {
   bool is_call = true;
   bool begun = false;
   bool done = false;
+  std::uint64_t fetched = 0;  // ranks whose input is on its way, a bit each
   Steps steps;
   JoinedRiders joined;
   std::shared_ptr<const void> keep;
@@ -94,6 +95,8 @@ class ShmEngine final : public Engine, private ProgressMember {
   void wait_for(ShmOperation& operation, std::optional<Deadline> deadline);
   void advance_all();
   void begin(ShmOperation& operation);
+  // While the oldest call waits for some, lets come what the others have brought.
+  void fetch_what_arrived() noexcept;
   [[nodiscard]] bool takes_one_shot(const Call& call) const noexcept;
   /// True when all ranks' memory lies at equal places too.
   bool expect_equal_calls(const ShmOperation& operation);

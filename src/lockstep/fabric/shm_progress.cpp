@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -116,6 +117,7 @@ void ShmEngine::advance_all() {
     }
     while (!queue_.empty() && queue_.front()->done) {
       const auto number = queue_.front()->call.number;
+      if (queue_.front()->call.is_inline) prepare_next_slot(queue_.front()->call);
       memory_.lines().complete(number);
       record_.complete(number);
       queue_.front()->keep.reset();
@@ -174,6 +176,21 @@ void ShmEngine::begin(ShmOperation& operation) {
     call.outputs.push_back(memory_.resolve(rank, slot.output));
   }
   operation.steps = recipe_for(call);
+}
+
+void ShmEngine::fetch_what_arrived() noexcept {
+  if (queue_.empty() || queue_.front()->begun || !queue_.front()->call.is_inline) return;
+  auto& operation = *queue_.front();
+  if (size() > std::numeric_limits<decltype(operation.fetched)>::digits) return;
+  const auto awaited = entered(operation);
+  const bool one_shot = takes_one_shot(operation.call.call);
+  for (int i = 1; i < size(); ++i) {
+    const int other = (rank() + i) % size();  // each begins elsewhere: they would queue for a line
+    const auto bit = std::uint64_t{1} << other;
+    if ((operation.fetched & bit) != 0 || awaited.lags(other)) continue;
+    operation.fetched |= bit;
+    fetch_ahead(operation.call, other, one_shot);
+  }
 }
 
 // Whether every rank does all of an inline call by itself, or each a part for all.

@@ -64,6 +64,7 @@ void ShmEngine::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
   const bool alone = membership_.progress->pending() <= static_cast<int>(queue_.size());
   for (int i = oversubscribed_ ? kSpins : 0; i < kSpins; ++i) {
     if (!awaited.lagging()) return;
+    fetch_what_arrived();
     pause_core();
   }
   const auto yields_until =
