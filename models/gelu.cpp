@@ -1,6 +1,8 @@
+#include <ATen/TensorIterator.h>
 #include <torch/torch.h>
 
 #include "models/gelu_internal.h"
+#include "models/gelu_pass_internal.h"
 
 namespace lockstep::models {
 namespace {
@@ -8,38 +10,58 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// On aarch64 LibTorch 2.11 leaves this operator to a kernel that computes value by value: a third
-// of a small GPT's step in bfloat16. Made of operators that compute in vectors, in float32, it
-// takes a tenth of that; backward is LibTorch's own, which is quick.
-#ifdef __aarch64__
-constexpr bool kOwnIsQuicker = true;
-#else
-constexpr bool kOwnIsQuicker = false;
-#endif
+bool has_own_pass(const at::Tensor& x) {
+  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+}
 
-constexpr double kRootOfTwoOverPi = 0.79788456080286535588;
-constexpr double kCubic = 0.044715;
+// Calls pass(first element of each tensor, count) for parts of dense tensors of one shape and type,
+// on as many threads as LibTorch's own operators use.
+template <typename T, typename Pass>
+void in_parts(at::TensorIteratorConfig& tensors, const Pass& pass) {
+  tensors.build().for_each([&](char** data, const std::int64_t* strides, std::int64_t count) {
+    TORCH_INTERNAL_ASSERT(count <= 1 || strides[0] == sizeof(T));
+    pass(reinterpret_cast<T**>(data), static_cast<std::size_t>(count));
+  });
+}
+
+template <typename T>
+void compute(const at::Tensor& y, const at::Tensor& x) {
+  in_parts<T>(at::TensorIteratorConfig().add_output(y).add_const_input(x),
+              [](T** data, std::size_t count) { gelu_pass(data[1], data[0], count); });
+}
+
+template <typename T>
+void compute_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& x) {
+  in_parts<T>(
+      at::TensorIteratorConfig().add_output(dx).add_const_input(dy).add_const_input(x),
+      [](T** data, std::size_t count) { gelu_gradient_pass(data[1], data[2], data[0], count); });
+}
 
 struct Gelu : public torch::autograd::Function<Gelu> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& given) {
+    const auto x = given.contiguous();
     context->save_for_backward({x});
-    const auto wide = x.to(at::kFloat);
-    auto inner = wide * wide;
-    inner.mul_(kRootOfTwoOverPi * kCubic).add_(kRootOfTwoOverPi).mul_(wide).tanh_();
-    return inner.add_(1).mul_(0.5).mul_(wide).to(x.scalar_type());  // halved first: no overflow
+    const auto y = at::empty_like(x);
+    x.scalar_type() == at::kFloat ? compute<float>(y, x) : compute<BFloat16Bits>(y, x);
+    return y;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    return {at::gelu_backward(gradients[0], saved[0], "tanh")};
+    const auto x = context->get_saved_variables()[0];
+    // A gradient that is itself differentiated: LibTorch's, which knows its own gradient.
+    if (at::GradMode::is_enabled()) return {at::gelu_backward(gradients[0], x, "tanh")};
+    const auto dy = gradients[0].contiguous();
+    const auto dx = at::empty_like(x);
+    x.scalar_type() == at::kFloat ? compute_gradient<float>(dx, dy, x)
+                                  : compute_gradient<BFloat16Bits>(dx, dy, x);
+    return {dx};
   }
 };
 
 }  // namespace
 
 at::Tensor gelu_by_tanh(const at::Tensor& x) {
-  if (kOwnIsQuicker && x.is_cpu() && x.scalar_type() == at::kBFloat16) return Gelu::apply(x);
-  return at::gelu(x, "tanh");
+  return has_own_pass(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
 }
 
 }  // namespace lockstep::models

@@ -44,7 +44,8 @@ GptImpl::GptImpl(const GptOptions& options)
       lm_head_(nullptr) {
   torch::nn::ModuleList blocks;
   for (std::int64_t i = 0; i < options.layers; ++i) {
-    blocks_.emplace_back(GptBlockOptions{options.width, options.heads, options.dropout});
+    blocks_.emplace_back(
+        GptBlockOptions{options.width, options.heads, options.dropout, options.kernels});
     blocks->push_back(blocks_.back());
   }
   register_module("h", blocks);

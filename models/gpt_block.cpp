@@ -66,16 +66,18 @@ at::Tensor GptAttentionImpl::extend(const at::Tensor& x, KeyValues& past) {
 }
 
 GptMlpImpl::GptMlpImpl(const GptBlockOptions& options)
-    : dropout_(options.dropout),
+    : options_(options),
       c_fc_(register_module("c_fc", torch::nn::Linear(options.width, 4 * options.width))),
       c_proj_(register_module("c_proj", torch::nn::Linear(4 * options.width, options.width))) {}
 
 at::Tensor GptMlpImpl::forward(const at::Tensor& x) {
-  return torch::dropout(extend(x), dropout_, is_training());
+  return torch::dropout(extend(x), options_.dropout, is_training());
 }
 
 at::Tensor GptMlpImpl::extend(const at::Tensor& x) {
-  return affine(c_proj_, gelu_by_tanh(affine(c_fc_, x)));
+  const auto inner = affine(c_fc_, x);
+  const bool own = options_.kernels == GptKernels::own;
+  return affine(c_proj_, own ? gelu_by_tanh(inner) : at::gelu(inner, "tanh"));
 }
 
 GptBlockImpl::GptBlockImpl(const GptBlockOptions& options)

@@ -13,6 +13,7 @@
 
 #include "lockstep/train/unit.h"
 #include "models/gpt_cache.h"
+#include "models/gpt_shape.h"
 
 namespace lockstep::models {
 
@@ -20,6 +21,7 @@ struct GptBlockOptions {
   std::int64_t width = 768;
   std::int64_t heads = 12;
   double dropout = 0;  // of attention, and of what is added to x
+  GptKernels kernels = GptKernels::own;
 };
 
 /// Attention of every place to itself and those before it.
@@ -49,7 +51,7 @@ class GptMlpImpl : public torch::nn::Module {
   at::Tensor extend(const at::Tensor& x);
 
  private:
-  double dropout_;
+  GptBlockOptions options_;
   torch::nn::Linear c_fc_, c_proj_;
 };
 TORCH_MODULE(GptMlp);

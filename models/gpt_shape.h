@@ -11,6 +11,11 @@ enum class GptHead {
   separate  // a matrix of its own: lm_head.weight
 };
 
+enum class GptKernels {
+  own,      // quicker; the last bits are not LibTorch's
+  libtorch  // every operator is LibTorch's: the same model in Python gives the same bits
+};
+
 struct GptOptions {
   std::int64_t vocabulary = 50257;  // GPT-2's; 256 for bytes
   std::int64_t context = 1024;      // the longest sequence
@@ -19,6 +24,7 @@ struct GptOptions {
   std::int64_t width = 768;
   double dropout = 0;
   GptHead head = GptHead::tied;
+  GptKernels kernels = GptKernels::own;
 };
 
 /// The shape called `size`: tiny (4 layers, width 128, context 128, bytes), small, medium, large,

@@ -3,14 +3,15 @@
 
     PYTHON benchmarks/train_against_python/compare.py build/release/bin/lockstep [options]
 
-PYTHON is one with torch (tools/bootstrap where). A rank is one thread on one core, the same cores for both sides:
-with more cores than ranks, virtual machines may hide which two share one. Both sides train GPT-tiny (4 layers,
+PYTHON is one with torch (tools/bootstrap where). A rank has --threads threads and as many cores, the same ones on both
+sides: virtual machines may hide which two share one. Both sides train GPT-tiny (4 layers,
 width 128, 4 heads, 128 tokens, 8 windows a rank) from the same weights on the same batches of the same token file, with
 the same rates; Python with gradient_as_bucket_view and fused AdamW. In each round every side gets a turn, in turned
 order. Tokens a second are the median over a turn's intervals but the first two; printed is the median over the rounds.
 
 Losses are compared step by step: the mean difference between lockstep and Python may be twice that between two runs of
-Python which differ in the number of threads only.
+Python which differ in the number of threads only. That is so with --kernels libtorch, where every operator is the one
+that Python calls; with lockstep's own the last bits differ from the first step on.
 """
 
 import argparse
@@ -30,10 +31,12 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lockstep", type=pathlib.Path, help="the command")
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of a rank, a core each")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100, help="of a turn")
     parser.add_argument("--curve-steps", type=int, default=500, help="of the loss curves; 0: measure speed alone")
     parser.add_argument("--data", default="shakespeare", help="text, as lockstep train takes it")
+    parser.add_argument("--kernels", choices=("own", "libtorch"), default="own", help="of lockstep's GPT")
     parser.add_argument("--precisions", default="fp32,bf16")
     parser.add_argument("--json", type=pathlib.Path, help="write everything measured to this file")
     return parser.parse_args()
@@ -43,7 +46,7 @@ def settings(chosen, precision, steps, interval):
     """No evaluation, no checkpoint but the last, and nothing but steps in the time that is measured."""
     return {"size": "tiny", "batch": 8, "ranks": chosen.ranks, "data": chosen.data, "for": f"{steps}st",
             "log-every": f"{interval}st", "save-every": f"{steps}st", "sample-tokens": 0, "held-out": 0,
-            "precision": precision}
+            "precision": precision, "kernels": chosen.kernels}
 
 
 class Turns:
@@ -59,7 +62,8 @@ class Turns:
             self.last[precision, interval] = place
         else:
             place = self.last[precision, interval]
-            rows, _ = sides.python(place, self.chosen.ranks, "--precision", precision, **more)
+            rows, _ = sides.python(place, self.chosen.ranks, "--precision", precision,
+                                   **{"threads": self.chosen.threads} | more)
         return rows
 
 
@@ -89,7 +93,7 @@ def measure_losses(turns, steps):
     """Loss of every step in fp32: lockstep, Python, and Python with another number of threads. Until rounding has grown
     into the training, some hundred steps, the losses differ in their last bits, if at all."""
     ours, theirs = turns.run("lockstep", "fp32", steps, 1), turns.run("python", "fp32", steps, 1)
-    threads = turns.run("python", "fp32", steps, 1, threads=2)
+    threads = turns.run("python", "fp32", steps, 1, threads=turns.chosen.threads + 1)
     return {"lockstep against python": difference(ours, theirs), "python against itself": difference(theirs, threads),
             "last loss": {"lockstep": ours[max(ours)]["loss"], "python": theirs[max(theirs)]["loss"]}}
 
@@ -113,10 +117,10 @@ def print_speed(speeds):
 
 def main():
     chosen = options()
-    os.environ["OMP_NUM_THREADS"] = "1"
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:chosen.ranks])
-    print(f"{chosen.ranks} ranks on {os.cpu_count()} cores, {chosen.rounds} rounds of {chosen.steps} steps; load before "
-          f"{os.getloadavg()[0]:.2f}", flush=True)
+    os.environ["OMP_NUM_THREADS"] = str(chosen.threads)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:chosen.ranks * chosen.threads])
+    print(f"{chosen.ranks} ranks on {os.cpu_count()} cores, threads a rank: {chosen.threads}; {chosen.rounds} rounds of "
+          f"{chosen.steps} steps; load before {os.getloadavg()[0]:.2f}", flush=True)
     with tempfile.TemporaryDirectory() as name:
         turns = Turns(chosen, pathlib.Path(name))
         speeds = measure_speed(chosen, turns)
@@ -130,7 +134,9 @@ def main():
         print(f"loss: lockstep is {ours / theirs:.2f} times as far from Python as Python is from itself")
     if chosen.json:
         chosen.json.write_text(json.dumps({
-            "cores": os.cpu_count(), "ranks": chosen.ranks, "steps": chosen.steps, "curve_steps": chosen.curve_steps,
+            "cores": os.cpu_count(), "ranks": chosen.ranks, "threads": chosen.threads, "steps": chosen.steps,
+            "kernels": chosen.kernels,
+            "curve_steps": chosen.curve_steps,
             "tokens_per_second": {" ".join(way): values for way, values in speeds.items()},
             "ratios": ratios, "losses": losses}, indent=1) + "\n")
 

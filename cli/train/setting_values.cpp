@@ -117,6 +117,7 @@ std::vector<std::string_view> words_of(ScheduleKind) {
 std::vector<std::string_view> words_of(RateScaling) { return {"none", "linear", "square-root"}; }
 std::vector<std::string_view> words_of(Precision) { return {"fp32", "bf16", "fp16"}; }
 std::vector<std::string_view> words_of(HeadKind) { return {"tied", "separate"}; }
+std::vector<std::string_view> words_of(KernelKind) { return {"own", "libtorch"}; }
 std::vector<std::string_view> words_of(Augment) { return {"none", "flip"}; }
 std::vector<std::string_view> words_of(ResumeKind) { return {"auto", "required"}; }
 

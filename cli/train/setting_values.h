@@ -35,6 +35,7 @@ std::vector<std::string_view> words_of(ScheduleKind);
 std::vector<std::string_view> words_of(RateScaling);
 std::vector<std::string_view> words_of(Precision);
 std::vector<std::string_view> words_of(HeadKind);
+std::vector<std::string_view> words_of(KernelKind);
 std::vector<std::string_view> words_of(Augment);
 std::vector<std::string_view> words_of(ResumeKind);
 

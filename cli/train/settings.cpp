@@ -78,6 +78,7 @@ void add_model(Table& table) {
   table.add("context", &C::context, kTokens, "tokens in a window");
   table.add("dropout", &C::dropout, kTokens, "the share of values dropped");
   table.add("head", &C::head, kGpt, "tied to the embedding, or separate");
+  table.add("kernels", &C::kernels, kGpt, "own: quicker; libtorch: the bits of the same in Python");
   table.add("hidden", &C::hidden, kMlp, "widths of the hidden layers");
   table.add("classes", &C::classes, kSamples, "that targets are of");
 }

@@ -16,6 +16,7 @@ enum class ScheduleKind { automatic, cosine, linear, step, constant };
 enum class RateScaling { none, linear, square_root };
 enum class Precision { float32, bfloat16, float16 };
 enum class HeadKind { tied, separate };
+enum class KernelKind { own, libtorch };
 enum class Augment { none, flip };
 enum class ResumeKind { automatic, required };
 
@@ -31,6 +32,7 @@ struct TrainConfig {
   std::int64_t context = 128;
   double dropout = 0;
   HeadKind head = HeadKind::tied;
+  KernelKind kernels = KernelKind::own;
   std::vector<std::int64_t> hidden = {256, 256};  // of an mlp
   std::int64_t classes = 10;                      // of images and tables
 

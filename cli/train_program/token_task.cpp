@@ -107,9 +107,11 @@ class GptTask final : public TokenTask {
                                 .heads = config().heads,
                                 .width = config().width,
                                 .dropout = config().dropout,
-                                .head = config().head == HeadKind::tied
-                                            ? models::GptHead::tied
-                                            : models::GptHead::separate}),
+                                .head = config().head == HeadKind::tied ? models::GptHead::tied
+                                                                        : models::GptHead::separate,
+                                .kernels = config().kernels == KernelKind::own
+                                               ? models::GptKernels::own
+                                               : models::GptKernels::libtorch}),
         tokenizer_(open_tokenizer(saved.files.tokenizer)) {}
 
   torch::nn::Module& net() override { return *net_; }

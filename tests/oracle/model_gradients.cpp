@@ -50,7 +50,12 @@ int main(int num_arguments, char** arguments) {
         models::BenchmarkTransformer(models::BenchmarkTransformerOptions{
             .vocabulary = 60, .positions = 16, .width = 32, .heads = 4, .hidden = 48, .layers = 2}),
         input, target);
-  models::GptOptions gpt{.vocabulary = 60, .context = 16, .layers = 2, .heads = 4, .width = 32};
+  models::GptOptions gpt{.vocabulary = 60,
+                         .context = 16,
+                         .layers = 2,
+                         .heads = 4,
+                         .width = 32,
+                         .kernels = models::GptKernels::libtorch};
   write(folder + "gpt_tied.safetensors", models::Gpt(gpt), input, target);
   gpt.head = models::GptHead::separate;
   write(folder + "gpt_separate.safetensors", models::Gpt(gpt), input, target);

@@ -99,8 +99,12 @@ TrainingCase untrained(const std::string& model) {
                                                                          .layers = 2}));
   }
   if (model == "gpt") {
-    return on_tokens(models::Gpt(models::GptOptions{
-        .vocabulary = kVocabulary, .context = 16, .layers = 2, .heads = 4, .width = 32}));
+    return on_tokens(models::Gpt(models::GptOptions{.vocabulary = kVocabulary,
+                                                    .context = 16,
+                                                    .layers = 2,
+                                                    .heads = 4,
+                                                    .width = 32,
+                                                    .kernels = models::GptKernels::libtorch}));
   }
   throw UsageError("There is no model '" + model + "' here.");
 }
