@@ -32,6 +32,7 @@ def options():
     parser.add_argument("lockstep", type=pathlib.Path, help="the command")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of a rank, a core each")
+    parser.add_argument("--peer-threads", type=int, help="of Python's ranks, where not the same; torchrun's default is 1")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100, help="of a turn")
     parser.add_argument("--curve-steps", type=int, default=500, help="of the loss curves; 0: measure speed alone")
@@ -63,7 +64,7 @@ class Turns:
         else:
             place = self.last[precision, interval]
             rows, _ = sides.python(place, self.chosen.ranks, "--precision", precision,
-                                   **{"threads": self.chosen.threads} | more)
+                                   **{"threads": self.chosen.peer_threads or self.chosen.threads} | more)
         return rows
 
 
@@ -119,8 +120,9 @@ def main():
     chosen = options()
     os.environ["OMP_NUM_THREADS"] = str(chosen.threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:chosen.ranks * chosen.threads])
-    print(f"{chosen.ranks} ranks on {os.cpu_count()} cores, threads a rank: {chosen.threads}; {chosen.rounds} rounds of "
-          f"{chosen.steps} steps; load before {os.getloadavg()[0]:.2f}", flush=True)
+    print(f"{chosen.ranks} ranks on {os.cpu_count()} cores, threads a rank: {chosen.threads}, Python's "
+          f"{chosen.peer_threads or chosen.threads}; {chosen.rounds} rounds of {chosen.steps} steps; load before "
+          f"{os.getloadavg()[0]:.2f}", flush=True)
     with tempfile.TemporaryDirectory() as name:
         turns = Turns(chosen, pathlib.Path(name))
         speeds = measure_speed(chosen, turns)

@@ -31,7 +31,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16 keeps attention in fp32")
-    parser.add_argument("--threads", type=int, default=1, help="of a rank, pinned where there are cores for all")
+    parser.add_argument("--threads", type=int, default=1, help="of a rank; pinned to its share of the cores, if that has as many")
     parser.add_argument("--batches", choices=("same", "random"), default="same")
     parser.add_argument("--seed", type=int, help="another than the run's")
     return parser.parse_args()
@@ -171,8 +171,9 @@ def main():
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     cores = sorted(os.sched_getaffinity(0))
-    if len(cores) >= world * chosen.threads:
-        os.sched_setaffinity(0, cores[rank * chosen.threads:(rank + 1) * chosen.threads])
+    share = len(cores) // world
+    if share >= chosen.threads:
+        os.sched_setaffinity(0, cores[rank * share:(rank + 1) * share])
     settings = RunSettings(chosen.run)
     if settings.whole("accumulate") != 1 or settings.whole("global-batch") not in (0, settings.whole("batch") * world):
         raise SystemExit("the peer takes one batch a step: leave --accumulate at 1 and --global-batch out")
