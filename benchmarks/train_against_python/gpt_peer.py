@@ -31,7 +31,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16 keeps attention in fp32")
-    parser.add_argument("--threads", type=int, default=1, help="of a rank; pinned to its share of the cores, if that has as many")
+    parser.add_argument("--threads", type=int, default=1, help="of a rank, pinned to its share of the cores")
     parser.add_argument("--batches", choices=("same", "random"), default="same")
     parser.add_argument("--seed", type=int, help="another than the run's")
     return parser.parse_args()
