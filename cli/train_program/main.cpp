@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <iostream>
+#include <limits>
 #include <string>
 
 #include "cli/train_program/training.h"
@@ -12,12 +13,12 @@
 namespace {
 
 // What a step frees is what the next one needs. Left to itself, glibc gives large blocks back to
-// the system after every step and has the kernel clear the same pages again. (On aarch64 LibTorch
-// has an allocator of its own, which keeps them.)
+// the system after every step and has the kernel clear the same pages again: no block gets a
+// mapping of its own, and the heap is never cut short. (`lockstep train` tells the allocator that
+// LibTorch has on aarch64.)
 void keep_freed_memory() {
-  constexpr int most = 1 << 30;
-  ::mallopt(M_MMAP_THRESHOLD, most);
-  ::mallopt(M_TRIM_THRESHOLD, most);
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 }  // namespace

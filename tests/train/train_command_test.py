@@ -9,6 +9,7 @@ import pathlib
 import pty
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -153,6 +154,16 @@ class TrainCommand(unittest.TestCase):
         self.assertIn("This run is finished", out)
         (next_command,) = [line for line in out.splitlines() if line.endswith("--for 18st")][-1:]
         self.assertTrue((self.folder / next_command.split()[0]).exists(), "it can be typed as it stands")
+
+    def test_a_step_takes_no_new_memory_from_the_system(self):
+        def page_faults(steps):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+            self.run_train("--data", self.text, "-n", "1", "--run", f"for-{steps}", "--for", f"{steps}st", "--held-out", "0",
+                           "--sample-tokens", "0", "--save-every", "1000st")
+            return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+
+        few = page_faults(10)
+        self.assertLess(page_faults(30) - few, 20 * 100, "a step of a tiny GPT uses some ten thousand pages")
 
     def test_patience_and_time_end_a_run(self):
         out = self.run_train("--data", self.text, "-n", "2", "--run", "p", "--for", "500st", *SMALL, "--rate", "1e-9",
