@@ -5,33 +5,13 @@
 
 #include <bit>
 
+#include "models/vector_pass_internal.h"
+
 namespace lockstep::models {
 namespace {
 
-#define LOCKSTEP_INLINE [[gnu::always_inline]] inline
-
 constexpr float kTwiceRootOfTwoOverPi = 1.5957691216057308F;
 constexpr float kCubic = 0.044715F;
-// exp of more is so large that s counts as 0, exp of less so small that s counts as 1.
-constexpr float kFar = 80.0F;
-
-// e to the power of z for |z| <= kFar, to about two units in the last place: 2^n e^r, where n is
-// whole and |r| <= ln(2) / 2.
-LOCKSTEP_INLINE float exponential(float z) noexcept {
-  constexpr float kRounds = 0x1.8p23F;  // added to a number, leaves whole ones; the low bits are n
-  const float shifted = z * 1.44269504F + kRounds;
-  const float n = shifted - kRounds;
-  const float r = (z - n * 0x1.62e4p-1F) - n * 0x1.7f7d1cp-20F;
-  float power = 1.0F / 720.0F;  // Taylor's series
-  power = power * r + 1.0F / 120.0F;
-  power = power * r + 1.0F / 24.0F;
-  power = power * r + 1.0F / 6.0F;
-  power = power * r + 1.0F / 2.0F;
-  power = power * r + 1.0F;
-  power = power * r + 1.0F;
-  const auto scale = (std::bit_cast<std::uint32_t>(shifted) << 23) + 0x3F800000U;
-  return power * std::bit_cast<float>(scale);
-}
 
 struct Share {
   float kept;  // s
@@ -43,6 +23,7 @@ LOCKSTEP_INLINE Share share_of(float x) noexcept {
   const float above = z < -kFar ? -kFar : z;  // NaN stays
   const float power = exponential(above > kFar ? kFar : above);
   const float share = 1.0F / (1.0F + power);
+  // exp(kFar) is so large that s counts as 0, exp(-kFar) so small that 1 - s does.
   return {z > kFar ? 0.0F : share, z < -kFar ? 0.0F : power * share};
 }
 
@@ -83,36 +64,6 @@ struct Backward {
     for (std::size_t i = 0; i < count; ++i) store(dx[i], gelu_gradient(wide(dy[i]), wide(x[i])));
   }
 };
-
-#ifdef __x86_64__
-template <typename Pass, typename... Args>
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,fma,prefer-vector-width=512")]] void with_avx512(
-    Args... args) noexcept {
-  Pass::run(args...);
-}
-
-template <typename Pass, typename... Args>
-[[gnu::target("avx2,fma")]] void with_avx2(Args... args) noexcept {
-  Pass::run(args...);
-}
-
-template <typename Pass, typename... Args>
-void dispatch(Args... args) noexcept {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-    return with_avx512<Pass>(args...);
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return with_avx2<Pass>(args...);
-  }
-  Pass::run(args...);
-}
-#else
-template <typename Pass, typename... Args>
-void dispatch(Args... args) noexcept {
-  Pass::run(args...);
-}
-#endif
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/train/attention.h"
 #include "models/affine_internal.h"
+#include "models/causal_attention_internal.h"
 #include "models/gelu_internal.h"
 
 namespace lockstep::models {
@@ -31,13 +32,13 @@ GptAttentionImpl::GptAttentionImpl(const GptBlockOptions& options)
       c_attn_(register_module("c_attn", torch::nn::Linear(options.width, 3 * options.width))),
       c_proj_(register_module("c_proj", torch::nn::Linear(options.width, options.width))) {}
 
-std::array<at::Tensor, 3> GptAttentionImpl::heads_of(const at::Tensor& x) {
-  const auto parts = affine(c_attn_, x).chunk(3, /*dim=*/2);
+std::array<at::Tensor, 3> GptAttentionImpl::heads_of(const at::Tensor& parts) {
+  const auto three = parts.chunk(3, /*dim=*/2);
   const auto split = [&](const at::Tensor& part) {
-    return part.view({x.size(0), x.size(1), options_.heads, options_.width / options_.heads})
+    return part.view({part.size(0), part.size(1), options_.heads, options_.width / options_.heads})
         .transpose(1, 2);
   };
-  return {split(parts[0]), split(parts[1]), split(parts[2])};
+  return {split(three[0]), split(three[1]), split(three[2])};
 }
 
 at::Tensor GptAttentionImpl::joined(const at::Tensor& mixed) {
@@ -47,15 +48,19 @@ at::Tensor GptAttentionImpl::joined(const at::Tensor& mixed) {
 }
 
 at::Tensor GptAttentionImpl::forward(const at::Tensor& x) {
-  const auto [query, key, value] = heads_of(x);
+  const auto parts = affine(c_attn_, x);
   const double dropout = is_training() ? options_.dropout : 0.0;
+  if (options_.kernels == GptKernels::own && dropout == 0 && has_causal_attention(parts)) {
+    return affine(c_proj_, causal_attention(parts, options_.heads));
+  }
+  const auto [query, key, value] = heads_of(parts);
   const auto mixed = attention(query, key, value, {.dropout = dropout, .is_causal = true});
   return torch::dropout(joined(mixed), options_.dropout, is_training());
 }
 
 at::Tensor GptAttentionImpl::extend(const at::Tensor& x, KeyValues& past) {
   const auto before = past.length();
-  const auto [query, key, value] = heads_of(x);
+  const auto [query, key, value] = heads_of(affine(c_attn_, x));
   const auto [keys, values] = past.append(key, value);
   if (before == 0) return joined(attention(query, keys, values, {.is_causal = true}));
   AttentionOptions options;

@@ -33,8 +33,8 @@ class GptAttentionImpl : public torch::nn::Module {
   at::Tensor extend(const at::Tensor& x, KeyValues& past);
 
  private:
-  // Query, key and value, each (batch, heads, length, head size).
-  [[nodiscard]] std::array<at::Tensor, 3> heads_of(const at::Tensor& x);
+  // Of what c_attn gives: query, key and value, each (batch, heads, length, head size).
+  [[nodiscard]] std::array<at::Tensor, 3> heads_of(const at::Tensor& parts);
   [[nodiscard]] at::Tensor joined(const at::Tensor& mixed);
 
   GptBlockOptions options_;

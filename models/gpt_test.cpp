@@ -4,8 +4,10 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/autocast.h"
 
 namespace lockstep::models {
 namespace {
@@ -83,21 +85,47 @@ TEST(Gpt, WeightsBeginAsGpt2s) {
 }
 
 TEST(Gpt, RecomputedBlocksGiveTheSameGradients) {
-  auto options = kSmall;
-  options.dropout = 0.2;
-  torch::manual_seed(1);
-  Gpt plain(options);
-  torch::manual_seed(1);
-  Gpt recomputed(options);
-  EXPECT_EQ(recompute_blocks(*recomputed), 3);
-  const auto tokens = torch::randint(0, 50, {2, 16});
-  for (auto* net : {&plain, &recomputed}) {
-    torch::manual_seed(2);  // the same places are dropped
-    (*net)->forward(tokens).square().mean().backward();
+  for (const double dropout : {0.0, 0.2}) {  // attention in our own kernel, and in LibTorch's
+    auto options = kSmall;
+    options.dropout = dropout;
+    torch::manual_seed(1);
+    Gpt plain(options);
+    torch::manual_seed(1);
+    Gpt recomputed(options);
+    EXPECT_EQ(recompute_blocks(*recomputed), 3);
+    const auto tokens = torch::randint(0, 50, {2, 16});
+    for (auto* net : {&plain, &recomputed}) {
+      torch::manual_seed(2);  // the same places are dropped
+      (*net)->forward(tokens).square().mean().backward();
+    }
+    for (const auto& named : plain->named_parameters()) {
+      EXPECT_TRUE(named.value().grad().equal(recomputed->named_parameters()[named.key()].grad()))
+          << named.key() << " with dropout " << dropout;
+    }
   }
-  for (const auto& named : plain->named_parameters()) {
-    EXPECT_TRUE(named.value().grad().equal(recomputed->named_parameters()[named.key()].grad()))
-        << named.key();
+}
+
+TEST(Gpt, OwnKernelsGiveWhatLibTorchsDo) {
+  const auto tokens = torch::randint(0, 50, {2, 13});
+  for (const auto precision : {torch::kFloat, torch::kBFloat16}) {
+    std::vector<at::Tensor> scores, gradients;
+    for (const auto kernels : {GptKernels::own, GptKernels::libtorch}) {
+      auto options = kSmall;
+      options.kernels = kernels;
+      torch::manual_seed(1);
+      Gpt net(options);
+      const Autocast lower(precision);
+      scores.push_back(net->forward(tokens));
+      scores.back().to(torch::kFloat).square().sum().backward();
+      gradients.push_back(net->named_parameters()["h.0.attn.c_attn.weight"].grad());
+    }
+    // A few units in the last place of what is large in them, through three blocks.
+    const double part = precision == torch::kFloat ? 1e-5 : 1.0 / 32;
+    for (const auto& both : {scores, gradients}) {
+      ASSERT_EQ(both[0].scalar_type(), both[1].scalar_type());
+      const auto apart = (both[0] - both[1]).abs().max().item<double>();
+      EXPECT_LE(apart, part * both[1].abs().max().item<double>());
+    }
   }
 }
 

@@ -1,0 +1,114 @@
+// A row is taken up to the next multiple of kLanes after its last place, as far as the matrix
+// reaches: whole vectors. Those few places more are first filled with what changes no result.
+#include "models/causal_softmax_pass_internal.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "models/vector_pass_internal.h"
+
+namespace lockstep::models {
+namespace {
+
+// Sums are kept in as many parts as the widest vector has, and these joined in one order: the same
+// bits on every processor.
+constexpr std::size_t kLanes = 16;
+
+LOCKSTEP_INLINE std::size_t end_of_row(std::size_t count, std::size_t length) noexcept {
+  return std::min((count + kLanes - 1) / kLanes * kLanes, length);
+}
+
+LOCKSTEP_INLINE void fill(float* row, std::size_t begin, std::size_t end, float value) noexcept {
+  for (auto j = begin; j < end; ++j) row[j] = value;
+}
+
+// Compared as integers in the order of the floats: of these compilers find the largest in vectors,
+// of floats only where they may forget about NaN. A NaN may come out or not.
+LOCKSTEP_INLINE float largest_of(const float* row, std::size_t count) noexcept {
+  constexpr std::int32_t magnitude = 0x7FFFFFFF;
+  const auto in_order = [](std::int32_t bits) { return bits ^ ((bits >> 31) & magnitude); };
+  auto largest = std::numeric_limits<std::int32_t>::min();
+  for (std::size_t j = 0; j < count; ++j) {
+    const auto key = in_order(std::bit_cast<std::int32_t>(row[j]));
+    largest = key > largest ? key : largest;
+  }
+  return std::bit_cast<float>(in_order(largest));
+}
+
+template <std::size_t Count>
+LOCKSTEP_INLINE float joined(float* lanes) noexcept {
+  if constexpr (Count > 1) {
+    for (std::size_t lane = 0; lane < Count / 2; ++lane) lanes[lane] += lanes[lane + Count / 2];
+    return joined<Count / 2>(lanes);
+  }
+  return lanes[0];
+}
+
+// The sum of term(j) for j < count.
+template <typename Term>
+LOCKSTEP_INLINE float sum_of(const Term& term, std::size_t count) noexcept {
+  float lanes[kLanes] = {};
+  std::size_t j = 0;
+  for (; j + kLanes <= count; j += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(j + lane);
+  }
+  for (std::size_t lane = 0; j + lane < count; ++lane) lanes[lane] += term(j + lane);
+  return joined<kLanes>(lanes);
+}
+
+LOCKSTEP_INLINE float exponential_of_negative(float z) noexcept {
+  const float power = exponential(z < -kFar ? -kFar : z);  // NaN stays
+  return z < -kFar ? 0.0F : power;
+}
+
+struct Forward {
+  LOCKSTEP_INLINE static void run(float* scores, std::size_t length, float scale) noexcept {
+    for (std::size_t i = 0; i < length; ++i) softmax(scores + i * length, i + 1, length, scale);
+  }
+
+  LOCKSTEP_INLINE static void softmax(float* row, std::size_t count, std::size_t length,
+                                      float scale) noexcept {
+    const auto end = end_of_row(count, length);
+    fill(row, count, end, -std::numeric_limits<float>::infinity());
+    const float largest = largest_of(row, end);
+    for (std::size_t j = 0; j < end; ++j) {
+      row[j] = exponential_of_negative((row[j] - largest) * scale);
+    }
+    const float factor = 1.0F / sum_of([row](std::size_t j) { return row[j]; }, end);
+    for (std::size_t j = 0; j < end; ++j) row[j] *= factor;
+    fill(row, count, length, 0.0F);
+  }
+};
+
+struct Backward {
+  LOCKSTEP_INLINE static void run(const float* shares, float* gradients, std::size_t length,
+                                  float scale) noexcept {
+    for (std::size_t i = 0; i < length; ++i) {
+      gradient(shares + i * length, gradients + i * length, i + 1, length, scale);
+    }
+  }
+
+  LOCKSTEP_INLINE static void gradient(const float* share, float* __restrict row, std::size_t count,
+                                       std::size_t length, float scale) noexcept {
+    const auto end = end_of_row(count, length);
+    fill(row, count, end, 0.0F);
+    const float mean = sum_of([=](std::size_t j) { return share[j] * row[j]; }, end);
+    for (std::size_t j = 0; j < end; ++j) row[j] = share[j] * (row[j] - mean) * scale;
+    fill(row, count, length, 0.0F);
+  }
+};
+
+}  // namespace
+
+void causal_softmax_pass(float* scores, std::size_t length, float scale) noexcept {
+  dispatch<Forward>(scores, length, scale);
+}
+
+void causal_softmax_gradient_pass(const float* shares, float* gradients, std::size_t length,
+                                  float scale) noexcept {
+  dispatch<Backward>(shares, gradients, length, scale);
+}
+
+}  // namespace lockstep::models
