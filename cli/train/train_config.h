@@ -65,7 +65,7 @@ struct TrainConfig {
   bool deterministic = false;
 
   // The run
-  TrainLength length = {400, TrainLength::Unit::steps};
+  TrainLength length = {600, TrainLength::Unit::steps};
   TrainLength evaluate_every = {100, TrainLength::Unit::steps};
   std::int64_t evaluate_batches = 16;  // on each rank; 0: all held-out data
   std::int64_t patience = 0;           // evaluations without a better one; 0: any number
