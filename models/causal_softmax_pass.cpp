@@ -12,21 +12,23 @@
 namespace lockstep::models {
 namespace {
 
-// Sums are kept in as many parts as the widest vector has, and these joined in one order: the same
-// bits on every processor.
+// Sums are kept in as many parts as the widest vector has, and these joined in one order: narrower
+// vectors give the same bits, where multiplication and addition are fused alike.
 constexpr std::size_t kLanes = 16;
 
-LOCKSTEP_INLINE std::size_t end_of_row(std::size_t count, std::size_t length) noexcept {
+[[gnu::always_inline]] inline std::size_t end_of_row(std::size_t count,
+                                                     std::size_t length) noexcept {
   return std::min((count + kLanes - 1) / kLanes * kLanes, length);
 }
 
-LOCKSTEP_INLINE void fill(float* row, std::size_t begin, std::size_t end, float value) noexcept {
+[[gnu::always_inline]] inline void fill(float* row, std::size_t begin, std::size_t end,
+                                        float value) noexcept {
   for (auto j = begin; j < end; ++j) row[j] = value;
 }
 
 // Compared as integers in the order of the floats: of these compilers find the largest in vectors,
 // of floats only where they may forget about NaN. A NaN may come out or not.
-LOCKSTEP_INLINE float largest_of(const float* row, std::size_t count) noexcept {
+[[gnu::always_inline]] inline float largest_of(const float* row, std::size_t count) noexcept {
   constexpr std::int32_t magnitude = 0x7FFFFFFF;
   const auto in_order = [](std::int32_t bits) { return bits ^ ((bits >> 31) & magnitude); };
   auto largest = std::numeric_limits<std::int32_t>::min();
@@ -38,7 +40,7 @@ LOCKSTEP_INLINE float largest_of(const float* row, std::size_t count) noexcept {
 }
 
 template <std::size_t Count>
-LOCKSTEP_INLINE float joined(float* lanes) noexcept {
+[[gnu::always_inline]] inline float joined(float* lanes) noexcept {
   if constexpr (Count > 1) {
     for (std::size_t lane = 0; lane < Count / 2; ++lane) lanes[lane] += lanes[lane + Count / 2];
     return joined<Count / 2>(lanes);
@@ -48,7 +50,7 @@ LOCKSTEP_INLINE float joined(float* lanes) noexcept {
 
 // The sum of term(j) for j < count.
 template <typename Term>
-LOCKSTEP_INLINE float sum_of(const Term& term, std::size_t count) noexcept {
+[[gnu::always_inline]] inline float sum_of(const Term& term, std::size_t count) noexcept {
   float lanes[kLanes] = {};
   std::size_t j = 0;
   for (; j + kLanes <= count; j += kLanes) {
@@ -58,18 +60,19 @@ LOCKSTEP_INLINE float sum_of(const Term& term, std::size_t count) noexcept {
   return joined<kLanes>(lanes);
 }
 
-LOCKSTEP_INLINE float exponential_of_negative(float z) noexcept {
+[[gnu::always_inline]] inline float exponential_of_negative(float z) noexcept {
   const float power = exponential(z < -kFar ? -kFar : z);  // NaN stays
   return z < -kFar ? 0.0F : power;
 }
 
 struct Forward {
-  LOCKSTEP_INLINE static void run(float* scores, std::size_t length, float scale) noexcept {
+  [[gnu::always_inline]] inline static void run(float* scores, std::size_t length,
+                                                float scale) noexcept {
     for (std::size_t i = 0; i < length; ++i) softmax(scores + i * length, i + 1, length, scale);
   }
 
-  LOCKSTEP_INLINE static void softmax(float* row, std::size_t count, std::size_t length,
-                                      float scale) noexcept {
+  [[gnu::always_inline]] inline static void softmax(float* row, std::size_t count,
+                                                    std::size_t length, float scale) noexcept {
     const auto end = end_of_row(count, length);
     fill(row, count, end, -std::numeric_limits<float>::infinity());
     const float largest = largest_of(row, end);
@@ -83,15 +86,16 @@ struct Forward {
 };
 
 struct Backward {
-  LOCKSTEP_INLINE static void run(const float* shares, float* gradients, std::size_t length,
-                                  float scale) noexcept {
+  [[gnu::always_inline]] inline static void run(const float* shares, float* gradients,
+                                                std::size_t length, float scale) noexcept {
     for (std::size_t i = 0; i < length; ++i) {
       gradient(shares + i * length, gradients + i * length, i + 1, length, scale);
     }
   }
 
-  LOCKSTEP_INLINE static void gradient(const float* share, float* __restrict row, std::size_t count,
-                                       std::size_t length, float scale) noexcept {
+  [[gnu::always_inline]] inline static void gradient(const float* share, float* __restrict row,
+                                                     std::size_t count, std::size_t length,
+                                                     float scale) noexcept {
     const auto end = end_of_row(count, length);
     fill(row, count, end, 0.0F);
     const float mean = sum_of([=](std::size_t j) { return share[j] * row[j]; }, end);

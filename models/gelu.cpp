@@ -1,7 +1,8 @@
+#include "models/gelu_internal.h"
+
 #include <ATen/TensorIterator.h>
 #include <torch/torch.h>
 
-#include "models/gelu_internal.h"
 #include "models/gelu_pass_internal.h"
 
 namespace lockstep::models {
@@ -14,42 +15,48 @@ bool has_own_pass(const at::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-// Calls pass(first element of each tensor, count) for parts of dense tensors of one shape and type,
-// on as many threads as LibTorch's own operators use.
+// Calls pass(data, count) for parts of dense tensors of one shape and type T, where data has the
+// first element of each, on as many threads as LibTorch's own operators use.
 template <typename T, typename Pass>
 void in_parts(at::TensorIteratorConfig& tensors, const Pass& pass) {
   tensors.build().for_each([&](char** data, const std::int64_t* strides, std::int64_t count) {
     TORCH_INTERNAL_ASSERT(count <= 1 || strides[0] == sizeof(T));
-    pass(reinterpret_cast<T**>(data), static_cast<std::size_t>(count));
+    pass(data, static_cast<std::size_t>(count));
   });
 }
 
 template <typename T>
 void compute(const at::Tensor& y, const at::Tensor& x) {
-  in_parts<T>(at::TensorIteratorConfig().add_output(y).add_const_input(x),
-              [](T** data, std::size_t count) { gelu_pass(data[1], data[0], count); });
+  in_parts<T>(at::TensorIteratorConfig().add_output(y).add_const_input(x), [](char** data,
+                                                                              std::size_t count) {
+    gelu_pass(reinterpret_cast<const T*>(data[1]), reinterpret_cast<T*>(data[0]), count);
+  });
 }
 
 template <typename T>
 void compute_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& x) {
-  in_parts<T>(
-      at::TensorIteratorConfig().add_output(dx).add_const_input(dy).add_const_input(x),
-      [](T** data, std::size_t count) { gelu_gradient_pass(data[1], data[2], data[0], count); });
+  in_parts<T>(at::TensorIteratorConfig().add_output(dx).add_const_input(dy).add_const_input(x),
+              [](char** data, std::size_t count) {
+                gelu_gradient_pass(reinterpret_cast<const T*>(data[1]),
+                                   reinterpret_cast<const T*>(data[2]),
+                                   reinterpret_cast<T*>(data[0]), count);
+              });
 }
 
 struct Gelu : public torch::autograd::Function<Gelu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given) {
+    context->save_for_backward({given});
     const auto x = given.contiguous();
-    context->save_for_backward({x});
     const auto y = at::empty_like(x);
     x.scalar_type() == at::kFloat ? compute<float>(y, x) : compute<BFloat16Bits>(y, x);
     return y;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto x = context->get_saved_variables()[0];
+    const auto given = context->get_saved_variables()[0];
     // A gradient that is itself differentiated: LibTorch's, which knows its own gradient.
-    if (at::GradMode::is_enabled()) return {at::gelu_backward(gradients[0], x, "tanh")};
+    if (at::GradMode::is_enabled()) return {at::gelu_backward(gradients[0], given, "tanh")};
+    const auto x = given.contiguous();
     const auto dy = gradients[0].contiguous();
     const auto dx = at::empty_like(x);
     x.scalar_type() == at::kFloat ? compute_gradient<float>(dx, dy, x)

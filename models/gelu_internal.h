@@ -7,8 +7,8 @@
 
 namespace lockstep::models {
 
-/// at::gelu(x, "tanh"). In float32 and bfloat16 on the CPU computed our own way, in float32: within
-/// a few units in the last place, not bit for bit.
+/// at::gelu(x, "tanh"). In float32 and bfloat16 on the CPU computed our own way, in float32: as
+/// near to the true value, and not bit for bit the same.
 [[nodiscard]] at::Tensor gelu_by_tanh(const at::Tensor& x);
 
 }  // namespace lockstep::models

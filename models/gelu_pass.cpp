@@ -18,7 +18,7 @@ struct Share {
   float lost;  // 1 - s
 };
 
-LOCKSTEP_INLINE Share share_of(float x) noexcept {
+[[gnu::always_inline]] inline Share share_of(float x) noexcept {
   const float z = -kTwiceRootOfTwoOverPi * x * (1.0F + kCubic * x * x);
   const float above = z < -kFar ? -kFar : z;  // NaN stays
   const float power = exponential(above > kFar ? kFar : above);
@@ -27,22 +27,22 @@ LOCKSTEP_INLINE Share share_of(float x) noexcept {
   return {z > kFar ? 0.0F : share, z < -kFar ? 0.0F : power * share};
 }
 
-LOCKSTEP_INLINE float gelu(float x) noexcept { return x * share_of(x).kept; }
+[[gnu::always_inline]] inline float gelu(float x) noexcept { return x * share_of(x).kept; }
 
-LOCKSTEP_INLINE float gelu_gradient(float dy, float x) noexcept {
+[[gnu::always_inline]] inline float gelu_gradient(float dy, float x) noexcept {
   const Share share = share_of(x);
   const float slope = kTwiceRootOfTwoOverPi * (1.0F + 3.0F * kCubic * x * x);
   return dy * (share.kept + x * share.kept * share.lost * slope);
 }
 
-LOCKSTEP_INLINE float wide(float value) noexcept { return value; }
-LOCKSTEP_INLINE float wide(BFloat16Bits value) noexcept {
+[[gnu::always_inline]] inline float wide(float value) noexcept { return value; }
+[[gnu::always_inline]] inline float wide(BFloat16Bits value) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
 }
 
-LOCKSTEP_INLINE void store(float& to, float value) noexcept { to = value; }
+[[gnu::always_inline]] inline void store(float& to, float value) noexcept { to = value; }
 // To the nearest, and of two to the even one; NaN stays NaN.
-LOCKSTEP_INLINE void store(BFloat16Bits& to, float value) noexcept {
+[[gnu::always_inline]] inline void store(BFloat16Bits& to, float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
   const std::uint32_t quiet = (bits >> 16) | 0x40U;
@@ -52,15 +52,16 @@ LOCKSTEP_INLINE void store(BFloat16Bits& to, float value) noexcept {
 
 struct Forward {
   template <typename T>
-  LOCKSTEP_INLINE static void run(const T* x, T* __restrict y, std::size_t count) noexcept {
+  [[gnu::always_inline]] inline static void run(const T* x, T* __restrict y,
+                                                std::size_t count) noexcept {
     for (std::size_t i = 0; i < count; ++i) store(y[i], gelu(wide(x[i])));
   }
 };
 
 struct Backward {
   template <typename T>
-  LOCKSTEP_INLINE static void run(const T* dy, const T* x, T* __restrict dx,
-                                  std::size_t count) noexcept {
+  [[gnu::always_inline]] inline static void run(const T* dy, const T* x, T* __restrict dx,
+                                                std::size_t count) noexcept {
     for (std::size_t i = 0; i < count; ++i) store(dx[i], gelu_gradient(wide(dy[i]), wide(x[i])));
   }
 };

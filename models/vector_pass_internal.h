@@ -7,8 +7,6 @@
 #include <bit>
 #include <cstdint>
 
-#define LOCKSTEP_INLINE [[gnu::always_inline]] inline
-
 namespace lockstep::models {
 namespace {
 
@@ -17,7 +15,7 @@ constexpr float kFar = 80.0F;
 
 // e to the power of z for |z| <= kFar, to about two units in the last place: 2^n e^r, where n is
 // whole and |r| <= ln(2) / 2. NaN stays.
-LOCKSTEP_INLINE float exponential(float z) noexcept {
+[[gnu::always_inline]] inline float exponential(float z) noexcept {
   constexpr float rounder = 0x1.8p23F;  // added to a number, leaves whole ones; the low bits are n
   const float shifted = z * 1.44269504F + rounder;
   const float n = shifted - rounder;

@@ -40,7 +40,9 @@ def options():
     parser.add_argument("--kernels", choices=("own", "libtorch"), default="own", help="of lockstep's GPT")
     parser.add_argument("--precisions", default="fp32,bf16")
     parser.add_argument("--json", type=pathlib.Path, help="write everything measured to this file")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    chosen.peer_threads = chosen.peer_threads or chosen.threads
+    return chosen
 
 
 def settings(chosen, precision, steps, interval):
@@ -64,7 +66,7 @@ class Turns:
         else:
             place = self.last[precision, interval]
             rows, _ = sides.python(place, self.chosen.ranks, "--precision", precision,
-                                   **{"threads": self.chosen.peer_threads or self.chosen.threads} | more)
+                                   **{"threads": self.chosen.peer_threads} | more)
         return rows
 
 
@@ -94,7 +96,7 @@ def measure_losses(turns, steps):
     """Loss of every step in fp32: lockstep, Python, and Python with another number of threads. Until rounding has grown
     into the training, some hundred steps, the losses differ in their last bits, if at all."""
     ours, theirs = turns.run("lockstep", "fp32", steps, 1), turns.run("python", "fp32", steps, 1)
-    threads = turns.run("python", "fp32", steps, 1, threads=turns.chosen.threads + 1)
+    threads = turns.run("python", "fp32", steps, 1, threads=turns.chosen.peer_threads + 1)
     return {"lockstep against python": difference(ours, theirs), "python against itself": difference(theirs, threads),
             "last loss": {"lockstep": ours[max(ours)]["loss"], "python": theirs[max(theirs)]["loss"]}}
 
@@ -121,7 +123,7 @@ def main():
     os.environ["OMP_NUM_THREADS"] = str(chosen.threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:chosen.ranks * chosen.threads])
     print(f"{chosen.ranks} ranks on {os.cpu_count()} cores, threads a rank: {chosen.threads}, Python's "
-          f"{chosen.peer_threads or chosen.threads}; {chosen.rounds} rounds of {chosen.steps} steps; load before "
+          f"{chosen.peer_threads}; {chosen.rounds} rounds of {chosen.steps} steps; load before "
           f"{os.getloadavg()[0]:.2f}", flush=True)
     with tempfile.TemporaryDirectory() as name:
         turns = Turns(chosen, pathlib.Path(name))
@@ -136,8 +138,8 @@ def main():
         print(f"loss: lockstep is {ours / theirs:.2f} times as far from Python as Python is from itself")
     if chosen.json:
         chosen.json.write_text(json.dumps({
-            "cores": os.cpu_count(), "ranks": chosen.ranks, "threads": chosen.threads, "steps": chosen.steps,
-            "kernels": chosen.kernels,
+            "cores": os.cpu_count(), "ranks": chosen.ranks, "threads": chosen.threads,
+            "peer_threads": chosen.peer_threads, "kernels": chosen.kernels, "steps": chosen.steps,
             "curve_steps": chosen.curve_steps,
             "tokens_per_second": {" ".join(way): values for way, values in speeds.items()},
             "ratios": ratios, "losses": losses}, indent=1) + "\n")

@@ -18,17 +18,6 @@ namespace {
 
 constexpr char kBest[] = "best";
 
-models::GptOptions shape_of(const SavedConfig& saved) {
-  const auto& config = saved.resolved.config;
-  return {
-      .vocabulary = saved.files.vocabulary,
-      .context = config.context,
-      .layers = config.layers,
-      .heads = config.heads,
-      .width = config.width,
-      .head = config.head == HeadKind::tied ? models::GptHead::tied : models::GptHead::separate};
-}
-
 std::unique_ptr<Tokenizer> tokenizer_of(const SavedConfig& saved) {
   auto tokenizer = open_tokenizer(saved.files.tokenizer);
   if (tokenizer->vocabulary_size() != saved.files.vocabulary) {
@@ -78,7 +67,7 @@ void load(FileSystem& files, const ValidCheckpoint& checkpoint, models::Gpt& net
 TrainedGpt load_trained_gpt(const GenerateRequest& request) {
   const auto saved = config_of(request);
   const auto files = local_file_system();
-  TrainedGpt trained{.net = models::Gpt(shape_of(saved)), .tokenizer = tokenizer_of(saved)};
+  TrainedGpt trained{.net = models::Gpt(gpt_of(saved)), .tokenizer = tokenizer_of(saved)};
   const auto checkpoint = newest_valid_at(*files, place_of(*files, request));
   load(*files, checkpoint, trained.net);
   trained.step = checkpoint.manifest.step;

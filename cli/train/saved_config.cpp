@@ -52,6 +52,19 @@ std::string to_json(const SavedConfig& saved) {
   return json.dump(2) + "\n";
 }
 
+models::GptOptions gpt_of(const SavedConfig& saved) {
+  const auto& config = saved.resolved.config;
+  return {.vocabulary = saved.files.vocabulary,
+          .context = config.context,
+          .layers = config.layers,
+          .heads = config.heads,
+          .width = config.width,
+          .dropout = config.dropout,
+          .head = config.head == HeadKind::tied ? models::GptHead::tied : models::GptHead::separate,
+          .kernels = config.kernels == KernelKind::own ? models::GptKernels::own
+                                                       : models::GptKernels::libtorch};
+}
+
 SavedConfig saved_config_from_json(const std::string& text, const std::string& origin) {
   try {
     const auto json = Json::parse(text);

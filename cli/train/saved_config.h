@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/train/settings.h"
+#include "models/gpt_shape.h"
 
 namespace lockstep::cli {
 
@@ -27,6 +28,9 @@ struct SavedConfig {
   DataFiles files = {};
   int world = 1;  // ranks when the run was begun: batches were meant for it
 };
+
+/// The model of a run of gpt.
+[[nodiscard]] models::GptOptions gpt_of(const SavedConfig& saved);
 
 [[nodiscard]] std::string to_json(const SavedConfig& saved);
 /// Throws UsageError for anything that to_json does not write; `origin` names it.

@@ -3,7 +3,6 @@
 
 #include <exception>
 #include <iostream>
-#include <limits>
 #include <string>
 
 #include "cli/train_program/training.h"
@@ -18,7 +17,7 @@ namespace {
 // LibTorch has on aarch64.)
 void keep_freed_memory() {
   ::mallopt(M_MMAP_MAX, 0);
-  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  ::mallopt(M_TRIM_THRESHOLD, -1);
 }
 
 }  // namespace

@@ -101,17 +101,7 @@ class GptTask final : public TokenTask {
  public:
   GptTask(const SavedConfig& saved, const std::string& folder)
       : TokenTask(saved, folder),
-        net_(models::GptOptions{.vocabulary = saved.files.vocabulary,
-                                .context = config().context,
-                                .layers = config().layers,
-                                .heads = config().heads,
-                                .width = config().width,
-                                .dropout = config().dropout,
-                                .head = config().head == HeadKind::tied ? models::GptHead::tied
-                                                                        : models::GptHead::separate,
-                                .kernels = config().kernels == KernelKind::own
-                                               ? models::GptKernels::own
-                                               : models::GptKernels::libtorch}),
+        net_(gpt_of(saved)),
         tokenizer_(open_tokenizer(saved.files.tokenizer)) {}
 
   torch::nn::Module& net() override { return *net_; }

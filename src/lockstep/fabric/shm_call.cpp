@@ -282,6 +282,8 @@ Steps reduce_staged(ShmCall& call) {
 }  // namespace
 
 void fetch_ahead(const ShmCall& call, int other, bool one_shot) noexcept {
+  const auto kind = call.call.kind;
+  if (kind != Collective::all_reduce && kind != Collective::all_gather) return;
   const auto total = call.call.input.size();
   const auto part = one_shot ? Chunk{0, total} : chunk_of(total, call.rank(), call.size());
   const auto* const start = call.inline_slot(other) + part.begin;

@@ -73,7 +73,8 @@ struct ShmCall {
   return kind == Collective::all_reduce || kind == Collective::reduce;
 }
 
-/// Has the processor fetch what this rank will read of the slot of `other`, which has entered.
+/// Has the processor fetch what this rank will read of the slot of `other`, which has entered: the
+/// first KiB of it, of calls whose inputs all ranks read.
 void fetch_ahead(const ShmCall& call, int other, bool one_shot) noexcept;
 /// And make the slot of the next call, should it be like this one, ready to be written.
 void prepare_next_slot(const ShmCall& call) noexcept;

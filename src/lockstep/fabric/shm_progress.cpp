@@ -117,7 +117,10 @@ void ShmEngine::advance_all() {
     }
     while (!queue_.empty() && queue_.front()->done) {
       const auto number = queue_.front()->call.number;
-      if (queue_.front()->call.is_inline) prepare_next_slot(queue_.front()->call);
+      // Unless the next call is under way, and others read what it has brought.
+      if (queue_.front()->call.is_inline && number == calls_) {
+        prepare_next_slot(queue_.front()->call);
+      }
       memory_.lines().complete(number);
       record_.complete(number);
       queue_.front()->keep.reset();
