@@ -36,8 +36,8 @@ def main():
         for seed in map(int, chosen.seeds.split(",")):
             folder = pathlib.Path(name) / f"seed-{seed}"
             settings = {"size": "tiny", "ranks": chosen.ranks, "data": chosen.data, "for": f"{chosen.steps}st",
-                        "evaluate-every": f"{chosen.steps}st", "save-every": f"{chosen.steps}st", "log-every": "50st",
-                        "sample-tokens": 0, "seed": seed}
+                        "evaluate-every": f"{chosen.steps}st", "evaluate-batches": 0, "sample-tokens": 0,
+                        "save-every": f"{chosen.steps}st", "log-every": "50st", "seed": seed}
             _, ours = sides.lockstep(chosen.lockstep, folder, settings)
             _, theirs = sides.python(folder, chosen.ranks, "--batches", "random")
             losses["lockstep"].append(ours[chosen.steps]["loss"])
