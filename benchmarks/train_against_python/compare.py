@@ -10,8 +10,8 @@ the same rates; Python with gradient_as_bucket_view and fused AdamW. In each rou
 order. Tokens a second are the median over a turn's intervals but the first two; printed is the median over the rounds.
 
 Losses are compared step by step: the mean difference between lockstep and Python may be twice that between two runs of
-Python which differ in the number of threads only. That is so with --kernels libtorch, where every operator is the one
-that Python calls; with lockstep's own the last bits differ from the first step on.
+Python which differ in the number of threads only. With --kernels libtorch every operator is the one that Python calls;
+with lockstep's own the last bits differ, and rounding grows: the longer the curves, the further apart.
 """
 
 import argparse
