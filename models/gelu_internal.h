@@ -1,6 +1,6 @@
 // GELU as GPT-2 computes it, by tanh. LibTorch 2.11 takes a sixth of a small GPT's step for it on
-// x86-64, and on aarch64, where its kernel computes value by value, a third: this one takes a tenth
-// of that, and is nearer to the true value where that is near zero.
+// x86-64, and on aarch64, where its kernel computes value by value, a third, of which this one
+// takes a seventh. It is nearer to the true value where that is near zero.
 #pragma once
 
 #include <ATen/core/Tensor.h>
