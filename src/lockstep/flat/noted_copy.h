@@ -27,9 +27,10 @@ struct Exponent {
 };
 
 constexpr std::size_t kNotedLine = 64;
-// Copies from here on are larger than a core's share of most last-level caches. What is written
-// past the caches need not be read into them first, which is a third of what a copy moves on x86;
-// whoever reads it next fetches it from memory either way.
+// Memory from this size on, of which a copy writes a part, is larger than a core's share of most
+// last-level caches: written over from end to end, none of it is there any more when its turn comes
+// again. What is written past the caches need not be read into them first, which is a third of what
+// a copy moves on x86; whoever reads it next fetches it from memory either way.
 constexpr std::size_t kStreamBytes = 8U << 20;
 
 /// Copies `lines` lines; returns the or-ed notes of their elements. The spans do not overlap.

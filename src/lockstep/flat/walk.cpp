@@ -56,13 +56,13 @@ typename Bits<T>::Word note_of(T value) noexcept {
 }
 
 template <typename T>
-bool copy(std::span<T> to, const T* from) noexcept {
+bool copy(std::span<T> to, const T* from, bool past_caches) noexcept {
   constexpr auto exponent = Bits<T>::kExponent;
   auto* const bytes = reinterpret_cast<std::byte*>(to.data());
   const auto* const source = reinterpret_cast<const std::byte*>(from);
   const auto lines = to.size_bytes() / kNotedLine;
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(bytes) % kNotedLine == 0;
-  auto found = to.size_bytes() >= kStreamBytes && is_aligned
+  auto found = past_caches && is_aligned
                    ? stream_lines(bytes, source, lines, exponent)
                    : copy_lines(bytes, source, lines, exponent);
   for (auto i = lines * (kNotedLine / sizeof(T)); i < to.size(); ++i) {
@@ -172,8 +172,10 @@ at::Tensor like(const at::Tensor& to, const at::Tensor& from) {
 
 bool copy_noting_non_finite(const at::Tensor& to, const at::Tensor& from) {
   const auto source = like(to, from);
+  // A part may be small: what was written of the whole since its last turn is what counts.
+  const bool past_caches = to.storage().nbytes() >= kStreamBytes;
   return with_elements(to, [&]<typename T>(std::span<T> elements) {
-    return copy(elements, static_cast<const T*>(source.const_data_ptr()));
+    return copy(elements, static_cast<const T*>(source.const_data_ptr()), past_caches);
   });
 }
 

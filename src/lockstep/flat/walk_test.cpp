@@ -32,17 +32,19 @@ TEST_P(WalkOf, CopiesAndAddsAsTorchDoes) {
 
 TEST_P(WalkOf, CopiesSpansOfEveryLengthAndAnyPlaceToo) {
   torch::manual_seed(1);
-  // The last are beyond what goes through the caches, in a place for that and in none.
+  // Into memory that is written through the caches and past them, in a place for that and in none.
   const auto most = static_cast<std::int64_t>(kStreamBytes / c10::elementSize(GetParam()));
   const auto all = torch::randn({most + 100}).to(GetParam());
   for (const std::int64_t count : {1L, 4L, 63L, 64L, 129L, most - 1, most, most + 37}) {
     for (const std::int64_t place : {0L, 1L}) {
-      auto room = torch::zeros({most + 100}, GetParam());
-      const auto to = room.narrow(0, place, count);
-      const auto from = all.narrow(0, 3, count);
-      EXPECT_FALSE(copy_noting_non_finite(to, from));
-      EXPECT_TRUE(to.equal(from)) << count << " at " << place;
-      EXPECT_EQ(torch::count_nonzero(room.narrow(0, place + count, 30)).item<std::int64_t>(), 0);
+      for (const std::int64_t whole : {count + 40, most + 100}) {
+        auto room = torch::zeros({whole}, GetParam());
+        const auto to = room.narrow(0, place, count);
+        const auto from = all.narrow(0, 3, count);
+        EXPECT_FALSE(copy_noting_non_finite(to, from));
+        EXPECT_TRUE(to.equal(from)) << count << " at " << place << " of " << whole;
+        EXPECT_EQ(torch::count_nonzero(room.narrow(0, place + count, 30)).item<std::int64_t>(), 0);
+      }
     }
   }
   auto to = torch::zeros({most + 37}, GetParam());
