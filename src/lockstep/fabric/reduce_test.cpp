@@ -96,6 +96,37 @@ TEST(Reduce, WritesToEveryDestinationAndOverItsSources) {
   });
 }
 
+// Lines that need not be written in place, among lines that look like them: sums that are zero, and
+// zeros that are negative.
+TEST(Reduce, ZerosInPlaceGiveTheBitsOfTheSerialTree) {
+  constexpr std::size_t kLine = 16;  // floats
+  constexpr std::size_t kCount = 64 * kLine + 5;
+  for (const auto op : {ReduceOp::sum, ReduceOp::average}) {
+    for (const int size : {2, 3, 4, 8, 16}) {
+      std::vector<Bytes> sources;
+      for (int rank = 0; rank < size; ++rank) {
+        auto& source = sources.emplace_back(kCount * sizeof(float));
+        for (std::size_t i = 0; i < kCount; ++i) {
+          const auto kind = i / kLine % 5;
+          const float sign = rank % 2 == 0 ? 1.0F : -1.0F;
+          const float value = kind == 0   ? 0.0F
+                              : kind == 1 ? -0.0F
+                              : kind == 2 ? sign
+                              : kind == 3 ? sign * 0.0F
+                                          : static_cast<float>(i % kLine == 7 ? rank : 0);
+          oracle::write(source.data() + i * sizeof(float), value);
+        }
+      }
+      const auto expected = oracle::reduced(DType::float32, op, sources);
+      std::vector<std::byte*> destinations;
+      for (auto& source : sources) destinations.push_back(source.data());
+      reduce({DType::float32, op}, TreePlan::over_ranks(size), starts_of(sources), destinations,
+             kCount);
+      for (const auto& source : sources) EXPECT_EQ(source, expected) << size << " ranks";
+    }
+  }
+}
+
 TEST(Reduce, NoElementBeyondTheCountIsTouched) {
   for_each_reduction([](const Reduction& reduction) {
     const auto width = bytes_of(reduction.dtype);
