@@ -65,16 +65,12 @@ void copy_and_note_by(benchmark::State& state) {
   }
   state.SetBytesProcessed(state.iterations() * state.range(0) * 2);
 }
-std::uint32_t cached(std::byte* to, const std::byte* from, std::size_t lines,
-                     Exponent<std::uint32_t> exponent) noexcept {
-  return copy_lines(to, from, lines, exponent);
+void copy_and_note_cached(benchmark::State& state) {
+  copy_and_note_by<copy_lines<std::uint32_t>>(state);
 }
-std::uint32_t streamed(std::byte* to, const std::byte* from, std::size_t lines,
-                       Exponent<std::uint32_t> exponent) noexcept {
-  return stream_lines(to, from, lines, exponent);
+void copy_and_note_streamed(benchmark::State& state) {
+  copy_and_note_by<stream_lines<std::uint32_t>>(state);
 }
-void copy_and_note_cached(benchmark::State& state) { copy_and_note_by<cached>(state); }
-void copy_and_note_streamed(benchmark::State& state) { copy_and_note_by<streamed>(state); }
 void copy_alone(benchmark::State& state) {
   auto to = torch::zeros({state.range(0) / 4});
   const auto from = torch::ones({state.range(0) / 4});

@@ -33,21 +33,16 @@ constexpr std::size_t kNotedLine = 64;
 // a copy moves on x86; whoever reads it next fetches it from memory either way.
 constexpr std::size_t kStreamBytes = 8U << 20;
 
-/// Copies `lines` lines; returns the or-ed notes of their elements. The spans do not overlap.
-std::uint16_t copy_lines(std::byte* to, const std::byte* from, std::size_t lines,
-                         Exponent<std::uint16_t> exponent) noexcept;
-std::uint32_t copy_lines(std::byte* to, const std::byte* from, std::size_t lines,
-                         Exponent<std::uint32_t> exponent) noexcept;
-std::uint64_t copy_lines(std::byte* to, const std::byte* from, std::size_t lines,
-                         Exponent<std::uint64_t> exponent) noexcept;
+/// Copies `lines` lines; returns the or-ed notes of their elements. The spans do not overlap. Words
+/// have 16, 32 or 64 bits.
+template <typename Word>
+Word copy_lines(std::byte* to, const std::byte* from, std::size_t lines,
+                Exponent<Word> exponent) noexcept;
 
 /// The same past the caches, where the processor does not do so by itself. `to` lies at a multiple
 /// of 16 bytes. Later stores of this thread are seen after it, as after any other copy.
-std::uint16_t stream_lines(std::byte* to, const std::byte* from, std::size_t lines,
-                           Exponent<std::uint16_t> exponent) noexcept;
-std::uint32_t stream_lines(std::byte* to, const std::byte* from, std::size_t lines,
-                           Exponent<std::uint32_t> exponent) noexcept;
-std::uint64_t stream_lines(std::byte* to, const std::byte* from, std::size_t lines,
-                           Exponent<std::uint64_t> exponent) noexcept;
+template <typename Word>
+Word stream_lines(std::byte* to, const std::byte* from, std::size_t lines,
+                  Exponent<Word> exponent) noexcept;
 
 }  // namespace lockstep

@@ -62,9 +62,8 @@ bool copy(std::span<T> to, const T* from, bool past_caches) noexcept {
   const auto* const source = reinterpret_cast<const std::byte*>(from);
   const auto lines = to.size_bytes() / kNotedLine;
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(bytes) % kNotedLine == 0;
-  auto found = past_caches && is_aligned
-                   ? stream_lines(bytes, source, lines, exponent)
-                   : copy_lines(bytes, source, lines, exponent);
+  auto found = past_caches && is_aligned ? stream_lines(bytes, source, lines, exponent)
+                                         : copy_lines(bytes, source, lines, exponent);
   for (auto i = lines * (kNotedLine / sizeof(T)); i < to.size(); ++i) {
     to[i] = from[i];
     found |= note_of(from[i]);
