@@ -3,8 +3,7 @@
 // all their bits. Nothing branches, so that the loops become vector code.
 #include "models/gelu_pass_internal.h"
 
-#include <bit>
-
+#include "lockstep/base/half.h"
 #include "models/vector_pass_internal.h"
 
 namespace lockstep::models {
@@ -37,17 +36,12 @@ struct Share {
 
 [[gnu::always_inline]] inline float wide(float value) noexcept { return value; }
 [[gnu::always_inline]] inline float wide(BFloat16Bits value) noexcept {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+  return widen_bfloat16(static_cast<std::uint16_t>(value));
 }
 
 [[gnu::always_inline]] inline void store(float& to, float value) noexcept { to = value; }
-// To the nearest, and of two to the even one; NaN stays NaN.
 [[gnu::always_inline]] inline void store(BFloat16Bits& to, float value) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
-  const std::uint32_t quiet = (bits >> 16) | 0x40U;
-  const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
-  to = static_cast<BFloat16Bits>(is_nan ? quiet : rounded);
+  to = static_cast<BFloat16Bits>(narrow_to_bfloat16(value));
 }
 
 struct Forward {

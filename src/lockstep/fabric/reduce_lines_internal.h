@@ -19,8 +19,8 @@
 #include <type_traits>
 
 #include "lockstep/base/assert.h"
+#include "lockstep/base/half.h"
 #include "lockstep/fabric/dtype.h"
-#include "lockstep/fabric/half_internal.h"
 #include "lockstep/fabric/leaf_tree.h"
 #include "lockstep/fabric/reduce_kernels_internal.h"
 

@@ -1,9 +1,8 @@
 #include "lockstep/train/adam_pass_internal.h"
 
 #include <cmath>
-#include <type_traits>
 
-#include "lockstep/train/bfloat16_internal.h"
+#include "lockstep/train/masters_internal.h"
 
 namespace lockstep {
 namespace {
@@ -17,7 +16,6 @@ Wide mixed(Wide average, Wide gradient, Wide weight) noexcept {
 
 template <bool FromGradient, bool Decays, typename Stored, typename Wide>
 void pass(const AdamStretch<Stored, Wide>& stretch, const AdamStep& step) noexcept {
-  constexpr bool has_masters = !std::is_same_v<Stored, Wide>;
   const auto weight = static_cast<Wide>(1 - step.beta1);
   const auto beta2 = static_cast<Wide>(step.beta2);
   const auto new_square = static_cast<Wide>(1 - step.beta2);
@@ -32,15 +30,8 @@ void pass(const AdamStretch<Stored, Wide>& stretch, const AdamStep& step) noexce
   Wide* __restrict squares = stretch.squares;
   Wide* __restrict masters = stretch.masters;
   for (std::size_t i = 0; i < stretch.count; ++i) {
-    Wide value;
-    Wide gradient;
-    if constexpr (has_masters) {
-      value = narrowed(masters[i]) == values[i] ? masters[i] : widened(values[i]);
-      gradient = widened(gradients[i]);
-    } else {
-      value = values[i];
-      gradient = gradients[i];
-    }
+    Wide value = read_value(values[i], masters, i);
+    Wide gradient = widened<Wide>(gradients[i]);
     if constexpr (Decays) gradient = gradient + value * decay;
     value = value * kept;
     const Wide average = mixed<FromGradient>(averages[i], gradient, weight);
@@ -48,12 +39,7 @@ void pass(const AdamStretch<Stored, Wide>& stretch, const AdamStep& step) noexce
     averages[i] = average;
     squares[i] = square;
     value = value - step_size * average / (std::sqrt(square) * root_factor + epsilon);
-    if constexpr (has_masters) {
-      masters[i] = value;
-      values[i] = narrowed(value);
-    } else {
-      values[i] = value;
-    }
+    write_value(values[i], masters, i, value);
   }
 }
 

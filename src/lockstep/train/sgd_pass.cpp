@@ -1,8 +1,6 @@
 #include "lockstep/train/sgd_pass_internal.h"
 
-#include <type_traits>
-
-#include "lockstep/train/bfloat16_internal.h"
+#include "lockstep/train/masters_internal.h"
 
 namespace lockstep {
 namespace {
@@ -11,7 +9,6 @@ enum class Momentum { none, first, later };
 
 template <Momentum Kind, bool Decays, bool Nesterov, typename Stored, typename Wide>
 void pass(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept {
-  constexpr bool has_masters = !std::is_same_v<Stored, Wide>;
   const auto rate = static_cast<Wide>(step.rate);
   const auto momentum = static_cast<Wide>(step.momentum);
   const auto undamped = static_cast<Wide>(1 - step.dampening);
@@ -21,15 +18,8 @@ void pass(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept
   Wide* __restrict momenta = stretch.momenta;
   Wide* __restrict masters = stretch.masters;
   for (std::size_t i = 0; i < stretch.count; ++i) {
-    Wide value;
-    Wide gradient;
-    if constexpr (has_masters) {
-      value = narrowed(masters[i]) == values[i] ? masters[i] : widened(values[i]);
-      gradient = widened(gradients[i]);
-    } else {
-      value = values[i];
-      gradient = gradients[i];
-    }
+    Wide value = read_value(values[i], masters, i);
+    Wide gradient = widened<Wide>(gradients[i]);
     if constexpr (Decays) gradient = gradient + value * decay;
     if constexpr (Kind != Momentum::none) {
       Wide moved = gradient;
@@ -38,12 +28,7 @@ void pass(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept
       gradient = Nesterov ? gradient + moved * momentum : moved;
     }
     value = value - gradient * rate;
-    if constexpr (has_masters) {
-      masters[i] = value;
-      values[i] = narrowed(value);
-    } else {
-      values[i] = value;
-    }
+    write_value(values[i], masters, i, value);
   }
 }
 

@@ -1,6 +1,7 @@
 // The two 16-bit floating-point formats as their bits, and their exact way to float and back. One
 // rounding, to nearest even; NaN stays NaN and quiet. Without branches, so that loops over them
-// become vector code.
+// become vector code; and always part of their caller, since some of those are compiled for
+// processors that others do not have.
 #pragma once
 
 #include <bit>
@@ -8,20 +9,19 @@
 
 namespace lockstep {
 
-inline float widen_bfloat16(std::uint32_t bits) noexcept {
+[[gnu::always_inline]] inline float widen_bfloat16(std::uint32_t bits) noexcept {
   return std::bit_cast<float>(bits << 16);
 }
 
-inline std::uint32_t narrow_to_bfloat16(float value) noexcept {
+[[gnu::always_inline]] inline std::uint32_t narrow_to_bfloat16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
-  const std::uint32_t quiet = (bits >> 16) | 0x40U;
-  return (bits & 0x7FFFFFFFU) > 0x7F800000U ? quiet : rounded;
+  const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
+  return (value != value ? bits | 0x400000U : rounded) >> 16;
 }
 
 // The exponent is moved by a multiplication with a power of two, which is exact and normalises
 // subnormal halves.
-inline float widen_float16(std::uint32_t bits) noexcept {
+[[gnu::always_inline]] inline float widen_float16(std::uint32_t bits) noexcept {
   const std::uint32_t sign = (bits & 0x8000U) << 16;
   const std::uint32_t rest = (bits & 0x7FFFU) << 13;
   // 2^112 turns the half's exponent bias of 15 into the float's of 127.
@@ -31,7 +31,7 @@ inline float widen_float16(std::uint32_t bits) noexcept {
       sign | (rest >= 0x0F800000U ? special : std::bit_cast<std::uint32_t>(scaled)));
 }
 
-inline std::uint32_t narrow_to_float16(float value) noexcept {
+[[gnu::always_inline]] inline std::uint32_t narrow_to_float16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   // Normal halves: rounded at 13 bits, with the exponent moved by 112.

@@ -1,3 +1,5 @@
+#include "lockstep/base/half.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -5,8 +7,7 @@
 #include <cstdint>
 
 #include "lockstep/base/random.h"
-#include "lockstep/fabric/half_internal.h"
-#include "lockstep/fabric/test_oracle_internal.h"
+#include "lockstep/base/test_half_internal.h"
 
 namespace lockstep {
 namespace {
