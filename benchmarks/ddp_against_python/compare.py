@@ -70,7 +70,7 @@ def measure(chosen, case):
     ways = [way for way in WAYS if any(way in ratio for ratio in ratios.values())]
     commands = {"lockstep": [chosen.binaries / "ddp_step", *arguments],
                 "python": [sys.executable, HERE / "ddp_step.py", *arguments]}
-    jobs = {side: Job(side, commands[side], chosen.ranks) for side in dict(ways)}
+    jobs = {side: Job(side, commands[side], chosen.ranks) for side in dict.fromkeys(side for side, _ in ways)}
     warm = {way: jobs[way[0]].turn(way[1], WARM_STEPS) for way in ways}
     expect_same_training(case, {side: loss for (side, way), (_, loss) in warm.items() if way == "ddp"})
     steps = max(2, round(chosen.seconds / min(seconds for seconds, _ in warm.values())))
