@@ -93,8 +93,10 @@ class BenchComm(unittest.TestCase):
         self.assertIn("does not fit", output)
 
     def test_interrupted_it_ends_at_once_and_leaves_nothing(self):
+        # Whoever runs the tests in the background of a shell has it ignore interrupts.
         bench = subprocess.Popen([LOCKSTEP, "bench", "comm", "-n", "2", "--seconds", "60s"], cwd=self.folder, text=True,
-                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         scratch = self.folder / "scratch"
         deadline = time.monotonic() + 30
         while not list(scratch.glob("*/shm-0/logs/*")):  # the ranks run
