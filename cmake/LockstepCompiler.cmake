@@ -24,6 +24,8 @@ endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+  # With its checks in the code, GCC takes members of LibTorch's classes for uninitialised that are not.
+  target_compile_options(lockstep_compiler INTERFACE -Wno-maybe-uninitialized)
 endif()
 
 # A project that adds lockstep as a subdirectory keeps its own cache and linker.
