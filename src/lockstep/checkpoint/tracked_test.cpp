@@ -29,7 +29,8 @@ bool same_bits(const at::Tensor& left, const at::Tensor& right) {
   const auto a = left.contiguous();
   const auto b = right.contiguous();
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
-         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+         (a.numel() == 0 ||  // whose address may be null
+          std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
 }
 
 torch::nn::Sequential make_net() {
