@@ -207,7 +207,7 @@ class RegisterTree {
  private:
   static constexpr std::size_t kLine = 64;
   // Cores with wide registers, those of x86, wait for memory here and have time for the two things
-  // below; a Neoverse V1 would be half as fast.
+  // below; with them a Neoverse V1 was half as fast, on zeros.
   static constexpr bool kWaits = RegisterBytes > 16;
   // They fetch ahead by themselves, but stop at the end of each page of 4 KiB. Spans from this size
   // on are hardly in a cache, where asking costs.
