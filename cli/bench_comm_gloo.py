@@ -110,7 +110,7 @@ def main():
         request = json.load(file)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="env://")
-    arena = torch.zeros(request["arena_bytes"], dtype=torch.uint8)
+    arena = torch.full((request["arena_bytes"],), 0x3C, dtype=torch.uint8)
     cases = [measure(case, request, arena) if can(case, arena) else None for case in request["cases"]]
     if dist.get_rank() == 0:
         with open(sys.argv[2], "w") as file:

@@ -12,6 +12,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWarmUp = 3;
 constexpr int kLeastIterations = 10;
 constexpr int kMostIterations = 5000;
+// Sums of zeros in place may stay unwritten (docs/collectives.md), which gradients seldom are.
+constexpr std::byte kNoZero{0x3C};
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -125,6 +127,7 @@ double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std
 CommSamples measure_case(TimedEngine& engine, const CommRequest& request, const CommCase& timed) {
   const auto layout = slot_layout(timed, engine.rank(), request.ranks);
   const auto arena = engine.arena(timed.memory);
+  std::ranges::fill(arena, kNoZero);
   CommSamples samples;
   Rotation rotation(arena, layout.slot_bytes, request.rotation_bytes);
   const auto rotated = [&] { return rotation.next(); };
