@@ -59,7 +59,7 @@ class SameWorld(JobTest):
     def torchrun(self):
         has_torch = subprocess.run([PYTHON, "-c", "import torch.distributed.run"], capture_output=True)
         if has_torch.returncode != 0:
-            self.skipTest("Python has no torch; tools/bootstrap test brings it")
+            self.skipTest("torch is not installed for Python; tools/bootstrap test brings it")
         return PYTHON, "-m", "torch.distributed.run"
 
 

@@ -111,7 +111,7 @@ class TwoHosts(JobTest):
 
     def test_torchrun_with_an_agent_on_each_host(self):
         if subprocess.run([PYTHON, "-c", "import torch.distributed.run"], capture_output=True).returncode != 0:
-            self.skipTest("Python has no torch; tools/bootstrap test brings it")
+            self.skipTest("torch is not installed for Python; tools/bootstrap test brings it")
         agents = [self.start("on", f"h{node}", PYTHON, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank",
                              str(node), "--nproc-per-node", "2", "--master-addr", "h0", "--master-port", "29500",
                              "--no-python", PRINT_WORLD) for node in (0, 1)]

@@ -22,8 +22,8 @@ try:
     import regex
     import tiktoken
     from tiktoken_ext.openai_public import r50k_pat_str
-except ImportError as missing:
-    print(f"SKIPPED: {missing.name} is not installed; tools/bootstrap test brings it")
+except ModuleNotFoundError as missing:
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 
 NUM_MERGES = 600

@@ -19,8 +19,8 @@ try:
     import safetensors
     import safetensors.torch
     import torch
-except ImportError as error:
-    print(f"SKIPPED: {error}; tools/bootstrap test brings a Python with torch and safetensors")
+except ModuleNotFoundError as missing:
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 
 DTYPES = {"BOOL": torch.bool, "U8": torch.uint8, "I8": torch.int8, "I16": torch.int16, "I32": torch.int32,

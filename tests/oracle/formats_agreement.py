@@ -21,8 +21,8 @@ try:
     import safetensors.numpy
 
     import make_formats_corpus as writers
-except ImportError as missing:
-    print(f"SKIPPED: {missing.name} is not installed; tools/bootstrap test brings it")
+except ModuleNotFoundError as missing:
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 
 ROUNDS = 12

@@ -12,8 +12,8 @@ import sys
 
 try:
     import torch
-except ImportError:
-    print("SKIPPED: torch is not installed for Python; tools/bootstrap test brings it")
+except ModuleNotFoundError as missing:
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))

@@ -14,8 +14,8 @@ import tempfile
 try:
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.backend.event_processing.plugin_event_accumulator import TENSORS, EventAccumulator
-except ImportError:
-    print("SKIPPED: the Python package tensorboard is not installed; tools/bootstrap test brings it")
+except ModuleNotFoundError as missing:
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 
 # What counts of the run: steps 1 to 4 of its first start, 5 to 8 of its second.

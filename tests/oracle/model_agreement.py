@@ -15,7 +15,7 @@ import tempfile
 try:
     import torch
     from safetensors.torch import load_file
-except ImportError as missing:
+except ModuleNotFoundError as missing:
     print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 

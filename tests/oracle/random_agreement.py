@@ -10,8 +10,8 @@ import sys
 
 try:
     import numpy
-except ImportError:
-    print("SKIPPED: the Python package numpy is not installed; tools/bootstrap test brings it")
+except ModuleNotFoundError as missing:
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 
 NUM_STREAMS = 100

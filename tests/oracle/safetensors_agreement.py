@@ -267,8 +267,8 @@ try:
     import safetensors
 
     found = importlib.metadata.version("safetensors")
-except ImportError:
-    print(f"SKIPPED: the Python package safetensors is not installed; pip install safetensors=={REFERENCE_VERSION}")
+except ModuleNotFoundError as missing:
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 if found != REFERENCE_VERSION:
     print(f"SKIPPED: safetensors {found} is installed, the table of differences is for {REFERENCE_VERSION}; "

@@ -10,8 +10,8 @@ import sys
 
 try:
     import torch.utils.data as data
-except ImportError:
-    print("SKIPPED: the Python package torch is not installed; tools/bootstrap test brings it")
+except ModuleNotFoundError as missing:
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 
 NUM_CASES = 600

@@ -11,8 +11,8 @@ import sys
 
 try:
     import torch
-except ImportError:
-    print("SKIPPED: the Python package torch is not installed; tools/bootstrap test brings it")
+except ModuleNotFoundError as missing:
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 
 RNG = random.Random(os.environ.get("LOCKSTEP_SOAK_SEED", 7))
