@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/test_stay_internal.h"
 #include "lockstep/fabric/test_group_internal.h"
 
 namespace lockstep {
@@ -151,16 +153,20 @@ TEST(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
   });
 }
 
+// Which is 100 ms here, and not the 30 s of the group.
 TEST(Failure, AWaitEndsAtItsOwnDeadline) {
-  run_group(two_apart(), [](Engine& engine) {
-    if (engine.rank() == 1) std::this_thread::sleep_for(400ms);
+  std::atomic<bool> ended = false;
+  run_group(two_apart(), [&](Engine& engine) {
+    if (engine.rank() == 1) ended.wait(false);
     const auto begin = std::chrono::steady_clock::now();
     const auto act = [&] {
       const auto operation = engine.start({.kind = Collective::barrier}, nullptr);
       engine.wait(*operation, Deadline::after(100ms));
     };
     EXPECT_THROW(act(), PeerError);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 350ms);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+    ended = true;
+    ended.notify_all();
   });
 }
 
@@ -174,11 +180,13 @@ TEST(Failure, GroupsThatDidNotFailGoOn) {
   });
 }
 
-// The victim dies somewhere in the making of groups, one after the other.
-TEST(Failure, ARankKilledWhileGroupsAreMadeIsNamedWithinASecond) {
+// The victim dies somewhere in the making of groups, one after the other. Usually the others hear
+// of it within 0.1 s; the groups' deadline is 600 s.
+TEST(Failure, ARankKilledWhileGroupsAreMadeIsNamed) {
   constexpr int kSize = 4;
   for (const int victim : {1, 3}) {  // rank 0 serves the store here
     const auto body = [&](Rank& self) {
+      const StayUntilTold stay;
       const auto world = world_of_processes(self.rank(), kSize);
       self.note("making");
       auto last = std::chrono::steady_clock::now();
@@ -189,9 +197,10 @@ TEST(Failure, ARankKilledWhileGroupsAreMadeIsNamedWithinASecond) {
         }
       } catch (const PeerError& error) {
         EXPECT_EQ(error.rank(), victim) << error.what();
-        EXPECT_LT(std::chrono::steady_clock::now() - last, 1s + 500ms) << error.what();
+        EXPECT_LT(std::chrono::steady_clock::now() - last, 10s) << error.what();
       }
-      std::this_thread::sleep_for(1s);  // others ask the store still who is gone, and rank 0 is it
+      self.note("heard");
+      stay.wait();  // the others still ask the store who is gone, and rank 0 serves it
     };
     const auto outcomes = testing::run_ranks_as_processes(
         kSize, body, {.expect = testing::Expect::anything, .meanwhile = [&](const auto& ranks) {
@@ -200,6 +209,12 @@ TEST(Failure, ARankKilledWhileGroupsAreMadeIsNamedWithinASecond) {
                         }
                         std::this_thread::sleep_for(std::chrono::milliseconds(20 * victim));
                         ranks.send_signal(victim, SIGKILL);
+                        for (int rank = 0; rank < kSize; ++rank) {
+                          if (rank != victim) ranks.wait_for_note(rank, "heard", soon());
+                        }
+                        for (int rank = 0; rank < kSize; ++rank) {
+                          if (rank != victim) ranks.send_signal(rank, StayUntilTold::kSignal);
+                        }
                       }});
     for (int rank = 0; rank < kSize; ++rank) {
       const auto& outcome = outcomes[static_cast<std::size_t>(rank)];

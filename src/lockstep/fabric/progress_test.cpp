@@ -66,20 +66,23 @@ TEST_P(GroupTest, MoreCallsThanTheRingHoldsCanBeUnderWay) {
   });
 }
 
-// A rank whose ring is full goes on as soon as the others do, not at the end of a sleep. 130 calls
-// past the ring at the 50 ms of one sleep each would take 6 s.
+// A rank whose ring is full goes on as soon as the others do, not at the end of its sleep of 50 ms.
+// On a busy machine some starts take that long for other reasons, but not half of them.
 TEST_P(GroupTest, AFullRingCostsNoSleep) {
   run_group(setting(), [](Engine& engine) {
-    const auto begin = std::chrono::steady_clock::now();
     std::vector<std::shared_ptr<Operation>> barriers;
+    std::size_t num_slept = 0;
     for (std::size_t i = 0; i < 3 * kMaxCallsInFlight; ++i) {
       if (engine.rank() == engine.size() - 1) {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
+      const auto begin = std::chrono::steady_clock::now();
       barriers.push_back(engine.start({.kind = Collective::barrier}, nullptr));
+      const auto took = std::chrono::steady_clock::now() - begin;
+      if (took >= std::chrono::milliseconds(50)) ++num_slept;
     }
     for (auto& barrier : barriers) engine.wait(*barrier);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+    EXPECT_LT(num_slept, kMaxCallsInFlight) << "of twice as many that found the ring full";
   });
 }
 

@@ -82,7 +82,7 @@ TEST(SegmentExchange, WhatTheWatchThrowsEndsTheWait) {
   EXPECT_THROW(
       (void)SocketExchange::lead(SocketExchange::open(), test_secret(), 2, soon(), give_up),
       PeerError);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 1s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
 }
 
 TEST(SegmentExchange, ALeaderWithoutMemoryTellsTheMembers) {
@@ -93,7 +93,7 @@ TEST(SegmentExchange, ALeaderWithoutMemoryTellsTheMembers) {
     const auto exchange = join(door, where, self.rank(), 3);
     EXPECT_THROW((void)exchange->make(std::size_t{1} << 62, soon(), {}), SystemError);
   });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
 }
 
 TEST(SegmentExchange, AMemberThatIsGoneKeepsNobodyFromTheMemory) {

@@ -41,7 +41,7 @@ struct GroupSetting {
   // Small, so that small spans go through every recipe.
   EngineOptions options = {
       .timeout = std::chrono::seconds(30), .inline_bytes = 1024, .one_shot_bytes = 256};
-  std::chrono::milliseconds limit{60'000};
+  std::chrono::milliseconds limit{240'000};
 };
 
 using GroupBody = std::function<void(Engine&)>;

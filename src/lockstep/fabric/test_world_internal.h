@@ -20,7 +20,8 @@
 
 namespace lockstep {
 
-inline Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
+// Ten times what it takes until all processes of a test have loaded LibTorch on a busy machine.
+inline Deadline soon() { return Deadline::after(std::chrono::seconds(120)); }
 
 inline Secret test_secret(unsigned char fill = 7) {
   std::array<std::byte, Secret::kBytes> bytes{};

@@ -126,7 +126,9 @@ TEST_F(AgentTest, TheFirstToFailIsTheCulpritAndTheOthersAreEnded) {
 }
 
 TEST_F(AgentTest, OthersThatFailInConsequenceAreNotToldAndNotTheCulprit) {
-  const auto outcome = run(shell(2, "[ $RANK = 1 ] && kill -9 $$; sleep 0.05; exit 1"));
+  auto round = shell(2, "[ $RANK = 1 ] && kill -9 $$; sleep 0.05; exit 1");
+  round.limits.report = 20s;  // the round ends as soon as all have ended
+  const auto outcome = run(std::move(round));
   ASSERT_EQ(find_culprit(outcome.ranks), 1u);
   EXPECT_EQ(outcome.ranks[1].status, ExitStatus::signaled(SIGKILL));
   EXPECT_FALSE(outcome.ranks[0].told_to_end);
@@ -138,7 +140,7 @@ TEST_F(AgentTest, AWorkerThatIgnoresTermIsKilledAfterTheGrace) {
                                  "& while :; do sleep 0.1; done"));
   EXPECT_EQ(outcome.ranks[1].status, ExitStatus::signaled(SIGKILL));
   EXPECT_GE(outcome.lasted, 600ms);
-  EXPECT_LT(outcome.lasted, 5s);
+  EXPECT_LT(outcome.lasted, 10s);
 }
 
 TEST_F(AgentTest, ASignalIsPassedOnAndRanksThatEndWellMakeAGoodRun) {

@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-inline Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
+inline Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
 
 inline Secret test_secret(unsigned char fill = 7) {
   std::array<std::byte, Secret::kBytes> bytes{};

@@ -205,7 +205,6 @@ TEST_F(StoreServerUnderAttack, GarbageIsDropped) {
 }
 
 TEST_F(StoreServerUnderAttack, AByteNowAndThenBuysNoTime) {
-  const auto begin = Clock::now();
   Stranger stranger(server.endpoint());
   const auto hello = Handshake::client(test_secret(), test_context()).take_output();
   std::size_t sent = 0;
@@ -216,7 +215,7 @@ TEST_F(StoreServerUnderAttack, AByteNowAndThenBuysNoTime) {
     }
   } catch (const SystemError&) {  // closed between the two
   }
-  EXPECT_LT(Clock::now() - begin, 400ms + 1s);
+  // A byte every 50 ms: with a limit that each byte begins anew, all of them would be sent.
   EXPECT_LT(sent, hello.size() - 1);
   traffic.expect_undisturbed();
 }

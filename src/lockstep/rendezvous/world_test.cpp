@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/test_stay_internal.h"
 #include "lockstep/rendezvous/meeting_point_internal.h"
 #include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
@@ -200,6 +201,7 @@ TEST(World, RanksThatWereToldDifferentThingsHearOfIt) {
 
 TEST(World, ARankKilledWhileOthersMeetIsNamed) {
   const auto body = [](Rank& self) {
+    const StayUntilTold stay;
     const auto point = meeting_point_of_processes();
     std::optional<StoreServer> server;
     if (self.rank() == 0)
@@ -211,8 +213,8 @@ TEST(World, ARankKilledWhileOthersMeetIsNamed) {
     }
     expect_words(failure_of_meeting(std::move(store), bare_placement(self.rank(), 3), soon()),
                  {"rank 2"});
-    if (server)
-      std::this_thread::sleep_for(1s);  // rank 1 must hear of it before the server is gone
+    self.note("heard");
+    stay.wait();  // rank 1 must hear of it before the server is gone
   };
   const auto outcomes = testing::run_ranks_as_processes(
       3, body, {.expect = testing::Expect::anything, .meanwhile = [](const auto& ranks) {
@@ -220,7 +222,10 @@ TEST(World, ARankKilledWhileOthersMeetIsNamed) {
                     ranks.wait_for_note(rank, "waiting", Deadline::after(30s));
                   }
                   ranks.send_signal(2, SIGKILL);
+                  for (const int rank : {0, 1}) ranks.wait_for_note(rank, "heard", soon());
+                  for (const int rank : {0, 1}) ranks.send_signal(rank, StayUntilTold::kSignal);
                 }});
+  EXPECT_TRUE(outcomes[0].succeeded()) << outcomes[0].output;
   EXPECT_TRUE(outcomes[1].succeeded()) << outcomes[1].output;
 }
 

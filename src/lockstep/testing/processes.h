@@ -51,7 +51,7 @@ enum class Expect {
 };
 
 struct ProcessesOptions {
-  std::chrono::milliseconds limit{60'000};  // a run that takes longer is taken for a hang
+  std::chrono::milliseconds limit{240'000};  // a run that takes longer is taken for a hang
   Expect expect = Expect::success;
   // Called once in the parent, on a thread of its own, when all ranks are started. What it throws
   // ends the ranks and is thrown by the call.

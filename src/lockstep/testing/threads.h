@@ -10,7 +10,7 @@
 namespace lockstep::testing {
 
 struct ThreadsOptions {
-  std::chrono::milliseconds limit{60'000};  // a run that takes longer is taken for a hang
+  std::chrono::milliseconds limit{240'000};  // a run that takes longer is taken for a hang
 };
 
 /// Calls `body` once for each rank from 0 to `size` - 1, each on a thread of its own.
