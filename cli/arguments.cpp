@@ -5,38 +5,117 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <deque>
 
 #include "cli/nearest.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cli {
 
-void refuse_option(const CLI::App& app, std::string_view verb, const std::string& word) {
+struct Arguments::Parser {
+  // CLI11 sets `value`; whether the flag was given is known after parsing.
+  struct OptionalFlag {
+    std::optional<bool>& result;
+    bool value = false;
+    CLI::Option* option = nullptr;  // owned by app
+  };
+
+  void parse(const std::vector<std::string>& words) {
+    try {
+      app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 wants it reversed
+    } catch (const CLI::ParseError& error) {
+      throw UsageError(
+          fmt::format("{}; `lockstep {} --help` lists the options", error.what(), verb));
+    }
+    for (const auto& flag : optional_flags) {
+      if (flag.option->count() > 0) flag.result = flag.value;
+    }
+  }
+
+  std::string verb;
+  CLI::App app;
+  std::deque<OptionalFlag> optional_flags;  // app refers to their values
+};
+
+Arguments::Arguments(std::string verb, bool& help) : parser_(std::make_unique<Parser>()) {
+  parser_->verb = std::move(verb);
+  parser_->app.set_help_flag();  // ours is shorter
+  flag("-h,--help", help);
+}
+
+Arguments::~Arguments() = default;
+
+void Arguments::flag(const std::string& names, bool& value) { parser_->app.add_flag(names, value); }
+
+void Arguments::option(const std::string& names, std::string& value) {
+  parser_->app.add_option(names, value);
+}
+
+void Arguments::option(const std::string& names, int& value) {
+  parser_->app.add_option(names, value);
+}
+
+void Arguments::option(const std::string& names, int& value, IntRange allowed) {
+  parser_->app.add_option(names, value)->check(CLI::Range(allowed.smallest, allowed.largest));
+}
+
+void Arguments::option(const std::string& names, std::int64_t& value) {
+  parser_->app.add_option(names, value);
+}
+
+void Arguments::option(const std::string& names, std::uint64_t& value) {
+  parser_->app.add_option(names, value);
+}
+
+void Arguments::option(const std::string& names, double& value) {
+  parser_->app.add_option(names, value);
+}
+
+void Arguments::option(const std::string& names, std::vector<std::string>& values) {
+  parser_->app.add_option(names, values);
+}
+
+void Arguments::option(const std::string& names, std::vector<int>& values) {
+  parser_->app.add_option(names, values)->delimiter(',');
+}
+
+void Arguments::flag(const std::string& names, std::optional<bool>& value) {
+  auto& flag = parser_->optional_flags.emplace_back(Parser::OptionalFlag{.result = value});
+  flag.option = parser_->app.add_flag(names, flag.value)->take_last();
+}
+
+void Arguments::option(const std::string& names, std::optional<std::string>& value) {
+  parser_->app
+      .add_option_function<std::string>(names, [&](const std::string& text) { value = text; })
+      ->take_last();
+}
+
+void Arguments::read(const std::vector<std::string>& words) {
+  parser_->app.allow_extras();
+  parser_->parse(words);
+  for (const auto& word : parser_->app.remaining()) {
+    if (word.starts_with("-")) refuse(word);
+    throw UsageError(fmt::format("\"{}\" is one argument too many; see `lockstep {} --help`", word,
+                                 parser_->verb));
+  }
+}
+
+std::vector<std::string> Arguments::read_leading(const std::vector<std::string>& words) {
+  parser_->app.prefix_command();
+  parser_->parse(words);
+  return parser_->app.remaining();
+}
+
+void Arguments::refuse(const std::string& word) const {
   std::vector<std::string> names;
-  for (const auto* option : app.get_options()) {
+  for (const auto* option : std::as_const(parser_->app).get_options()) {
     for (const auto& name : option->get_lnames()) names.push_back("--" + name);
   }
   const std::vector<std::string_view> views(names.begin(), names.end());
   const auto nearest = try_nearest(word.substr(0, word.find('=')), views);
-  throw UsageError(
-      fmt::format("\"{}\" is not an option of lockstep {}{} `lockstep {} --help` lists them.", word,
-                  verb, nearest ? fmt::format("; did you mean {}?", *nearest) : ".", verb));
-}
-
-void read_arguments(CLI::App& app, std::string_view verb,
-                    const std::vector<std::string>& arguments) {
-  app.allow_extras();
-  try {
-    app.parse(
-        std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants it reversed
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; `lockstep {} --help` lists the options", error.what(), verb));
-  }
-  for (const auto& word : app.remaining()) {
-    if (word.starts_with("-")) refuse_option(app, verb, word);
-    throw UsageError(
-        fmt::format("\"{}\" is one argument too many; see `lockstep {} --help`", word, verb));
-  }
+  throw UsageError(fmt::format(
+      "\"{}\" is not an option of lockstep {}{} `lockstep {} --help` lists them.", word,
+      parser_->verb, nearest ? fmt::format("; did you mean {}?", *nearest) : ".", parser_->verb));
 }
 
 std::size_t read_choice(std::string_view option, std::string_view text,
@@ -47,6 +126,19 @@ std::size_t read_choice(std::string_view option, std::string_view text,
   throw UsageError(fmt::format("{} is \"{}\", expected one of {}{}", option, text,
                                fmt::join(words, ", "),
                                nearest ? fmt::format("; did you mean {}?", *nearest) : ""));
+}
+
+std::vector<TomlItem> read_toml(std::istream& file, std::string_view path) {
+  std::vector<TomlItem> items;
+  try {
+    for (const auto& item : CLI::ConfigTOML().from_config(file)) {
+      if (item.name == "++" || item.name == "--") continue;  // CLI11's marks around a section
+      items.push_back({item.fullname(), CLI::detail::join(item.inputs, ",")});
+    }
+  } catch (const CLI::Error& error) {
+    throw UsageError(fmt::format("{}: {}", path, error.what()));
+  }
+  return items;
 }
 
 }  // namespace lockstep::cli

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -30,22 +29,19 @@ struct Texts {
 constexpr std::array kPeers{Peer::gloo, Peer::mpi};
 constexpr std::array kMemoryKinds{MemoryKind::library, MemoryKind::ordinary};
 
-void declare(CLI::App& app, BenchCommOptions& options, Texts& texts) {
-  app.set_help_flag();  // ours is shorter
-  app.add_flag("-h,--help", options.help);
-  app.add_option("-n,--ranks", options.num_ranks)->check(CLI::Range(1, 1024));
-  app.add_option("--sizes", texts.sizes);
-  app.add_option("--ops", texts.ops);
-  app.add_option("--dtypes", texts.dtypes);
-  app.add_option("--memory", texts.memory);
-  app.add_option("--seconds", texts.time);
-  app.add_option("--iterations", options.iterations)->check(CLI::Range(1, 1'000'000));
-  app.add_option("--compare", texts.compare);
-  app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000));
-  app.add_option("--python", options.python);
-  app.add_option("--json", options.json);
-  app.add_option("--svg", options.svg);
-  app.allow_extras();  // refused below, with the nearest option
+void declare(Arguments& arguments, BenchCommOptions& options, Texts& texts) {
+  arguments.option("-n,--ranks", options.num_ranks, {1, 1024});
+  arguments.option("--sizes", texts.sizes);
+  arguments.option("--ops", texts.ops);
+  arguments.option("--dtypes", texts.dtypes);
+  arguments.option("--memory", texts.memory);
+  arguments.option("--seconds", texts.time);
+  arguments.option("--iterations", options.iterations, {1, 1'000'000});
+  arguments.option("--compare", texts.compare);
+  arguments.option("--rounds", options.rounds, {1, 1000});
+  arguments.option("--python", options.python);
+  arguments.option("--json", options.json);
+  arguments.option("--svg", options.svg);
 }
 
 std::vector<std::string> split_at_commas(const std::string& text) {
@@ -137,18 +133,11 @@ std::string_view to_string(Peer peer) noexcept { return peer == Peer::gloo ? "gl
 BenchCommOptions parse_bench_comm_options(const std::vector<std::string>& arguments) {
   BenchCommOptions options;
   Texts texts;
-  CLI::App app;
-  declare(app, options, texts);
-  try {
-    app.parse(
-        std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants it reversed
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(
-        fmt::format("{}; `lockstep bench comm --help` lists the options", error.what()));
-  }
+  Arguments declared("bench comm", options.help);
+  declare(declared, options, texts);
+  const auto rest = declared.read_leading(arguments);
   if (options.help) return options;
-  if (const auto rest = app.remaining(); !rest.empty())
-    refuse_option(app, "bench comm", rest.front());
+  if (!rest.empty()) declared.refuse(rest.front());
   understand(texts, options);
   return options;
 }

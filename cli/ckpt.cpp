@@ -33,19 +33,18 @@ constexpr std::string_view kHelp =
   become_sibling("lockstep-ckpt", words);
 }
 
-using Arguments = std::vector<std::string>;
+using Words = std::vector<std::string>;
 
 constexpr std::array kVerbs{
     Verb{"inspect", "what is there",
-         [](const Arguments& arguments, Streams) { return become("inspect", arguments); }},
+         [](const Words& words, Streams) { return become("inspect", words); }},
     Verb{"verify", "is it whole",
-         [](const Arguments& arguments, Streams) { return become("verify", arguments); }},
-    Verb{"diff", "what differs",
-         [](const Arguments& arguments, Streams) { return become("diff", arguments); }},
+         [](const Words& words, Streams) { return become("verify", words); }},
+    Verb{"diff", "what differs", [](const Words& words, Streams) { return become("diff", words); }},
     Verb{"export", "to Python",
-         [](const Arguments& arguments, Streams) { return become("export", arguments); }},
+         [](const Words& words, Streams) { return become("export", words); }},
     Verb{"import", "from Python",
-         [](const Arguments& arguments, Streams) { return become("import", arguments); }},
+         [](const Words& words, Streams) { return become("import", words); }},
 };
 
 }  // namespace

@@ -1,8 +1,6 @@
 // `lockstep data fetch NAME…`
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/arguments.h"
 #include "cli/cache.h"
 #include "cli/data_verbs.h"
@@ -32,13 +30,11 @@ std::string help() {
 }  // namespace
 
 int run_data_fetch(const std::vector<std::string>& arguments, Streams streams) {
-  CLI::App app;
-  app.set_help_flag();
   bool wants_help = false;
   std::vector<std::string> names;
-  app.add_flag("-h,--help", wants_help);
-  app.add_option("names", names);
-  read_arguments(app, "data fetch", arguments);
+  Arguments declared("data fetch", wants_help);
+  declared.option("names", names);
+  declared.read(arguments);
   if (wants_help) {
     streams.out << help();
     return kSuccess;

@@ -1,7 +1,6 @@
 // `lockstep data inspect FILE…`
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 
 #include "cli/arguments.h"
@@ -44,19 +43,17 @@ constexpr std::array<Kind, 11> kKinds{{{"idx", FileKind::idx},
 }  // namespace
 
 int run_data_inspect(const std::vector<std::string>& arguments, Streams streams) {
-  CLI::App app;
-  app.set_help_flag();
   bool help = false;
   std::vector<std::string> files;
   std::string as;
   std::string tokenizer_name;
   ReportOptions options;
-  app.add_flag("-h,--help", help);
-  app.add_option("files", files);
-  app.add_option("--as", as);
-  app.add_option("--samples", options.num_samples);
-  app.add_option("--tokenizer", tokenizer_name);
-  read_arguments(app, "data inspect", arguments);
+  Arguments declared("data inspect", help);
+  declared.option("files", files);
+  declared.option("--as", as);
+  declared.option("--samples", options.num_samples);
+  declared.option("--tokenizer", tokenizer_name);
+  declared.read(arguments);
   if (help) {
     streams.out << kHelp;
     return kSuccess;

@@ -1,7 +1,6 @@
 // `lockstep data tokenize FILE… -o OUT.bin`
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 
@@ -45,17 +44,15 @@ struct Options {
 
 Options read_options(const std::vector<std::string>& arguments) {
   Options options;
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", options.help);
-  app.add_option("files", options.files);
-  app.add_option("-o,--output", options.output);
-  app.add_option("--tokenizer", options.tokenizer);
-  app.add_option("--documents", options.documents);
-  app.add_option("--marker", options.marker);
-  app.add_option("--field", options.field);
-  app.add_option("--layout", options.layout);
-  read_arguments(app, "data tokenize", arguments);
+  Arguments declared("data tokenize", options.help);
+  declared.option("files", options.files);
+  declared.option("-o,--output", options.output);
+  declared.option("--tokenizer", options.tokenizer);
+  declared.option("--documents", options.documents);
+  declared.option("--marker", options.marker);
+  declared.option("--field", options.field);
+  declared.option("--layout", options.layout);
+  declared.read(arguments);
   if (options.help) return options;
   if (options.files.empty() || options.output.empty()) {
     throw UsageError(

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -49,17 +48,15 @@ void check(const GenerateRequest& request) {
 
 GenerateRequest read_generate_request(const std::vector<std::string>& arguments) {
   GenerateRequest request;
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", request.help);
-  app.add_option("-r,--run", request.run);
-  app.add_option("-p,--prompt", request.prompt);
-  app.add_option("--checkpoint", request.checkpoint);
-  app.add_option("-t,--temperature", request.temperature);
-  app.add_option("-k,--top-k", request.top_k);
-  app.add_option("-n,--tokens", request.num_tokens);
-  app.add_option("--seed", request.seed);
-  read_arguments(app, "generate", arguments);
+  Arguments declared("generate", request.help);
+  declared.option("-r,--run", request.run);
+  declared.option("-p,--prompt", request.prompt);
+  declared.option("--checkpoint", request.checkpoint);
+  declared.option("-t,--temperature", request.temperature);
+  declared.option("-k,--top-k", request.top_k);
+  declared.option("-n,--tokens", request.num_tokens);
+  declared.option("--seed", request.seed);
+  declared.read(arguments);
   if (!request.help) check(request);
   return request;
 }

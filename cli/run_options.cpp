@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 
 #include "cli/arguments.h"
@@ -27,28 +26,24 @@ struct Texts {
   bool no_pin = false;
 };
 
-void declare(CLI::App& app, RunOptions& options, Texts& texts) {
-  app.set_help_flag();  // ours is shorter
-  app.add_flag("-h,--help", options.help);
-  app.add_option("-n,--nproc-per-node,--nproc_per_node", texts.ranks);
-  app.add_option("--nnodes", options.num_nodes);
-  app.add_option("--node-rank,--node_rank", texts.node_rank);
-  app.add_option("--rendezvous,--rdzv-endpoint,--rdzv_endpoint", texts.rendezvous);
-  app.add_option("--master-addr,--master_addr", texts.master_address);
-  app.add_option("--master-port,--master_port", texts.master_port);
-  app.add_flag("--standalone", texts.standalone);
-  app.add_flag("--no-python,--no_python", texts.no_python);
-  app.add_flag("--no-pin", texts.no_pin);
-  app.add_flag("--allow-shared-gpu", options.allow_shared_gpu);
-  app.add_option("--show-ranks", options.show_ranks);
-  app.add_option("--color", texts.color);
-  app.add_option("--grace", texts.grace);
-  app.add_option("--timeout", texts.timeout);
-  app.add_option("--max-restarts,--max_restarts", options.max_restarts);
-  app.add_option("--run-dir", options.run_dir);
-  app.add_option("--secret-file", options.secret_file);
-  app.prefix_command();  // the first word that is no option of ours is the program; the rest is its
-                         // own
+void declare(Arguments& arguments, RunOptions& options, Texts& texts) {
+  arguments.option("-n,--nproc-per-node,--nproc_per_node", texts.ranks);
+  arguments.option("--nnodes", options.num_nodes);
+  arguments.option("--node-rank,--node_rank", texts.node_rank);
+  arguments.option("--rendezvous,--rdzv-endpoint,--rdzv_endpoint", texts.rendezvous);
+  arguments.option("--master-addr,--master_addr", texts.master_address);
+  arguments.option("--master-port,--master_port", texts.master_port);
+  arguments.flag("--standalone", texts.standalone);
+  arguments.flag("--no-python,--no_python", texts.no_python);
+  arguments.flag("--no-pin", texts.no_pin);
+  arguments.flag("--allow-shared-gpu", options.allow_shared_gpu);
+  arguments.option("--show-ranks", options.show_ranks);
+  arguments.option("--color", texts.color);
+  arguments.option("--grace", texts.grace);
+  arguments.option("--timeout", texts.timeout);
+  arguments.option("--max-restarts,--max_restarts", options.max_restarts);
+  arguments.option("--run-dir", options.run_dir);
+  arguments.option("--secret-file", options.secret_file);
 }
 
 void understand_ranks(const std::string& text, RunOptions& options) {
@@ -117,21 +112,16 @@ void understand_nodes(const Texts& texts, RunOptions& options) {
 RunOptions parse_run_options(const std::vector<std::string>& arguments) {
   RunOptions options;
   Texts texts;
-  CLI::App app;
-  declare(app, options, texts);
-  try {
-    app.parse(
-        std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants it reversed
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; `lockstep run --help` lists the options", error.what()));
-  }
-  options.command = app.remaining();
+  Arguments declared("run", options.help);
+  declare(declared, options, texts);
+  // The first word that is no option of ours is the program; what follows is its own.
+  options.command = declared.read_leading(arguments);
   if (!options.command.empty() && options.command.front() == "--") {
     options.command.erase(options.command.begin());
   }
   if (options.help) return options;
   if (!options.command.empty() && options.command.front().starts_with("-")) {
-    refuse_option(app, "run", options.command.front());
+    declared.refuse(options.command.front());
   }
   if (options.command.empty()) {
     throw UsageError(

@@ -3,23 +3,41 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "build_facts.h"
+#include "cli/arguments.h"
 #include "cli/verb.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    "lockstep version: the version and what this build can use\n"
+    "\n"
+    "  --json     one JSON object instead of lines\n"
+    "\n"
+    "Examples:\n"
+    "  lockstep version\n"
+    "  lockstep version --json\n";
+
+}  // namespace
 
 int run_version(const std::vector<std::string>& arguments, Streams streams) {
-  CLI::App app("Prints the version and what this build can use.", "lockstep version");
+  bool help = false;
   bool as_json = false;
-  app.add_flag("--json", as_json, "one JSON object instead of lines");
+  Arguments declared("version", help);
+  declared.flag("--json", as_json);
   try {
-    app.parse(
-        std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants it reversed
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error, streams.out, streams.error) == 0 ? kSuccess : kUsage;
+    declared.read(arguments);
+  } catch (const UsageError& error) {
+    streams.error << "lockstep version: " << error.what() << '\n';
+    return kUsage;
+  }
+  if (help) {
+    streams.out << kHelp;
+    return kSuccess;
   }
   if (as_json) {
     const nlohmann::ordered_json facts{{"lockstep", kVersion},     {"torch", kBuildTorch},

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <iostream>
@@ -115,12 +114,10 @@ int run_diff(const std::vector<std::string>& arguments) {
   bool help = false;
   bool as_json = false;
   std::vector<std::string> paths;
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", help);
-  app.add_flag("--json", as_json);
-  app.add_option("paths", paths);
-  read_arguments(app, "ckpt diff", arguments);
+  Arguments declared("ckpt diff", help);
+  declared.flag("--json", as_json);
+  declared.option("paths", paths);
+  declared.read(arguments);
   if (help) {
     std::cout << kHelp;
     return 0;

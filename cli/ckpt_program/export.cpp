@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -49,13 +48,11 @@ int run_export(const std::vector<std::string>& arguments) {
   std::string path;
   std::string output;
   std::string part = "model";
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", help);
-  app.add_option("path", path);
-  app.add_option("-o,--output", output);
-  app.add_option("--part", part);
-  read_arguments(app, "ckpt export", arguments);
+  Arguments declared("ckpt export", help);
+  declared.option("path", path);
+  declared.option("-o,--output", output);
+  declared.option("--part", part);
+  declared.read(arguments);
   if (help) {
     std::cout << kHelp;
     return 0;

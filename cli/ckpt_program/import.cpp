@@ -1,7 +1,6 @@
 // `lockstep ckpt import`
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <iostream>
 
@@ -36,13 +35,11 @@ int run_import(const std::vector<std::string>& arguments) {
   std::string path;
   std::string run;
   std::string part = "model";
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", help);
-  app.add_option("file", path);
-  app.add_option("--to", run);
-  app.add_option("--part", part);
-  read_arguments(app, "ckpt import", arguments);
+  Arguments declared("ckpt import", help);
+  declared.option("file", path);
+  declared.option("--to", run);
+  declared.option("--part", part);
+  declared.read(arguments);
   if (help) {
     std::cout << kHelp;
     return 0;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -46,12 +45,10 @@ std::string kept_at(FileSystem& files, const std::string& path) {
 PathArguments read_path_arguments(const std::string& verb,
                                   const std::vector<std::string>& arguments) {
   PathArguments given;
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", given.help);
-  app.add_flag("--json", given.as_json);
-  app.add_option("path", given.path);
-  read_arguments(app, verb, arguments);
+  Arguments declared(verb, given.help);
+  declared.flag("--json", given.as_json);
+  declared.option("path", given.path);
+  declared.read(arguments);
   if (given.path.empty() && !given.help) {
     throw UsageError("name the folder of a run or of a checkpoint");
   }

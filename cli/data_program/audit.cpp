@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -56,20 +55,18 @@ AuditOptions read_options(const std::vector<std::string>& arguments) {
   std::string order = "native";
   std::string tail = "drop";
   std::string share = "chunk";
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", options.help);
-  app.add_option("files", options.files);
-  app.add_option("--samples", options.num_samples);
-  app.add_option("--world", options.worlds)->delimiter(',');
-  app.add_option("--global-batch", options.sampler.global_batch);
-  app.add_option("--epochs", options.num_epochs);
-  app.add_option("--order", order);
-  app.add_option("--seed", options.order.seed);
-  app.add_option("--tail", tail);
-  app.add_option("--share", share);
-  app.add_option("--window", options.window);
-  read_arguments(app, "data audit", arguments);
+  Arguments declared("data audit", options.help);
+  declared.option("files", options.files);
+  declared.option("--samples", options.num_samples);
+  declared.option("--world", options.worlds);
+  declared.option("--global-batch", options.sampler.global_batch);
+  declared.option("--epochs", options.num_epochs);
+  declared.option("--order", order);
+  declared.option("--seed", options.order.seed);
+  declared.option("--tail", tail);
+  declared.option("--share", share);
+  declared.option("--window", options.window);
+  declared.read(arguments);
   if (options.help) return options;
   options.order.kind = std::array{
       OrderKind::native, OrderKind::torch,

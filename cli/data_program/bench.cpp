@@ -1,7 +1,6 @@
 // `lockstep bench data`
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -58,19 +57,17 @@ BenchOptions read_options(const std::vector<std::string>& arguments) {
   std::string step = "0ms";
   std::string time = "2s";
   std::string order = "native";
-  CLI::App app;
-  app.set_help_flag();
-  app.add_flag("-h,--help", options.help);
-  app.add_option("files", options.files);
-  app.add_option("--batch", options.batch);
-  app.add_option("--window", options.window);
-  app.add_flag("--normalise", options.normalise);
-  app.add_option("--workers", options.workers)->delimiter(',');
-  app.add_option("--prefetch", options.prefetch);
-  app.add_option("--step", step);
-  app.add_option("--time", time);
-  app.add_option("--order", order);
-  read_arguments(app, "bench data", arguments);
+  Arguments declared("bench data", options.help);
+  declared.option("files", options.files);
+  declared.option("--batch", options.batch);
+  declared.option("--window", options.window);
+  declared.flag("--normalise", options.normalise);
+  declared.option("--workers", options.workers);
+  declared.option("--prefetch", options.prefetch);
+  declared.option("--step", step);
+  declared.option("--time", time);
+  declared.option("--order", order);
+  declared.read(arguments);
   if (options.help) return options;
   options.step = parse_duration("--step", step);
   options.time = parse_duration("--time", time);

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "cli/arguments.h"
 #include "lockstep/base/error.h"
@@ -42,14 +42,7 @@ std::vector<Given> read_file(const std::string& path) {
     throw UsageError(fmt::format("--config {}: there is no such file to read", path));
   }
   std::vector<Given> given;
-  try {
-    for (const auto& item : CLI::ConfigTOML().from_config(file)) {
-      if (item.name == "++" || item.name == "--") continue;  // CLI11's marks around a section
-      given.push_back({item.fullname(), CLI::detail::join(item.inputs, ","), path});
-    }
-  } catch (const CLI::Error& error) {
-    throw UsageError(fmt::format("{}: {}", path, error.what()));
-  }
+  for (const auto& item : read_toml(file, path)) given.push_back({item.name, item.text, path});
   return given;
 }
 
@@ -76,21 +69,20 @@ std::vector<Given> read_environment(ModelKind kind, const Environment& environme
 // What is typed after the model: texts of settings, and what is none.
 class CommandLine {
  public:
-  CommandLine(ModelKind kind, TrainOptions& options) : options_(options) {
-    app_.set_help_flag();
-    app_.add_flag("-h,--help", options.help);
-    app_.add_flag("--print-config", options.print_config);
-    app_.add_flag("--fresh", options.fresh);
-    app_.add_flag("--debug-small", options.resolve.debug_small);
-    app_.add_option("--config", file_);
-    app_.add_option("--color", color_);
+  CommandLine(ModelKind kind, TrainOptions& options)
+      : options_(options), arguments_(fmt::format("train {}", name_of(kind)), options.help) {
+    arguments_.flag("--print-config", options.print_config);
+    arguments_.flag("--fresh", options.fresh);
+    arguments_.flag("--debug-small", options.resolve.debug_small);
+    arguments_.option("--config", file_);
+    arguments_.option("--color", color_);
     for (const auto& setting : settings()) {
       if (setting.is_for(kind)) declare(setting);
     }
   }
 
-  void read(const std::string& verb, const std::vector<std::string>& arguments) {
-    read_arguments(app_, verb, arguments);
+  void read(const std::vector<std::string>& words) {
+    arguments_.read(words);
     options_.color =
         std::array{ColorChoice::automatic, ColorChoice::always,
                    ColorChoice::never}[read_choice("--color", color_, {"auto", "always", "never"})];
@@ -99,37 +91,35 @@ class CommandLine {
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] std::vector<Given> given() const {
     std::vector<Given> result;
-    for (const auto& [name, option] : options_of_) {
-      if (option->count() == 0) continue;
-      const auto flag = flags_.find(name);
-      result.push_back({name,
-                        flag == flags_.end() ? texts_.at(name)
-                        : flag->second       ? "true"
-                                             : "false",
-                        "--" + name});
+    for (const auto& [name, value] : values_) {
+      if (value.flag) result.push_back({name, *value.flag ? "true" : "false", "--" + name});
+      if (value.text) result.push_back({name, *value.text, "--" + name});
     }
     return result;
   }
 
  private:
+  struct Value {  // of a setting that is a flag, or of one that is not
+    std::optional<bool> flag;
+    std::optional<std::string> text;
+  };
+
   void declare(const Setting& setting) {
     auto names = "--" + setting.name;
     if (setting.name == "ranks") names += ",-n";
+    auto& value = values_[setting.name];
     if (setting.is_flag) {
-      names += ",!--no-" + setting.name;
-      options_of_[setting.name] = app_.add_flag(names, flags_[setting.name])->take_last();
+      arguments_.flag(names + ",!--no-" + setting.name, value.flag);
     } else {
-      options_of_[setting.name] = app_.add_option(names, texts_[setting.name])->take_last();
+      arguments_.option(names, value.text);
     }
   }
 
   TrainOptions& options_;
-  CLI::App app_;
   std::string file_;
   std::string color_ = "auto";
-  std::map<std::string, std::string> texts_;
-  std::map<std::string, bool> flags_;
-  std::map<std::string, CLI::Option*> options_of_;  // app_'s
+  std::map<std::string, Value> values_;  // by setting
+  Arguments arguments_;                  // sets the members above
 };
 
 constexpr std::string_view kOwnOptions =
@@ -154,8 +144,7 @@ TrainOptions read_train_options(const std::vector<std::string>& arguments,
   }
   options.model = read_kind(arguments.front());
   CommandLine line(options.model, options);
-  line.read(fmt::format("train {}", name_of(options.model)),
-            std::vector<std::string>(arguments.begin() + 1, arguments.end()));
+  line.read(std::vector<std::string>(arguments.begin() + 1, arguments.end()));
   if (options.help) return options;
   const auto append = [&](std::vector<Given> more) {
     std::move(more.begin(), more.end(), std::back_inserter(options.given));
