@@ -47,6 +47,29 @@ function(lockstep_room name)
   endif()
 endfunction()
 
+# lockstep_vector_sources(ROOM file…) adds sources with loops over memory, each compiled once per instruction set that
+# processors of this architecture may have (kernels/dispatch.h). They are optimised in every build, or tests of large
+# spans would take minutes. Vectors wider than the baseline's registers are passed to no other file, so their ABI
+# does not matter. No code asks whether an operation trapped, and without that question conversions of 16-bit floats
+# become vector code.
+function(lockstep_vector_sources room)
+  set(sets baseline)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(APPEND sets avx2 avx512)
+  endif()
+  set(flags_avx2 -mavx2)
+  set(flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  foreach(set IN LISTS sets)
+    set(objects lockstep_${room}_${set})
+    add_library(${objects} OBJECT ${ARGN})
+    target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${objects} PRIVATE lockstep_compiler)
+    target_compile_definitions(${objects} PRIVATE LOCKSTEP_INSTRUCTION_SET=${set})
+    target_compile_options(${objects} PRIVATE -O3 -fno-trapping-math -Wno-psabi ${flags_${set}})
+    target_sources(lockstep_${room} PRIVATE $<TARGET_OBJECTS:${objects}>)
+  endforeach()
+endfunction()
+
 # lockstep_use_fmt(TARGET linked…) gives a target fmt. Compiled where it can be: header-only costs every file
 # two seconds more. But LibTorch's include folder holds an fmt of another version, which files that see LibTorch
 # find first, and no compiled fmt matches that one.
@@ -58,13 +81,33 @@ function(lockstep_use_fmt target)
   endif()
 endfunction()
 
-# lockstep_test(FILE [ROOM name] [LINK …]) builds FILE as one GoogleTest program and names it to ctest.
+# lockstep_processors(COUNT test…) declares how many processors each of these tests of this folder keeps busy: ctest
+# starts no more tests at a time than the machine has processors for. One, unless a test's ranks compute side by
+# side; a rank that waits, sleeps. Tests that are not built here may be named too.
+function(lockstep_processors count)
+  foreach(test IN LISTS ARGN)
+    if(TEST ${test})
+      set_tests_properties(${test} PROPERTIES PROCESSORS ${count})
+    endif()
+  endforeach()
+endfunction()
+
+# Every rank of a test computes with one thread, whatever the machine has: LibTorch, OpenMP and the BLAS below them.
+function(lockstep_one_thread_per_rank test)
+  set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
+               OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1)
+endfunction()
+
+# lockstep_test(FILE [ROOM name] [LINK …] [PROCESSORS n]) builds FILE as one GoogleTest program and names it to ctest.
 # A test's own watchdog (room testing) speaks first; ctest's limit is the net under it.
 function(lockstep_test file)
   if(LOCKSTEP_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "ROOM" "LINK;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "ROOM;PROCESSORS" "LINK;LABELS")
+  if(NOT test_PROCESSORS)
+    set(test_PROCESSORS 1)
+  endif()
   get_filename_component(name ${file} NAME_WE)
   if(test_ROOM)
     set(name ${test_ROOM}_${name})
@@ -80,7 +123,8 @@ function(lockstep_test file)
   list(APPEND below ${test_LINK})
   lockstep_use_fmt(${name} ${below})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "${test_LABELS}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${test_LABELS}" PROCESSORS ${test_PROCESSORS})
+  lockstep_one_thread_per_rank(${name})
   if("lockstep::torch" IN_LIST below)
     lockstep_precompile_torch(${name})
     lockstep_sanitize_torch(${name})
@@ -90,7 +134,7 @@ endfunction()
 # LibTorch is not built with the thread sanitizer, which therefore sees races inside it that are none.
 function(lockstep_sanitize_torch test)
   if(LOCKSTEP_SANITIZE MATCHES "thread")
-    set_tests_properties(${test} PROPERTIES ENVIRONMENT TSAN_OPTIONS=ignore_noninstrumented_modules=1)
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT TSAN_OPTIONS=ignore_noninstrumented_modules=1)
   endif()
 endfunction()
 
@@ -108,7 +152,7 @@ function(lockstep_fuzz file)
   endif()
   target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp)
   add_test(NAME ${name}_replay COMMAND ${name} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
-  set_tests_properties(${name}_replay PROPERTIES TIMEOUT 120)
+  set_tests_properties(${name}_replay PROPERTIES TIMEOUT 600)
 endfunction()
 
 # The files of `target` that include <torch/torch.h> use one header precompiled for the whole build;
