@@ -78,7 +78,7 @@ class JobTest(unittest.TestCase):
                 continue
         return found
 
-    def expect_nothing_left(self, within=2.0):
+    def expect_nothing_left(self, within=10.0):
         end = time.monotonic() + within
         while self.processes() and time.monotonic() < end:
             time.sleep(0.02)
@@ -89,7 +89,7 @@ class JobTest(unittest.TestCase):
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
 
-    def wait_for(self, condition, what, limit=20):
+    def wait_for(self, condition, what, limit=60):
         end = time.monotonic() + limit
         while time.monotonic() < end:
             if result := condition():
