@@ -21,6 +21,12 @@ Environment Environment::of_process() {
 }
 
 std::optional<std::string> Environment::find(std::string_view name) const {
+  auto value = find_even_empty(name);
+  if (value && value->empty()) return std::nullopt;
+  return value;
+}
+
+std::optional<std::string> Environment::find_even_empty(std::string_view name) const {
   const auto found = variables_.find(name);
   if (found == variables_.end()) return std::nullopt;
   return found->second;

@@ -23,10 +23,14 @@ class Environment {
   /// A copy of what this process was given, as it is now.
   [[nodiscard]] static Environment of_process();
 
-  /// The value of `name`; nothing when it is not set. Set but empty is a value.
+  /// The value of `name`; nothing when it is not set. Set but empty counts as not set: scripts and
+  /// Makefiles pass on variables that they have no value for.
   [[nodiscard]] std::optional<std::string> find(std::string_view name) const;
 
-  /// The value of `name` as a whole number; nothing when not set.
+  /// The same for a variable whose empty value has a meaning, as that of CUDA_VISIBLE_DEVICES has.
+  [[nodiscard]] std::optional<std::string> find_even_empty(std::string_view name) const;
+
+  /// The value of `name` as a whole number; nothing when not set or empty.
   /// Throws UsageError, naming the variable and its value, for anything but decimal digits with an
   /// optional minus sign that fit 64 bits.
   [[nodiscard]] std::optional<std::int64_t> find_integer(std::string_view name) const;

@@ -13,10 +13,21 @@ TEST(Environment, OfProcessSeesWhatTheProcessWasGiven) {
   EXPECT_TRUE(Environment::of_process().find("PATH").has_value());
 }
 
-TEST(Environment, TellsUnsetFromEmpty) {
+TEST(Environment, AnEmptyVariableCountsAsNotSet) {
   const Environment env{{"EMPTY", ""}};
-  EXPECT_EQ(env.find("EMPTY"), "");
-  EXPECT_EQ(env.find("UNSET"), std::nullopt);
+  EXPECT_EQ(env.find("EMPTY"), std::nullopt);
+  EXPECT_EQ(env.find_integer("EMPTY"), std::nullopt);
+  EXPECT_EQ(env.find("EMPTY").value_or("python3"), "python3");
+}
+
+TEST(Environment, TellsUnsetFromEmptyWhereThatHasAMeaning) {
+  const Environment env{{"EMPTY", ""}};
+  EXPECT_EQ(env.find_even_empty("EMPTY"), "");
+  EXPECT_EQ(env.find_even_empty("UNSET"), std::nullopt);
+}
+
+TEST(Environment, PassesEmptyVariablesOn) {
+  EXPECT_EQ(Environment({{"EMPTY", ""}}).lines(), std::vector<std::string>{"EMPTY="});
 }
 
 TEST(Environment, ReadsWholeNumbersToTheEdgesOf64Bits) {
@@ -28,7 +39,7 @@ TEST(Environment, ReadsWholeNumbersToTheEdgesOf64Bits) {
 }
 
 TEST(Environment, RefusesWhatIsNotAWholeNumberAndNamesIt) {
-  for (const char* text : {"", " 1", "1 ", "0x10", "1e3", "3.0", "9223372036854775808", "+1"}) {
+  for (const char* text : {" 1", "1 ", "0x10", "1e3", "3.0", "9223372036854775808", "+1"}) {
     const Environment env{{"WORLD_SIZE", text}};
     try {
       (void)env.find_integer("WORLD_SIZE");

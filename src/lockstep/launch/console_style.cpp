@@ -55,9 +55,8 @@ std::string plain_prefix(std::span<const int> ranks, const PrefixStyle& style) {
 
 bool wants_color(ColorChoice choice, const Environment& environment, bool is_terminal) {
   if (choice != ColorChoice::automatic) return choice == ColorChoice::always;
-  if (!environment.find("NO_COLOR").value_or("").empty()) return false;
-  const auto force = environment.find("CLICOLOR_FORCE").value_or("");
-  if (!force.empty() && force != "0") return true;
+  if (environment.find("NO_COLOR")) return false;
+  if (environment.find("CLICOLOR_FORCE").value_or("0") != "0") return true;
   if (environment.find("CLICOLOR") == "0") return false;
   return is_terminal && environment.find("TERM") != "dumb";
 }

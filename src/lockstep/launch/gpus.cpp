@@ -13,7 +13,7 @@ int num_gpus(const Environment& environment, const std::string& root) {
        entry.increment(error)) {
     ++cards;
   }
-  const auto visible = environment.find("CUDA_VISIBLE_DEVICES");
+  const auto visible = environment.find_even_empty("CUDA_VISIBLE_DEVICES");
   if (!visible) return cards;
   // CUDA stops at the first entry that is not a device, of which -1 is the usual one.
   if (visible->empty() || visible->starts_with('-') || *visible == "NoDevFiles") return 0;
