@@ -87,6 +87,12 @@ class Faults(JobTest):
         (self.folder / "text").write_text("no program")
         self.assertIn("./text", self.run_job(LOCKSTEP, "run", "-n", "2", "./text", code=126))
 
+    def test_a_program_that_a_loader_or_a_shell_cannot_execute_is_not_restarted(self):
+        for code in (126, 127):
+            output = self.run_job(LOCKSTEP, "run", "-n", "2", "--max-restarts", "2", "sh", "-c", f"exit {code}", code=code)
+            self.assertNotIn("restart 1 of 2", output)
+            self.assertIn("cannot be executed, so it is not restarted", output)
+
     def test_wrong_usage_is_code_2_and_starts_nothing(self):
         self.run_job(LOCKSTEP, "run", "-n", "0", "true", code=2)
         self.run_job(LOCKSTEP, "run", "--grrace", "3", "true", code=2)

@@ -72,6 +72,10 @@ std::string describe(RunCause cause) {
   return "unknown";
 }
 
+bool says_not_executed(int exit_code) noexcept {
+  return exit_code == kNotExecutableCode || exit_code == kNotFoundCode;
+}
+
 int launcher_exit_code(const ExitFacts& facts) noexcept {
   switch (facts.cause) {
     case RunCause::finished:

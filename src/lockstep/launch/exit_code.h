@@ -53,6 +53,11 @@ enum class RunCause {
 /// Stable words for records, for example "rank_failed".
 [[nodiscard]] std::string describe(RunCause cause);
 
+/// Whether a program's exit code, 126 or 127, says that it was not executed. The dynamic loader
+/// ends with 127 when a shared library is missing, a shell with either for a program it cannot
+/// start.
+[[nodiscard]] bool says_not_executed(int exit_code) noexcept;
+
 /// What the launcher's code depends on, beside the cause.
 struct ExitFacts {
   RunCause cause = RunCause::finished;

@@ -92,6 +92,13 @@ std::string next_step(const RankOutcome* culprit, const FailureFacts& facts) {
       break;
   }
   if (culprit == nullptr) return "see the launcher's lines above";
+  if (says_not_executed(culprit->status->exit_code().value_or(0))) {
+    return fmt::format(
+        "the program cannot be executed, so it is not restarted; `ldd {0}` lists shared libraries "
+        "that are not found: install {0} again, or add their folder to LD_LIBRARY_PATH; if {0} is "
+        "a script, read above which of its commands is missing",
+        facts.program);
+  }
   const int signal = culprit->status->signal().value_or(0);
   if (signal == SIGKILL) {
     return "lockstep did not send this SIGKILL: often the kernel was out of memory; see `dmesg | "

@@ -80,6 +80,20 @@ TEST(FailureBlock, SaysWhyAProgramCouldNotBeExecuted) {
   EXPECT_NE(block.find("next: check the name"), std::string::npos) << block;
 }
 
+TEST(FailureBlock, SaysWhatToDoWhenTheLoaderOrAShellCouldNotExecuteTheProgram) {
+  for (const int code : {126, 127}) {
+    const std::vector ranks{ended(0, ExitStatus::exited(code), 1ms)};
+    const auto block = failure_block(ranks, {.program = "./train"});
+    EXPECT_NE(block.find("next: the program cannot be executed, so it is not restarted"),
+              std::string::npos)
+        << block;
+    EXPECT_NE(block.find("`ldd ./train`"), std::string::npos) << block;
+  }
+  const std::vector ranks{ended(0, ExitStatus::exited(1), 1ms)};
+  const auto block = failure_block(ranks, {.program = "./train"});
+  EXPECT_EQ(block.find("cannot be executed"), std::string::npos) << block;
+}
+
 TEST(FailureBlock, ASignalToTheLauncherHasNoCulprit) {
   std::vector ranks{ended(0, ExitStatus::signaled(SIGINT), 1ms),
                     ended(1, ExitStatus::signaled(SIGINT), 1ms)};

@@ -64,7 +64,8 @@ class Job {
                                            const FileDescriptor& secret) const;
   RoundOutcome run_round(int round);
   [[nodiscard]] std::vector<RankOutcome> all_ranks(RoundOutcome& outcome, int round);
-  [[nodiscard]] bool restarts_after(const RoundOutcome& outcome, int round);
+  [[nodiscard]] bool restarts_after(const RoundOutcome& outcome,
+                                    const std::vector<RankOutcome>& ranks, int round);
   int finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ranks, int restarts);
 
   const JobOptions& options_;
@@ -227,16 +228,18 @@ std::vector<RankOutcome> Job::all_ranks(RoundOutcome& outcome, int round) {
   return ranks;
 }
 
-bool Job::restarts_after(const RoundOutcome& outcome, int round) {
-  const auto culprit = find_culprit(outcome.ranks);
-  const auto status = culprit ? outcome.ranks[*culprit].status : std::nullopt;
-  const auto decision = decide_restart(
-      {.cause = outcome.cause,
-       .is_final = options_.final_code && status && status->exit_code() == options_.final_code,
-       .restarts = round,
-       .max_restarts = options_.max_restarts,
-       .immediate_crashes = immediate_crashes_,
-       .lasted = outcome.lasted});
+bool Job::restarts_after(const RoundOutcome& outcome, const std::vector<RankOutcome>& ranks,
+                         int round) {
+  const auto culprit = find_culprit(ranks);
+  const auto exit_code = culprit ? ranks[*culprit].status->exit_code() : std::nullopt;
+  const auto decision =
+      decide_restart({.cause = outcome.cause,
+                      .is_final = options_.final_code && exit_code == options_.final_code,
+                      .exit_code = exit_code,
+                      .restarts = round,
+                      .max_restarts = options_.max_restarts,
+                      .immediate_crashes = immediate_crashes_,
+                      .lasted = outcome.lasted});
   immediate_crashes_ = decision.immediate_crashes;
   auto pause = decision.restart ? std::optional(decision.pause) : std::nullopt;
   if (nodes_) pause = nodes_->agree_on_restart(round, pause);
@@ -255,7 +258,7 @@ int Job::run() {
     bool again = false;
     try {
       ranks = all_ranks(outcome, round);
-      again = restarts_after(outcome, round);
+      again = restarts_after(outcome, ranks, round);
     } catch (
         const Error& error) {  // another node's launcher is gone: nothing can be agreed on any more
       outcome.cause = RunCause::environment;
@@ -303,12 +306,8 @@ int run_job(const JobOptions& options, const Environment& environment) {
 
 std::string default_secret_file(const Environment& environment) {
   if (const auto file = environment.find("LOCKSTEP_SECRET_FILE")) return *file;
-  if (const auto config = environment.find("XDG_CONFIG_HOME"); config && !config->empty()) {
-    return *config + "/lockstep/secret";
-  }
-  if (const auto home = environment.find("HOME"); home && !home->empty()) {
-    return *home + "/.config/lockstep/secret";
-  }
+  if (const auto config = environment.find("XDG_CONFIG_HOME")) return *config + "/lockstep/secret";
+  if (const auto home = environment.find("HOME")) return *home + "/.config/lockstep/secret";
   throw UsageError(
       "several nodes need a secret and HOME is not set: set LOCKSTEP_SECRET_FILE to a file of mode "
       "0600 that all nodes share");

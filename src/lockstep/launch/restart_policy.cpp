@@ -25,6 +25,10 @@ RestartDecision decide_restart(const RestartFacts& facts) {
                                   describe(facts.cause))};
   }
   if (facts.is_final) return {.reason = "the program says that trying again is of no use"};
+  if (facts.exit_code && says_not_executed(*facts.exit_code)) {
+    return {.reason = fmt::format("exit code {} means that the program cannot be executed",
+                                  *facts.exit_code)};
+  }
   if (facts.restarts >= facts.max_restarts) {
     return {.reason = facts.max_restarts == 0
                           ? std::string("restarts were not asked for (--max-restarts)")

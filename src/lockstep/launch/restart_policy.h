@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "lockstep/launch/exit_code.h"
@@ -17,6 +18,7 @@ constexpr std::chrono::milliseconds kLongestPause{60'000};
 struct RestartFacts {
   RunCause cause = RunCause::finished;  // of the round that is over
   bool is_final = false;                // the culprit said that another try is of no use
+  std::optional<int> exit_code = {};    // of the culprit, if it exited
   int restarts = 0;                     // made so far
   int max_restarts = 0;
   int immediate_crashes = 0;            // rounds in a row before this one that crashed at once
@@ -30,8 +32,8 @@ struct RestartDecision {
   std::string reason = {};    // a clause for the log
 };
 
-/// Only failures of ranks are worth another try: a program that is not there, wrong usage and a
-/// user's signal are final.
+/// Only failures of ranks are worth another try: a program that is not there or cannot be executed,
+/// wrong usage and a user's signal are final.
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep

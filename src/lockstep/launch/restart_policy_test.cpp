@@ -29,6 +29,21 @@ TEST(RestartPolicy, AProgramMaySayThatTryingAgainIsOfNoUse) {
   EXPECT_FALSE(decide_restart(facts).restart);
 }
 
+TEST(RestartPolicy, AProgramThatCannotBeExecutedIsNotRestartedAndTheReasonSaysSo) {
+  auto facts = failed_after(5ms);
+  for (const int code : {126, 127}) {
+    facts.exit_code = code;
+    const auto decision = decide_restart(facts);
+    EXPECT_FALSE(decision.restart) << code;
+    EXPECT_EQ(decision.reason,
+              "exit code " + std::to_string(code) + " means that the program cannot be executed");
+  }
+  for (const int code : {1, 123, 124, 125, 128, 255}) {
+    facts.exit_code = code;
+    EXPECT_TRUE(decide_restart(facts).restart) << code;
+  }
+}
+
 TEST(RestartPolicy, RestartsAreCounted) {
   auto facts = failed_after(5min);
   facts.restarts = 3;
