@@ -100,7 +100,11 @@ at::Tensor BenchmarkTransformerImpl::forward(const at::Tensor& tokens) {
         "A sequence of {} tokens is longer than the {} positions learned: give shorter ones.",
         length, options_.positions));
   }
-  auto x = embedding_(tokens) + positions_(torch::arange(length, tokens.options()));
+  // Named, because C++ leaves the order of a sum's operands to the compiler, and the order in which
+  // operators run is, reversed, the order in which gradients come.
+  const auto embedded = embedding_(tokens);
+  const auto places = positions_(torch::arange(length, tokens.options()));
+  auto x = embedded + places;
   for (auto& layer : layers_) x = unit(layer)(x);
   return head_(x);
 }

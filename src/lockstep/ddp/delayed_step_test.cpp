@@ -153,29 +153,69 @@ TEST(Ddp, SaysWhatABackwardDuringAReductionNeeds) {
   });
 }
 
+// The gradient of `first` comes before that of `second`: what is computed last goes backward first.
+// The operands of a sum have no such order of their own.
+at::Tensor loss_in_order(const WeightsImpl& net, const char* first, const char* second,
+                         double gradient) {
+  const auto comes_second = loss_with(net[second], gradient);
+  const auto comes_first = loss_with(net[first], gradient);
+  return comes_first + comes_second;
+}
+
+constexpr double kRefused = 7;
+
+Weights weights_with_a_hook_that_throws() {
+  const auto net = weights({"hooked", "plain"});
+  (*net)["hooked"].register_hook([](const at::Tensor& gradient) -> at::Tensor {
+    if (gradient[0].item<float>() == kRefused) throw UsageError("a hook of the user's");
+    return gradient;
+  });
+  return net;
+}
+
 TEST(Ddp, LosesBothStepsWhenTheBackwardBetweenStartAndWaitFails) {
   with_groups(2, [](ProcessGroup& group) {
-    auto net = weights({"late", "soon"});
+    const auto net = weights_with_a_hook_that_throws();
     Ddp ddp(*net, group, {.gradient_buffers = 2});
     const auto loss = [&](double gradient) {
-      return loss_with((*net)["late"], gradient) + loss_with((*net)["soon"], gradient);
+      return loss_in_order(*net, "plain", "hooked", gradient);
     };
-    (*net)["late"].register_hook([](const at::Tensor& gradient) -> at::Tensor {
-      if (gradient[0].item<float>() == 7) throw UsageError("a hook of the user's");
-      return gradient;
-    });
     {
       const auto pause = ddp.no_sync();
       loss(1).backward();
       auto sync = ddp.start();
-      EXPECT_THROW(loss(7).backward(), UsageError);
+      EXPECT_THROW(loss(kRefused).backward(), UsageError);
       sync.wait();  // for nothing
       EXPECT_FALSE(ddp.step_due());
     }
     net->zero_grad();
     loss(1.0 + group.rank()).backward();
-    EXPECT_TRUE(is_filled((*net)["late"].grad(), mean_rank(2)));
-    EXPECT_TRUE(is_filled((*net)["soon"].grad(), mean_rank(2)));
+    EXPECT_TRUE(is_filled((*net)["hooked"].grad(), mean_rank(2)));
+    EXPECT_TRUE(is_filled((*net)["plain"].grad(), mean_rank(2)));
+  });
+}
+
+// Such a backward has written to no buffer: what start() sent is whole.
+TEST(Ddp, KeepsTheStartedStepWhenTheBackwardBesideItFailsBeforeItsFirstGradient) {
+  with_groups(2, [](ProcessGroup& group) {
+    const auto net = weights_with_a_hook_that_throws();
+    Ddp ddp(*net, group, {.gradient_buffers = 2});
+    const auto loss = [&](double gradient) {
+      return loss_in_order(*net, "hooked", "plain", gradient);
+    };
+    for (int step = 0; step < 2; ++step) {
+      const auto pause = ddp.no_sync();
+      loss(1.0 + group.rank()).backward();
+      auto sync = ddp.start();
+      EXPECT_THROW(loss(kRefused).backward(), UsageError);
+      sync.wait();
+      EXPECT_TRUE(ddp.step_due());
+      EXPECT_TRUE(is_filled((*net)["hooked"].grad(), mean_rank(2)));
+      EXPECT_TRUE(is_filled((*net)["plain"].grad(), mean_rank(2)));
+      net->zero_grad();
+    }
+    loss(3.0 + group.rank()).backward();
+    EXPECT_TRUE(is_filled((*net)["hooked"].grad(), 2 + mean_rank(2)));
   });
 }
 

@@ -68,7 +68,7 @@ void survive(int rank, int victim) {
     const std::chrono::duration<double> took = Clock::now() - begin;
     ::printf("rank %d heard after %.3f s: %s\n", rank, took.count(), error.what());
     EXPECT_EQ(error.rank(), victim) << error.what();
-    EXPECT_LT(took.count(), 1.0);
+    EXPECT_LT(took.count(), 10.0);  // usually 0.1
   }
   group.reset();
   world.reset();
