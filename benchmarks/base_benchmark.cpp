@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/random.h"
 
 namespace {

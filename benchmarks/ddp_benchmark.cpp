@@ -8,8 +8,8 @@
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/replica_check.h"
-#include "lockstep/flat/noted_copy.h"
 #include "lockstep/flat/walk.h"
+#include "lockstep/kernels/noted_loops.h"
 #include "lockstep/rendezvous/world.h"
 
 namespace {
@@ -53,24 +53,20 @@ void copy_and_note(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(copy_noting_non_finite(to, from));
   state.SetBytesProcessed(state.iterations() * state.range(0) * 2);
 }
-template <auto& copy>
+template <Caching caching>
 void copy_and_note_by(benchmark::State& state) {
   auto to = torch::zeros({state.range(0) / 4});
   const auto from = torch::ones({state.range(0) / 4});
-  constexpr Exponent<std::uint32_t> kFloat{0x7F800000U, 0x00800000U};
+  const std::span elements(to.data_ptr<float>(), static_cast<std::size_t>(to.numel()));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(copy(static_cast<std::byte*>(to.data_ptr()),
-                                  static_cast<const std::byte*>(from.const_data_ptr()),
-                                  static_cast<std::size_t>(state.range(0)) / kNotedLine, kFloat));
+    benchmark::DoNotOptimize(dispatch<NotedLoops, float>(best_instruction_set(), [&](auto loops) {
+      return loops.copy(elements, from.const_data_ptr<float>(), caching);
+    }));
   }
   state.SetBytesProcessed(state.iterations() * state.range(0) * 2);
 }
-void copy_and_note_cached(benchmark::State& state) {
-  copy_and_note_by<copy_lines<std::uint32_t>>(state);
-}
-void copy_and_note_streamed(benchmark::State& state) {
-  copy_and_note_by<stream_lines<std::uint32_t>>(state);
-}
+void copy_and_note_cached(benchmark::State& state) { copy_and_note_by<Caching::through>(state); }
+void copy_and_note_streamed(benchmark::State& state) { copy_and_note_by<Caching::past>(state); }
 void copy_alone(benchmark::State& state) {
   auto to = torch::zeros({state.range(0) / 4});
   const auto from = torch::ones({state.range(0) / 4});

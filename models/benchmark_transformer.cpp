@@ -100,11 +100,10 @@ at::Tensor BenchmarkTransformerImpl::forward(const at::Tensor& tokens) {
         "A sequence of {} tokens is longer than the {} positions learned: give shorter ones.",
         length, options_.positions));
   }
-  // Named, because C++ leaves the order of a sum's operands to the compiler, and the order in which
-  // operators run is, reversed, the order in which gradients come.
-  const auto embedded = embedding_(tokens);
-  const auto places = positions_(torch::arange(length, tokens.options()));
-  auto x = embedded + places;
+  // In two statements, because C++ leaves the order of a sum's operands to the compiler, and the
+  // order in which operators run is, reversed, the order in which gradients come.
+  auto x = embedding_(tokens);
+  x = x + positions_(torch::arange(length, tokens.options()));
   for (auto& layer : layers_) x = unit(layer)(x);
   return head_(x);
 }

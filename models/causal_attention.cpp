@@ -11,8 +11,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "lockstep/kernels/causal_softmax_pass.h"
 #include "lockstep/train/autocast.h"
-#include "models/causal_softmax_pass_internal.h"
 
 namespace lockstep::models {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/TensorIterator.h>
 #include <torch/torch.h>
 
-#include "models/gelu_pass_internal.h"
+#include "lockstep/kernels/gelu_pass.h"
 
 namespace lockstep::models {
 namespace {
@@ -48,7 +48,7 @@ struct Gelu : public torch::autograd::Function<Gelu> {
     context->save_for_backward({given});
     const auto x = given.contiguous();
     const auto y = at::empty_like(x);
-    x.scalar_type() == at::kFloat ? compute<float>(y, x) : compute<BFloat16Bits>(y, x);
+    x.scalar_type() == at::kFloat ? compute<float>(y, x) : compute<BFloat16>(y, x);
     return y;
   }
 
@@ -60,7 +60,7 @@ struct Gelu : public torch::autograd::Function<Gelu> {
     const auto dy = gradients[0].contiguous();
     const auto dx = at::empty_like(x);
     x.scalar_type() == at::kFloat ? compute_gradient<float>(dx, dy, x)
-                                  : compute_gradient<BFloat16Bits>(dx, dy, x);
+                                  : compute_gradient<BFloat16>(dx, dy, x);
     return {dx};
   }
 };

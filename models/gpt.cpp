@@ -76,9 +76,9 @@ void GptImpl::initialise() {
 at::Tensor GptImpl::forward(const at::Tensor& tokens) {
   const auto length = tokens.size(1);
   check_fits(length, options_.context);
-  const auto embedded = wte_(tokens);  // first, whatever the compiler does with a sum's operands
-  const auto places = wpe_(torch::arange(length, tokens.options()));
-  auto x = torch::dropout(embedded + places, options_.dropout, is_training());
+  auto x = wte_(tokens);  // first, whatever the compiler does with the operands of a sum
+  x = x + wpe_(torch::arange(length, tokens.options()));
+  x = torch::dropout(x, options_.dropout, is_training());
   for (auto& block : blocks_) x = unit(block)(x);
   return scores(x);
 }
@@ -88,9 +88,8 @@ at::Tensor GptImpl::extend(const at::Tensor& tokens, GptCache& cache) {
   const auto before = cache.length();
   const auto length = tokens.size(1);
   check_fits(before + length, options_.context);
-  const auto embedded = wte_(tokens);
-  const auto places = wpe_(torch::arange(before, before + length, tokens.options()));
-  auto x = embedded + places;
+  auto x = wte_(tokens);
+  x = x + wpe_(torch::arange(before, before + length, tokens.options()));
   for (std::size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i]->extend(x, cache.block(i));
   return scores(x.narrow(1, length - 1, 1));
 }

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep::cli {
 

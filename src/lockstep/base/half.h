@@ -1,13 +1,17 @@
-// The two 16-bit floating-point formats as their bits, and their exact way to float and back. One
-// rounding, to nearest even; NaN stays NaN and quiet. Without branches, so that loops over them
-// become vector code; and always part of their caller, since some of those are compiled for
-// processors that others do not have.
+// The two 16-bit floating-point formats as their bits, and the conversions from and to float. One
+// rounding, to nearest even; NaN stays NaN and quiet. The conversions have no branches, so that
+// loops over them become vector code. They are always inlined, because some callers are compiled
+// for processors that others do not have.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
 namespace lockstep {
+
+/// Elements of memory in these formats.
+enum class Float16 : std::uint16_t {};
+enum class BFloat16 : std::uint16_t {};
 
 [[gnu::always_inline]] inline float widen_bfloat16(std::uint32_t bits) noexcept {
   return std::bit_cast<float>(bits << 16);

@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {

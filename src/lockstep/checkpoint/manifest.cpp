@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/checkpoint/manifest_json_internal.h"

@@ -22,7 +22,7 @@ constexpr int kCheckpointVersion = 1;
 struct FileRecord {
   std::string name;
   std::uint64_t bytes = 0;
-  std::uint64_t digest = 0;  // base/digest.h
+  std::uint64_t digest = 0;  // kernels/digest.h
 
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };

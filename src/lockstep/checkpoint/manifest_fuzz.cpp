@@ -9,7 +9,7 @@
 #include <string>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/manifest.h"
 

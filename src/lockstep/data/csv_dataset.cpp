@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/data/file_datasets.h"

@@ -35,7 +35,7 @@ class Dataset {
   virtual void read(std::span<const std::int64_t> indices, const Rows& rows) const = 0;
 
   /// Stands for the data in a checkpoint: the same data has the same id on every machine and in
-  /// every run, other data another one. A digest (base/digest.h) of header and sizes will do, of
+  /// every run, other data another one. A digest (kernels/digest.h) of header and sizes will do, of
   /// the contents is better.
   [[nodiscard]] virtual std::uint64_t id() const = 0;
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/formats/cifar_file.h"
 #include "lockstep/formats/file_kind.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/order.h"
 

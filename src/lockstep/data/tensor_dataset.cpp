@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/gather_internal.h"
 

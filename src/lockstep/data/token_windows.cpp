@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/gather_internal.h"
 

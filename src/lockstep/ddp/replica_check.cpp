@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/flat/walk.h"
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ddp/value_marks_internal.h"
 

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
-#include "lockstep/fabric/reduce_kernels_internal.h"
+#include "lockstep/fabric/reduce_loops_internal.h"
 
 namespace lockstep {
 namespace {
@@ -19,16 +19,17 @@ double divisor_of(const Reduction& reduction, const TreePlan& plan) {
 
 void reduce(const Reduction& reduction, const TreePlan& plan,
             std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
-            std::size_t count) {
+            std::size_t count, InstructionSet set) {
   LOCKSTEP_ASSERT(static_cast<int>(sources.size()) == plan.num_contributions(),
                   "a plan joins as many contributions as it was made for");
-  const auto& kernel = best_kernels()[static_cast<std::size_t>(reduction.dtype)]
-                                     [static_cast<std::size_t>(reduction.op)];
   const auto divisor = divisor_of(reduction, plan);
   const bool is_there = sources.size() == 1 && destinations.size() == 1 &&
                         sources.front() == destinations.front() && divisor == 1;
   if (is_there && reduction.dtype != DType::boolean) return;
-  kernel(plan, divisor, sources, destinations, count);
+  const auto& table =
+      dispatch<ReduceLoops>(set, [](auto loops) -> const ReduceTable& { return loops.table(); });
+  table[static_cast<std::size_t>(reduction.dtype)][static_cast<std::size_t>(reduction.op)](
+      plan, divisor, sources, destinations, count);
 }
 
 void expect_meaning(const Reduction& reduction) {

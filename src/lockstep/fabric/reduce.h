@@ -11,6 +11,7 @@
 
 #include "lockstep/fabric/dtype.h"
 #include "lockstep/fabric/leaf_tree.h"
+#include "lockstep/kernels/instruction_set.h"
 
 namespace lockstep {
 
@@ -25,7 +26,7 @@ struct Reduction {
 /// very same start), and overlaps nothing else.
 void reduce(const Reduction& reduction, const TreePlan& plan,
             std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
-            std::size_t count);
+            std::size_t count, InstructionSet set = best_instruction_set());
 
 /// Throws UsageError for a reduction that has no meaning: an average of integers or booleans.
 void expect_meaning(const Reduction& reduction);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/fabric/reduce_kernels_internal.h"
 #include "lockstep/fabric/test_calls_internal.h"
 
 namespace lockstep {
@@ -214,18 +213,18 @@ TEST(Reduce, TheAverageOfIntegersIsRefused) {
   }
 }
 
-// The same sources through the loops for every processor and through those for this one.
-TEST(Reduce, EveryProcessorGivesTheSameBits) {
+TEST(Reduce, EveryInstructionSetGivesTheSameBits) {
   for_each_reduction([](const Reduction& reduction) {
     for (const int size : {2, 7, 8}) {
       const auto sources = draw_sources(reduction.dtype, 1000, size, 4);
-      const auto& kernel = baseline_kernels()[static_cast<std::size_t>(reduction.dtype)]
-                                             [static_cast<std::size_t>(reduction.op)];
-      Bytes result(sources.front().size());
-      auto* const destination = result.data();
-      kernel(TreePlan::over_ranks(size), reduction.op == ReduceOp::average ? size : 1,
-             starts_of(sources), std::span(&destination, 1), 1000);
-      EXPECT_EQ(result, reduced(reduction, sources)) << in_words(reduction);
+      for (const auto set : instruction_sets()) {
+        Bytes result(sources.front().size());
+        auto* const destination = result.data();
+        reduce(reduction, TreePlan::over_ranks(size), starts_of(sources),
+               std::span(&destination, 1), 1000, set);
+        EXPECT_EQ(result, reduced(reduction, sources))
+            << in_words(reduction) << " with " << to_string(set);
+      }
     }
   });
 }

@@ -16,7 +16,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {

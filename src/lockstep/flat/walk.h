@@ -1,7 +1,7 @@
-// Walks through flat memory: each reads every element once, and writes it at most once. Dense
-// tensors of the CPU, of float32, float64, float16 or bfloat16, complex numbers as pairs; what they
-// find is the same on every processor, since elements are joined in an order that does not depend
-// on vector registers.
+// Walks through flat memory: each reads every element once, and writes it at most once, on as many
+// threads as LibTorch's own operators use. They take dense CPU tensors of float32, float64, float16
+// or bfloat16, complex numbers as pairs. Results are the same on every processor and with any
+// number of threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ bool add_noting_non_finite(const at::Tensor& to, const at::Tensor& from);
 void scale(const at::Tensor& flat, double factor);
 /// The same; true when an element was not finite before.
 bool scale_noting_non_finite(const at::Tensor& flat, double factor);
-/// Of the bytes (base/digest.h).
+/// Of the bytes (kernels/digest.h).
 [[nodiscard]] std::uint64_t digest_of(const at::Tensor& flat);
 
 }  // namespace lockstep

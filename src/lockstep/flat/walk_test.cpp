@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "lockstep/flat/noted_copy.h"
+#include "lockstep/kernels/noted_loops.h"
 
 namespace lockstep {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/formats/cifar_file.h"
 #include "lockstep/formats/csv_file.h"
 #include "lockstep/formats/idx_file.h"

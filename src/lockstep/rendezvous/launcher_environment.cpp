@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/net/handshake.h"
 #include "lockstep/rendezvous/member.h"
@@ -120,7 +120,6 @@ std::optional<Endpoint> find_master(const Environment& environment) {
                                  host ? "MASTER_ADDR" : "MASTER_PORT",
                                  host ? "MASTER_PORT" : "MASTER_ADDR"));
   }
-  if (host->empty()) throw UsageError("MASTER_ADDR is empty: set it to rank 0's host, or unset it");
   if (*port < 1 || *port > 65535) {
     throw UsageError(fmt::format("MASTER_PORT={} is no port from 1 to 65535", *port));
   }

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "lockstep/train/adam_pass_internal.h"
+#include "lockstep/kernels/adam_pass.h"
 #include "lockstep/train/stretch_internal.h"
 
 namespace lockstep {
@@ -42,11 +42,13 @@ Adam::Adam(FlatParameters& flat, const AdamOptions& options)
 void Adam::update(const StepRange& range, const GroupStep& group) {
   auto step = step_of(options_, group);
   step.decay = group.weight_decay;
-  with_stretch<AdamStretch>(flat(), range, masters(range.segment), [&](auto stretch) {
-    stretch.averages = elements_at(state(0, range.segment), range, stretch.averages);
-    stretch.squares = elements_at(state(1, range.segment), range, stretch.squares);
-    adam_pass(stretch, step);
-  });
+  for_each_part<AdamStretch>(
+      flat(), range, masters(range.segment),
+      [&](auto& stretch) {
+        stretch.averages = elements_at(state(0, range.segment), range, stretch.averages);
+        stretch.squares = elements_at(state(1, range.segment), range, stretch.squares);
+      },
+      [&](const auto& part) { adam_pass(part, step); });
 }
 
 AdamW::AdamW(FlatParameters& flat, const AdamWOptions& options)
@@ -62,11 +64,13 @@ AdamW::AdamW(FlatParameters& flat, const AdamWOptions& options)
 void AdamW::update(const StepRange& range, const GroupStep& group) {
   auto step = step_of(options_, group);
   step.kept = 1 - group.rate * group.weight_decay;
-  with_stretch<AdamStretch>(flat(), range, masters(range.segment), [&](auto stretch) {
-    stretch.averages = elements_at(state(0, range.segment), range, stretch.averages);
-    stretch.squares = elements_at(state(1, range.segment), range, stretch.squares);
-    adam_pass(stretch, step);
-  });
+  for_each_part<AdamStretch>(
+      flat(), range, masters(range.segment),
+      [&](auto& stretch) {
+        stretch.averages = elements_at(state(0, range.segment), range, stretch.averages);
+        stretch.squares = elements_at(state(1, range.segment), range, stretch.squares);
+      },
+      [&](const auto& part) { adam_pass(part, step); });
 }
 
 }  // namespace lockstep

@@ -2,7 +2,8 @@
 // with names, steps of their own for parameters that get no gradient at times.
 //
 // Every rank makes the same step on the same gradients, so replicas stay equal without a message.
-// A step runs on the calling thread and makes one pass over parameters, gradients and state.
+// A step makes one pass over parameters, gradients and state, on as many threads as LibTorch's own
+// operators use.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "lockstep/train/sgd_pass_internal.h"
+#include "lockstep/kernels/sgd_pass.h"
 #include "lockstep/train/stretch_internal.h"
 
 namespace lockstep {
@@ -41,12 +41,13 @@ void SGD::update(const StepRange& range, const GroupStep& group) {
                      .decay = group.weight_decay,
                      .nesterov = options_.nesterov,
                      .is_first = group.step == 1};
-  with_stretch<SgdStretch>(flat(), range, masters(range.segment), [&](auto stretch) {
-    if (options_.momentum != 0) {
-      stretch.momenta = elements_at(state(0, range.segment), range, stretch.momenta);
-    }
-    sgd_pass(stretch, step);
-  });
+  for_each_part<SgdStretch>(
+      flat(), range, masters(range.segment),
+      [&](auto& stretch) {
+        if (options_.momentum == 0) return;
+        stretch.momenta = elements_at(state(0, range.segment), range, stretch.momenta);
+      },
+      [&](const auto& part) { sgd_pass(part, step); });
 }
 
 }  // namespace lockstep

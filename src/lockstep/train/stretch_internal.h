@@ -1,12 +1,13 @@
-// From ranges of flat memory to the plain pointers that the passes take.
+// From ranges of flat memory to the plain pointers that the passes of an optimizer take.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
-#include <cstdint>
 
+#include "lockstep/base/half.h"
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/flat/parallel.h"
 #include "lockstep/train/flat_optimizer.h"
 
 namespace lockstep {
@@ -17,27 +18,30 @@ T* elements_at(const at::Tensor& segment, const StepRange& range, const T*) {
   return static_cast<T*>(segment.data_ptr()) + range.begin;
 }
 
-/// Calls `pass` with a Stretch<Stored, Wide> whose values, gradients, masters and count are those
-/// of the range.
-template <template <typename, typename> typename Stretch, typename Pass>
-void with_stretch(const FlatParameters& flat, const StepRange& range, const at::Tensor& masters,
-                  Pass pass) {
+/// Makes a Stretch<Stored> whose values, gradients, masters and count are those of the range, lets
+/// `add_state` fill in the rest, and calls `pass` with parts of it on LibTorch's threads.
+template <template <typename> typename Stretch, typename AddState, typename Pass>
+void for_each_part(const FlatParameters& flat, const StepRange& range, const at::Tensor& masters,
+                   const AddState& add_state, const Pass& pass) {
   const auto& values = flat.values(range.segment);
   const auto& gradients = flat.gradients(range.segment);
-  const auto run = [&]<typename Stored, typename Wide>(Stretch<Stored, Wide> stretch) {
+  const auto run = [&]<typename Stored>(Stretch<Stored> stretch) {
     stretch.values = elements_at(values, range, stretch.values);
     stretch.gradients = elements_at<Stored>(gradients, range, nullptr);
     if (masters.defined()) stretch.masters = elements_at(masters, range, stretch.masters);
     stretch.count = static_cast<std::size_t>(range.end - range.begin);
-    pass(stretch);
+    add_state(stretch);
+    constexpr std::size_t kUnit = 32;  // a cache line of 16-bit elements: threads share no line
+    in_parts(stretch.count, kUnit,
+             [&](std::size_t begin, std::size_t end) { pass(stretch.part(begin, end)); });
   };
   switch (values.scalar_type()) {
     case at::kDouble:
-      return run(Stretch<double, double>{});
+      return run(Stretch<double>{});
     case at::kBFloat16:
-      return run(Stretch<std::uint16_t, float>{});
+      return run(Stretch<BFloat16>{});
     default:  // the constructor has let no other in
-      return run(Stretch<float, float>{});
+      return run(Stretch<float>{});
   }
 }
 

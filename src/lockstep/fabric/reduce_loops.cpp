@@ -1,13 +1,7 @@
-// The loops of reduce.h, written once and compiled for each set of vector registers a processor may
-// have: reduce_baseline.cpp, reduce_avx2.cpp, reduce_avx512.cpp. All of it lies in an unnamed
-// namespace, so that no file's code is ever taken for another's. The bits are the same in all:
-// lanes do not meet.
-//
-// Two ways. Sums of float and double over the usual numbers of ranks have their tree in the code:
-// each cache line of each source is read once and written where it was just read, without leaving
-// registers. Everything else goes block by block through a small stack.
-#pragma once
-
+// Two kinds of loops. Sums of float and double over the usual numbers of ranks have their tree in
+// the code: each cache line of each source is read once and written where it was just read, without
+// leaving registers. Everything else is reduced block by block, with a small stack of blocks.
+// Lanes do not meet: the bits are the same on every instruction set.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -22,7 +16,7 @@
 #include "lockstep/base/half.h"
 #include "lockstep/fabric/dtype.h"
 #include "lockstep/fabric/leaf_tree.h"
-#include "lockstep/fabric/reduce_kernels_internal.h"
+#include "lockstep/fabric/reduce_loops_internal.h"
 
 namespace lockstep {
 namespace {
@@ -305,30 +299,37 @@ void sum_spans(const TreePlan& plan, double divisor, Sources sources, Destinatio
 
 // In the order of ReduceOp. `Signed` is the format whose order min and max follow.
 template <typename F, typename Signed = F, typename SumOp = Sum, typename ProductOp = Product>
-constexpr std::array<ReduceKernel, kNumReduceOps> kernels_of() {
+constexpr std::array<ReduceLoop, kNumReduceOps> loops_of() {
   return {&join_spans<F, SumOp>,    &join_spans<F, SumOp>,     &join_spans<Signed, Min>,
           &join_spans<Signed, Max>, &join_spans<F, ProductOp>, &join_spans<F, SumOp>};
 }
 template <typename T, std::size_t RegisterBytes>
-constexpr std::array<ReduceKernel, kNumReduceOps> floating_kernels() {
-  auto kernels = kernels_of<Plain<T>>();
-  kernels[static_cast<std::size_t>(ReduceOp::sum)] = &sum_spans<T, RegisterBytes>;
-  kernels[static_cast<std::size_t>(ReduceOp::average)] = &sum_spans<T, RegisterBytes>;
-  kernels[static_cast<std::size_t>(ReduceOp::average_over_samples)] = &sum_spans<T, RegisterBytes>;
-  return kernels;
+constexpr std::array<ReduceLoop, kNumReduceOps> floating_loops() {
+  auto loops = loops_of<Plain<T>>();
+  loops[static_cast<std::size_t>(ReduceOp::sum)] = &sum_spans<T, RegisterBytes>;
+  loops[static_cast<std::size_t>(ReduceOp::average)] = &sum_spans<T, RegisterBytes>;
+  loops[static_cast<std::size_t>(ReduceOp::average_over_samples)] = &sum_spans<T, RegisterBytes>;
+  return loops;
 }
 
 // In the order of DType.
 template <std::size_t RegisterBytes>
-constexpr ReduceKernels kKernels{floating_kernels<float, RegisterBytes>(),
-                                 floating_kernels<double, RegisterBytes>(),
-                                 kernels_of<Half>(),
-                                 kernels_of<BrainHalf>(),
-                                 kernels_of<Plain<std::uint8_t>, Plain<std::int8_t>>(),
-                                 kernels_of<Plain<std::uint32_t>, Plain<std::int32_t>>(),
-                                 kernels_of<Plain<std::uint64_t>, Plain<std::int64_t>>(),
-                                 kernels_of<Plain<std::uint8_t>>(),
-                                 kernels_of<Boolean, Boolean, Max, Min>()};
+constexpr ReduceTable kTable{floating_loops<float, RegisterBytes>(),
+                             floating_loops<double, RegisterBytes>(),
+                             loops_of<Half>(),
+                             loops_of<BrainHalf>(),
+                             loops_of<Plain<std::uint8_t>, Plain<std::int8_t>>(),
+                             loops_of<Plain<std::uint32_t>, Plain<std::int32_t>>(),
+                             loops_of<Plain<std::uint64_t>, Plain<std::int64_t>>(),
+                             loops_of<Plain<std::uint8_t>>(),
+                             loops_of<Boolean, Boolean, Max, Min>()};
 
 }  // namespace
+
+template <InstructionSet Set>
+const ReduceTable& ReduceLoops<Set>::table() noexcept {
+  return kTable<kRegisterBytes>;
+}
+template struct ReduceLoops<kCompiledFor>;
+
 }  // namespace lockstep

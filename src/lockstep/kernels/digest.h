@@ -14,15 +14,18 @@
 #include <cstdint>
 #include <span>
 
+#include "lockstep/kernels/dispatch.h"
+
 namespace lockstep {
 
 class Digest {
  public:
   /// Adds the chunk that lies at byte `position` of the whole. `position` is a multiple of 8; only
   /// the last chunk may have a length that is not.
-  void add(std::uint64_t position, std::span<const std::byte> chunk) noexcept;
+  void add(std::uint64_t position, std::span<const std::byte> chunk,
+           InstructionSet set = best_instruction_set()) noexcept;
 
-  /// Joins the digest of other chunks of the same whole.
+  /// Adds the digest of other chunks of the same whole.
   Digest& operator+=(Digest other) noexcept {
     sum_ += other.sum_;
     return *this;
@@ -33,6 +36,13 @@ class Digest {
 
  private:
   std::uint64_t sum_ = 0;
+};
+
+template <InstructionSet>
+struct DigestLoops {
+  /// The sum of the contributions of whole words, of which the first lies at `position`.
+  [[nodiscard]] static std::uint64_t sum(std::uint64_t position,
+                                         std::span<const std::byte> words) noexcept;
 };
 
 /// The digest of one whole span.

@@ -1,4 +1,4 @@
-#include "lockstep/base/digest.h"
+#include "lockstep/kernels/digest.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,15 @@
-#include "lockstep/train/sgd_pass_internal.h"
+#include "lockstep/kernels/sgd_pass.h"
 
-#include "lockstep/train/masters_internal.h"
+#include "lockstep/kernels/elements.h"
 
 namespace lockstep {
 namespace {
 
 enum class Momentum { none, first, later };
 
-template <Momentum Kind, bool Decays, bool Nesterov, typename Stored, typename Wide>
-void pass(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept {
+template <Momentum Kind, bool Decays, bool Nesterov, typename Stored>
+void pass(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
+  using Wide = WideOf<Stored>;
   const auto rate = static_cast<Wide>(step.rate);
   const auto momentum = static_cast<Wide>(step.momentum);
   const auto undamped = static_cast<Wide>(1 - step.dampening);
@@ -19,7 +20,7 @@ void pass(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept
   Wide* __restrict masters = stretch.masters;
   for (std::size_t i = 0; i < stretch.count; ++i) {
     Wide value = read_value(values[i], masters, i);
-    Wide gradient = widened<Wide>(gradients[i]);
+    Wide gradient = widened(gradients[i]);
     if constexpr (Decays) gradient = gradient + value * decay;
     if constexpr (Kind != Momentum::none) {
       Wide moved = gradient;
@@ -32,8 +33,8 @@ void pass(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept
   }
 }
 
-template <Momentum Kind, bool Decays, typename Stored, typename Wide>
-void choose_nesterov(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept {
+template <Momentum Kind, bool Decays, typename Stored>
+void choose_nesterov(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   if (Kind != Momentum::none && step.nesterov) {
     pass<Kind, Decays, true>(stretch, step);
   } else {
@@ -41,8 +42,8 @@ void choose_nesterov(const SgdStretch<Stored, Wide>& stretch, const SgdStep& ste
   }
 }
 
-template <Momentum Kind, typename Stored, typename Wide>
-void choose_decay(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept {
+template <Momentum Kind, typename Stored>
+void choose_decay(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   if (step.decay != 0) {
     choose_nesterov<Kind, true>(stretch, step);
   } else {
@@ -50,8 +51,10 @@ void choose_decay(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) 
   }
 }
 
-template <typename Stored, typename Wide>
-void choose(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexcept {
+}  // namespace
+
+template <InstructionSet Set, typename Stored>
+void SgdLoops<Set, Stored>::run(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   if (step.momentum == 0) {
     choose_decay<Momentum::none>(stretch, step);
   } else if (step.is_first) {
@@ -60,17 +63,8 @@ void choose(const SgdStretch<Stored, Wide>& stretch, const SgdStep& step) noexce
     choose_decay<Momentum::later>(stretch, step);
   }
 }
-
-}  // namespace
-
-void sgd_pass(const SgdStretch<float, float>& stretch, const SgdStep& step) noexcept {
-  choose(stretch, step);
-}
-void sgd_pass(const SgdStretch<double, double>& stretch, const SgdStep& step) noexcept {
-  choose(stretch, step);
-}
-void sgd_pass(const SgdStretch<std::uint16_t, float>& stretch, const SgdStep& step) noexcept {
-  choose(stretch, step);
-}
+template struct SgdLoops<kCompiledFor, float>;
+template struct SgdLoops<kCompiledFor, double>;
+template struct SgdLoops<kCompiledFor, BFloat16>;
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
-#include "lockstep/train/adam_pass_internal.h"
+#include "lockstep/kernels/adam_pass.h"
 
 #include <cmath>
 
-#include "lockstep/train/masters_internal.h"
+#include "lockstep/kernels/elements.h"
 
 namespace lockstep {
 namespace {
@@ -14,8 +14,9 @@ Wide mixed(Wide average, Wide gradient, Wide weight) noexcept {
   return average + (gradient - average) * weight;
 }
 
-template <bool FromGradient, bool Decays, typename Stored, typename Wide>
-void pass(const AdamStretch<Stored, Wide>& stretch, const AdamStep& step) noexcept {
+template <bool FromGradient, bool Decays, typename Stored>
+void pass(const AdamStretch<Stored>& stretch, const AdamStep& step) noexcept {
+  using Wide = WideOf<Stored>;
   const auto weight = static_cast<Wide>(1 - step.beta1);
   const auto beta2 = static_cast<Wide>(step.beta2);
   const auto new_square = static_cast<Wide>(1 - step.beta2);
@@ -31,7 +32,7 @@ void pass(const AdamStretch<Stored, Wide>& stretch, const AdamStep& step) noexce
   Wide* __restrict masters = stretch.masters;
   for (std::size_t i = 0; i < stretch.count; ++i) {
     Wide value = read_value(values[i], masters, i);
-    Wide gradient = widened<Wide>(gradients[i]);
+    Wide gradient = widened(gradients[i]);
     if constexpr (Decays) gradient = gradient + value * decay;
     value = value * kept;
     const Wide average = mixed<FromGradient>(averages[i], gradient, weight);
@@ -43,8 +44,11 @@ void pass(const AdamStretch<Stored, Wide>& stretch, const AdamStep& step) noexce
   }
 }
 
-template <typename Stored, typename Wide>
-void choose(const AdamStretch<Stored, Wide>& stretch, const AdamStep& step) noexcept {
+}  // namespace
+
+template <InstructionSet Set, typename Stored>
+void AdamLoops<Set, Stored>::run(const AdamStretch<Stored>& stretch,
+                                 const AdamStep& step) noexcept {
   const bool from_gradient = 1 - step.beta1 >= 0.5;
   const bool decays = step.decay != 0;
   if (from_gradient) {
@@ -53,17 +57,8 @@ void choose(const AdamStretch<Stored, Wide>& stretch, const AdamStep& step) noex
     decays ? pass<false, true>(stretch, step) : pass<false, false>(stretch, step);
   }
 }
-
-}  // namespace
-
-void adam_pass(const AdamStretch<float, float>& stretch, const AdamStep& step) noexcept {
-  choose(stretch, step);
-}
-void adam_pass(const AdamStretch<double, double>& stretch, const AdamStep& step) noexcept {
-  choose(stretch, step);
-}
-void adam_pass(const AdamStretch<std::uint16_t, float>& stretch, const AdamStep& step) noexcept {
-  choose(stretch, step);
-}
+template struct AdamLoops<kCompiledFor, float>;
+template struct AdamLoops<kCompiledFor, double>;
+template struct AdamLoops<kCompiledFor, BFloat16>;
 
 }  // namespace lockstep

@@ -1,0 +1,25 @@
+// The loops of reduce.h, one for each type and operation.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "lockstep/fabric/dtype.h"
+#include "lockstep/fabric/leaf_tree.h"
+#include "lockstep/kernels/dispatch.h"
+
+namespace lockstep {
+
+/// The result is divided by `divisor`, where the type is floating point.
+using ReduceLoop = void (*)(const TreePlan&, double divisor, std::span<const std::byte* const>,
+                            std::span<std::byte* const>, std::size_t count);
+/// By DType and ReduceOp.
+using ReduceTable = std::array<std::array<ReduceLoop, kNumReduceOps>, kNumDTypes>;
+
+template <InstructionSet>
+struct ReduceLoops {
+  [[nodiscard]] static const ReduceTable& table() noexcept;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,272 @@
+// Every loop of the room gives the same bits on every instruction set. Adam is compared with a
+// scalar computation of its definition; the digests of other results are fixed here, so that
+// architectures are compared with each other.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/random.h"
+#include "lockstep/kernels/adam_pass.h"
+#include "lockstep/kernels/causal_softmax_pass.h"
+#include "lockstep/kernels/digest.h"
+#include "lockstep/kernels/gelu_pass.h"
+#include "lockstep/kernels/noted_loops.h"
+#include "lockstep/kernels/sgd_pass.h"
+#include "lockstep/kernels/squares.h"
+
+namespace lockstep {
+namespace {
+
+// Not a multiple of any register, and more than two blocks of every loop that has blocks.
+constexpr std::size_t kCount = 2 * kSquaresBlock + 1237;
+
+template <typename T>
+std::vector<T> draw(std::uint64_t seed, double scale = 1, double shift = 0) {
+  RandomStream stream({seed, random_purpose("instruction sets test")}, 0, 0);
+  std::vector<T> values(kCount);
+  for (auto& value : values) {
+    // Exact in float, so that all types draw the same numbers.
+    const auto unit = static_cast<double>(stream() >> 40) * 0x1p-23 - 1;
+    value = narrowed<T>(static_cast<WideOf<T>>(scale * unit + shift));
+  }
+  return values;
+}
+
+template <typename T>
+std::uint64_t digest_of(const std::vector<T>& values) {
+  return digest(std::as_bytes(std::span(values)));
+}
+
+// The digests of what `run` gives for each instruction set of this processor.
+template <typename Run>
+void expect_same_everywhere(const std::string& what, std::uint64_t expected, const Run& run) {
+  for (const auto set : instruction_sets()) {
+    EXPECT_EQ(run(set), expected) << what << " with " << to_string(set) << std::hex;
+  }
+}
+
+// Adam by its definition, without vectors.
+template <typename T>
+[[gnu::optimize("no-tree-vectorize")]] void adam_by_definition(std::vector<T>& values,
+                                                               const std::vector<T>& gradients,
+                                                               std::vector<T>& averages,
+                                                               std::vector<T>& squares,
+                                                               const AdamStep& step) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const T gradient = gradients[i] + values[i] * static_cast<T>(step.decay);
+    const T g = step.decay != 0 ? gradient : gradients[i];
+    const T value = values[i] * static_cast<T>(step.kept);
+    averages[i] = averages[i] + (g - averages[i]) * static_cast<T>(1 - step.beta1);
+    squares[i] = squares[i] * static_cast<T>(step.beta2) + static_cast<T>(1 - step.beta2) * g * g;
+    const T root = std::sqrt(squares[i]) * static_cast<T>(step.root_factor);
+    values[i] = value - static_cast<T>(step.step_size) * averages[i] /
+                            (root + static_cast<T>(step.epsilon));
+  }
+}
+
+constexpr AdamStep kAdamW{.kept = 0.9997, .step_size = 3e-3, .root_factor = 22.4};
+constexpr AdamStep kAdam{.decay = 0.01, .step_size = 3e-3, .root_factor = 22.4};
+
+template <typename T>
+std::uint64_t adam_result(const AdamStep& step, InstructionSet set) {
+  auto values = draw<T>(1);
+  const auto gradients = draw<T>(2, 0.1);
+  auto averages = draw<WideOf<T>>(3, 0.1);
+  auto squares = draw<WideOf<T>>(4, 1e-3, 1e-3);
+  std::vector<WideOf<T>> masters;
+  for (const auto value : values) masters.push_back(widened(value));
+  const bool has_masters = !std::is_same_v<T, WideOf<T>>;
+  for (int i = 0; i < 2; ++i) {
+    adam_pass<T>({values.data(), gradients.data(), averages.data(), squares.data(),
+                  has_masters ? masters.data() : nullptr, kCount},
+                 step, set);
+  }
+  return digest_of(values) + 3 * digest_of(averages) + 5 * digest_of(squares) +
+         (has_masters ? 7 * digest_of(masters) : 0);
+}
+
+template <typename T>
+std::uint64_t adam_expected(const AdamStep& step) {
+  auto values = draw<T>(1);
+  const auto gradients = draw<T>(2, 0.1);
+  auto averages = draw<T>(3, 0.1);
+  auto squares = draw<T>(4, 1e-3, 1e-3);
+  for (int i = 0; i < 2; ++i) adam_by_definition(values, gradients, averages, squares, step);
+  return digest_of(values) + 3 * digest_of(averages) + 5 * digest_of(squares);
+}
+
+TEST(InstructionSets, AdamGivesTheBitsOfItsDefinition) {
+  for (const auto& step : {kAdamW, kAdam}) {
+    expect_same_everywhere("float", adam_expected<float>(step),
+                           [&](auto set) { return adam_result<float>(step, set); });
+    expect_same_everywhere("double", adam_expected<double>(step),
+                           [&](auto set) { return adam_result<double>(step, set); });
+  }
+}
+
+TEST(InstructionSets, AdamGivesTheSameBitsHoweverMemoryIsCut) {
+  auto values = draw<float>(1);
+  const auto gradients = draw<float>(2, 0.1);
+  auto averages = draw<float>(3, 0.1);
+  auto squares = draw<float>(4, 1e-3, 1e-3);
+  const AdamStretch<float> whole{values.data(),  gradients.data(), averages.data(),
+                                 squares.data(), nullptr,          kCount};
+  for (int i = 0; i < 2; ++i) {
+    for (std::size_t begin = 0; begin < kCount;) {
+      const auto end = std::min(begin + 1 + begin % 777, kCount);
+      adam_pass(whole.part(begin, end), kAdamW);
+      begin = end;
+    }
+  }
+  EXPECT_EQ(digest_of(values) + 3 * digest_of(averages) + 5 * digest_of(squares),
+            adam_expected<float>(kAdamW));
+}
+
+template <typename T>
+std::uint64_t sgd_result(const SgdStep& step, InstructionSet set) {
+  auto values = draw<T>(1);
+  const auto gradients = draw<T>(2, 0.1);
+  auto momenta = draw<WideOf<T>>(3, 0.1);
+  std::vector<WideOf<T>> masters;
+  for (const auto value : values) masters.push_back(widened(value));
+  sgd_pass<T>({values.data(), gradients.data(), momenta.data(), masters.data(), kCount}, step, set);
+  return digest_of(values) + 3 * digest_of(momenta);
+}
+
+template <typename T>
+std::uint64_t copy_result(InstructionSet set, Caching caching) {
+  const auto from = draw<T>(5);
+  // Aligned to a cache line, as streaming stores need.
+  std::vector<T> room(kCount + 64);
+  const auto past = reinterpret_cast<std::uintptr_t>(room.data()) % 64;
+  const std::span to = std::span(room).subspan((64 - past) % 64 / sizeof(T), kCount);
+  const bool found = dispatch<NotedLoops, T>(
+      set, [&](auto loops) { return loops.copy(to, from.data(), caching); });
+  EXPECT_FALSE(found);
+  EXPECT_EQ(std::memcmp(to.data(), from.data(), to.size_bytes()), 0);
+  return digest(std::as_bytes(to));
+}
+
+template <typename T>
+std::uint64_t arithmetic_result(InstructionSet set) {
+  auto to = draw<T>(6);
+  const auto from = draw<T>(7);
+  return dispatch<NotedLoops, T>(set, [&](auto loops) {
+    EXPECT_FALSE(loops.add(to, from.data()));
+    const auto sum = digest_of(to);
+    EXPECT_FALSE(loops.multiply(to, 0.37));
+    return sum + 3 * digest_of(to);
+  });
+}
+
+template <typename T>
+std::uint64_t squares_result(InstructionSet set) {
+  const auto values = draw<T>(8);
+  return dispatch<SquaresLoops, T>(set, [&](auto loops) {
+    return std::bit_cast<std::uint64_t>(loops.sum(std::span(values).first(kSquaresBlock))) +
+           3 * std::bit_cast<std::uint64_t>(loops.sum(std::span(values).first(37)));
+  });
+}
+
+template <typename T>
+void expect_types_agree(const char* type, const std::vector<std::uint64_t>& expected) {
+  const auto name = [&](const char* loop) { return std::string(loop) + " of " + type; };
+  expect_same_everywhere(name("copy"), expected[0],
+                         [](auto set) { return copy_result<T>(set, Caching::through); });
+  expect_same_everywhere(name("streaming copy"), expected[0],
+                         [](auto set) { return copy_result<T>(set, Caching::past); });
+  expect_same_everywhere(name("add and multiply"), expected[1], arithmetic_result<T>);
+  expect_same_everywhere(name("squares"), expected[2], squares_result<T>);
+}
+
+// Fixed on aarch64; x86-64 must give the same.
+TEST(InstructionSets, LoopsGiveTheSameBitsOnEveryArchitecture) {
+  expect_types_agree<float>("float", {0x67a5529edf0809e4, 0xf1357c74608fd349, 0x014f62bca10c2170});
+  expect_types_agree<double>("double",
+                             {0x6824079f540f244a, 0x12d26d395a78295d, 0x014f62bca10c2170});
+  expect_types_agree<Float16>("float16",
+                              {0xc2589046eab8753a, 0xb554d5c5868e3df6, 0x014f615a6392964f});
+  expect_types_agree<BFloat16>("bfloat16",
+                               {0x421f6f9451ad6015, 0xc5ea89489ef36df9, 0x014f58b51a2a4862});
+  expect_same_everywhere("AdamW of bfloat16", 0xed0e9948deeac6a2,
+                         [](auto set) { return adam_result<BFloat16>(kAdamW, set); });
+  constexpr SgdStep plain{.rate = 0.1, .momentum = 0.9, .decay = 0.01};
+  constexpr SgdStep nesterov{.rate = 0.1, .momentum = 0.9, .nesterov = true};
+  expect_same_everywhere("SGD", 0xea94abc142ec7136,
+                         [&](auto set) { return sgd_result<float>(plain, set); });
+  expect_same_everywhere("SGD of bfloat16", 0x34dcbe445f796348,
+                         [&](auto set) { return sgd_result<BFloat16>(nesterov, set); });
+}
+
+TEST(InstructionSets, GeluAndSoftmaxGiveTheSameBitsOnEveryArchitecture) {
+  const auto gelu = [&]<typename T>(InstructionSet set, T) {
+    const auto x = draw<T>(9, 10);
+    const auto dy = draw<T>(10);
+    std::vector<T> y(kCount);
+    std::vector<T> dx(kCount);
+    gelu_pass(x.data(), y.data(), kCount, set);
+    gelu_gradient_pass(dy.data(), x.data(), dx.data(), kCount, set);
+    return digest_of(y) + 3 * digest_of(dx);
+  };
+  expect_same_everywhere("GELU", 0x19398aa7a62e1804, [&](auto set) { return gelu(set, float{}); });
+  expect_same_everywhere("GELU of bfloat16", 0x4fc9145b7464bab3,
+                         [&](auto set) { return gelu(set, BFloat16{}); });
+  expect_same_everywhere("softmax", 0xa58294734825be97, [&](auto set) {
+    constexpr std::size_t kLength = 131;
+    auto scores = draw<float>(11, 3);
+    auto gradients = draw<float>(12);
+    causal_softmax_pass(scores.data(), kLength, 0.25F, set);
+    causal_softmax_gradient_pass(scores.data(), gradients.data(), kLength, 0.25F, set);
+    return digest_of(scores) + 3 * digest_of(gradients);
+  });
+}
+
+template <typename T>
+void expect_notes(T bad) {
+  for (const auto set : instruction_sets()) {
+    for (const std::size_t at : {0UL, 1023UL, 1024UL, kCount - 1}) {
+      auto from = draw<T>(13);
+      from[at] = bad;
+      std::vector<T> to(kCount);
+      dispatch<NotedLoops, T>(set, [&](auto loops) {
+        EXPECT_TRUE(loops.has_non_finite(from)) << to_string(set) << " at " << at;
+        EXPECT_TRUE(loops.copy(to, from.data(), Caching::through)) << to_string(set);
+        EXPECT_TRUE(loops.copy(to, from.data(), Caching::past)) << to_string(set);
+        EXPECT_TRUE(loops.add(to, from.data())) << to_string(set);
+        EXPECT_TRUE(loops.multiply(to, 2)) << to_string(set);
+      });
+    }
+  }
+}
+
+TEST(InstructionSets, NonFiniteElementsAreNotedWhereverTheyLie) {
+  expect_notes<float>(std::numeric_limits<float>::infinity());
+  expect_notes<double>(std::numeric_limits<double>::quiet_NaN());
+  expect_notes<Float16>(Float16{0x7C00});
+  expect_notes<BFloat16>(BFloat16{0xFF80});
+}
+
+TEST(InstructionSets, DigestsAreTheSame) {
+  const auto values = draw<double>(14);
+  const auto bytes = std::as_bytes(std::span(values)).first(values.size() * 8 - 3);
+  Digest expected;
+  expected.add(24, bytes, InstructionSet::baseline);
+  for (const auto set : instruction_sets()) {
+    Digest other;
+    other.add(24, bytes, set);
+    EXPECT_EQ(other.value(), expected.value()) << to_string(set);
+  }
+}
+
+TEST(InstructionSets, BaselineComesFirstAndTheBestIsTheLast) {
+  EXPECT_EQ(instruction_sets().front(), InstructionSet::baseline);
+  EXPECT_EQ(instruction_sets().back(), best_instruction_set());
+}
+
+}  // namespace
+}  // namespace lockstep

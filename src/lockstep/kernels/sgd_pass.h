@@ -1,0 +1,48 @@
+// One step of SGD over stretches of memory, in one pass; see adam_pass.h.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/kernels/dispatch.h"
+#include "lockstep/kernels/elements.h"
+
+namespace lockstep {
+
+struct SgdStep {
+  double rate = 0;
+  double momentum = 0;
+  double dampening = 0;
+  double decay = 0;
+  bool nesterov = false;
+  bool is_first = false;  // the momentum becomes the gradient
+};
+
+template <typename Stored>
+struct SgdStretch {
+  using Wide = WideOf<Stored>;
+
+  Stored* values = nullptr;
+  const Stored* gradients = nullptr;
+  Wide* momenta = nullptr;  // null without momentum
+  Wide* masters = nullptr;  // for BFloat16 alone
+  std::size_t count = 0;
+
+  /// Elements [begin, end).
+  [[nodiscard]] SgdStretch part(std::size_t begin, std::size_t end) const noexcept {
+    return {values + begin, gradients + begin, momenta == nullptr ? nullptr : momenta + begin,
+            masters == nullptr ? nullptr : masters + begin, end - begin};
+  }
+};
+
+template <InstructionSet, typename Stored>
+struct SgdLoops {
+  static void run(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept;
+};
+
+template <typename Stored>
+void sgd_pass(const SgdStretch<Stored>& stretch, const SgdStep& step,
+              InstructionSet set = best_instruction_set()) noexcept {
+  dispatch<SgdLoops, Stored>(set, [&](auto loops) { loops.run(stretch, step); });
+}
+
+}  // namespace lockstep
