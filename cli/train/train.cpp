@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -28,6 +29,9 @@ namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kPlainInShells[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+,./:@%";
 
 // A small one for a look does not take the place of the real one.
 std::string folder_of(const TrainConfig& config, bool debug_small) {
@@ -82,15 +86,21 @@ SavedConfig go_on_with(const std::string& folder, const TrainOptions& options) {
   return saved;
 }
 
+bool has_terminal() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1; }
+
 // Makes the folder with everything in it that ranks need, so that it appears whole.
 SavedConfig begin(const std::string& folder, ResolvedConfig resolved, int ranks,
-                  const Environment& environment) {
+                  const std::string& command, const Environment& environment) {
   const auto draft = fmt::format("{}.new-{}", folder, random_token());
   try {
     fs::create_directories(draft);
     SavedConfig saved{.resolved = std::move(resolved), .world = ranks};
     saved.files = prepare_data(saved.resolved.config,
-                               {.run_folder = draft, .torch_include = kTorchInclude}, environment);
+                               {.run_folder = draft,
+                                .torch_include = kTorchInclude,
+                                .command = command,
+                                .has_terminal = has_terminal()},
+                               environment);
     write_config(draft, saved);
     fs::rename(draft, folder);
     return saved;
@@ -182,7 +192,24 @@ int go_on(const RunPlace& place, const TrainOptions& options, const Environment&
   return code;
 }
 
-int train(const TrainOptions& options, const Environment& environment, Streams streams) {
+// The command that was typed, ready to be typed again with more options.
+std::string typed_again(const std::vector<std::string>& arguments, const Environment& environment) {
+  auto command = typed_command(environment) + " train";
+  for (auto argument : arguments) {
+    if (argument.empty() || argument.find_first_not_of(kPlainInShells) != std::string::npos) {
+      for (auto at = argument.find('\''); at != std::string::npos;
+           at = argument.find('\'', at + 4)) {
+        argument.replace(at, 1, R"('\'')");
+      }
+      argument = "'" + argument + "'";
+    }
+    command += " " + argument;
+  }
+  return command;
+}
+
+int train(const TrainOptions& options, const std::string& command, const Environment& environment,
+          Streams streams) {
   auto resolved = resolve(options.model, options.given, options.resolve);
   const auto asked = resolved.config;
   const bool is_small = options.resolve.debug_small;
@@ -208,7 +235,8 @@ int train(const TrainOptions& options, const Environment& environment, Streams s
         gpus == 1 ? " is" : "s are", gpus == 1 ? "it" : "them");
   }
   if (place.start == Start::fresh) {
-    const auto saved = begin(place.folder, std::move(resolved), ranks_of(asked), environment);
+    const auto saved =
+        begin(place.folder, std::move(resolved), ranks_of(asked), command, environment);
     const FolderLock lock(place.folder);
     const int code = launch(place.folder, saved, options, environment);
     // Ranks make their checkpoints' folder once they have accepted the configuration.
@@ -229,7 +257,7 @@ int run_train(const std::vector<std::string>& arguments, Streams streams) {
       streams.out << (of_a_model ? train_help(options.model) : train_help());
       return arguments.empty() ? kUsage : kSuccess;
     }
-    return train(options, environment, streams);
+    return train(options, typed_again(arguments, environment), environment, streams);
   } catch (const UsageError& error) {
     streams.error << "lockstep train: " << error.what() << '\n';
     return kUsage;

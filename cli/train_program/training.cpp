@@ -125,7 +125,7 @@ void Training::open_run() {
 void Training::announce() {
   const auto parameters = static_cast<double>(num_parameters(task_->net()));
   reporter_->say(fmt::format("{}: {} parameters", task_->describe(), short_number(parameters)));
-  if (!saved_.files.remark.empty()) reporter_->say("note: " + saved_.files.remark);
+  if (!saved_.files.remark.empty()) reporter_->say("warning: " + saved_.files.remark);
   const auto held_out = task_->held_out() ? task_->held_out()->size() : 0;
   reporter_->say(fmt::format("data: {}, {} samples and {} held out; {} steps an epoch",
                              saved_.files.name, task_->training().size(), held_out,
