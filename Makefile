@@ -15,8 +15,8 @@ endif
 train:  ## set up, build, run the main job
 	@tools/bootstrap train
 	@cmake --preset release
-	@cmake --build --preset release --target lockstep lockstep-train lockstep-generate lockstep-ckpt
-	@LOCKSTEP_PYTHON=$(PYTHON_WITH_TORCH) build/release/bin/lockstep train gpt
+	@cmake --build --preset release --target lockstep_programs
+	@build/release/bin/lockstep train gpt
 
 test:  ## set up, build, pass all tests (PRESET=asan or tsan for the sanitizers)
 	@tools/bootstrap test

@@ -8,12 +8,16 @@ list(REMOVE_ITEM rooms lockstep_testing)  # for lockstep's own tests
 install(TARGETS ${rooms} lockstep_lockstep EXPORT lockstepTargets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET lockstep)
-  install(TARGETS lockstep lockstep-ckpt lockstep-data lockstep-generate lockstep-train)
+  get_property(programs GLOBAL PROPERTY LOCKSTEP_PROGRAMS)
+  # They look for each other beside themselves, so a prefix can be moved. LibTorch stays where it is.
+  set_target_properties(${programs} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS ${programs})
   install(FILES ${PROJECT_SOURCE_DIR}/cli/bench_comm_gloo.py
           DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 endif()
 if(TARGET lockstep-bench-mpi)
-  install(TARGETS lockstep-bench-mpi)
+  set_target_properties(lockstep-bench-mpi PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS lockstep-bench-mpi OPTIONAL)  # a peer to compare with, not part of `make train`
 endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
