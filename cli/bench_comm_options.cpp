@@ -86,7 +86,7 @@ std::size_t understand_size(const std::string& word) {
   std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return std::toupper(c); });
   for (const std::string_view tail : {"IB", "B"}) {
     if (unit.ends_with(tail)) {
-      unit.resize(unit.size() - tail.size());
+      unit.erase(unit.size() - tail.size());
       break;
     }
   }

@@ -1,6 +1,6 @@
 // `lockstep ckpt diff`
+#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cstring>
@@ -46,11 +46,11 @@ std::string how_tensors_differ(const at::Tensor& a, const at::Tensor& b) {
   if (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0) {
     return {};
   }
-  const auto x = a.to(torch::kDouble);
-  const auto y = b.to(torch::kDouble);
+  const auto x = a.to(at::kDouble);
+  const auto y = b.to(at::kDouble);
   return fmt::format("{} of {} elements differ, by {:.3g} at most",
                      x.ne(y).sum().item<std::int64_t>(), a.numel(),
-                     (x - y).abs().max().item<double>());
+                     x.sub(y).abs().max().item<double>());
 }
 
 std::set<std::string> names_of(const Manifest& manifest) {
