@@ -1,5 +1,7 @@
 #include "cli/generate_program/generate.h"
 
+#include <torch/torch.h>
+
 #include <chrono>
 
 #include "models/gpt_generation.h"

@@ -1,5 +1,7 @@
 #include "cli/train_program/task.h"
 
+#include <torch/torch.h>
+
 #include <filesystem>
 
 namespace lockstep::cli {

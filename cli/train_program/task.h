@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>
@@ -15,6 +14,10 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/transform.h"
 #include "lockstep/train/metrics.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace lockstep::cli {
 
