@@ -93,11 +93,12 @@ std::string next_step(const RankOutcome* culprit, const FailureFacts& facts) {
   }
   if (culprit == nullptr) return "see the launcher's lines above";
   if (says_not_executed(culprit->status->exit_code().value_or(0))) {
+    const bool is_path = facts.program.find('/') != std::string::npos;
     return fmt::format(
-        "the program cannot be executed, so it is not restarted; `ldd {0}` lists shared libraries "
+        "the program cannot be executed, so it is not restarted; `ldd {1}` lists shared libraries "
         "that are not found: install {0} again, or add their folder to LD_LIBRARY_PATH; if {0} is "
         "a script, read above which of its commands is missing",
-        facts.program);
+        facts.program, is_path ? facts.program : fmt::format("$(command -v {})", facts.program));
   }
   const int signal = culprit->status->signal().value_or(0);
   if (signal == SIGKILL) {
