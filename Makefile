@@ -29,6 +29,7 @@ bench:  ## the figures the README quotes
 	@cmake --preset release -DLOCKSTEP_BUILD_BENCHMARKS=ON
 	@cmake --build --preset release
 	@build/release/benchmarks/base_benchmark
+	@build/release/benchmarks/kernels_benchmark
 	@build/release/benchmarks/fabric_benchmark
 	@build/release/benchmarks/ddp_benchmark
 	@OMP_NUM_THREADS=1 build/release/benchmarks/ddp_checks

@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/random.h"
+#include "lockstep/kernels/digest.h"
 
 namespace {
 

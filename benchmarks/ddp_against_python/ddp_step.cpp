@@ -2,7 +2,8 @@
 //   ddp_step mlp WIDTH BATCH | transformer LENGTH BATCH
 // Reads lines "way steps" from standard input and answers each with the seconds they took and the
 // last loss. Ways: `single` steps alone, `apart` meets the others at a barrier after each step,
-// `ddp` averages gradients with them.
+// `ddp` averages gradients with them; all with LibTorch's fused AdamW, as Python does. `own` steps
+// alone as a program of lockstep does: Ddp over one rank, and lockstep's AdamW.
 #include <torch/torch.h>
 
 #include <chrono>
@@ -18,20 +19,36 @@ namespace {
 
 using namespace lockstep;
 
+template <typename Optimizer>
+double step_of(const Subject& subject, Optimizer& optimizer) {
+  const auto loss = subject.loss();
+  loss.backward();
+  optimizer.step();
+  optimizer.zero_grad();
+  return loss.item<double>();
+}
+
 struct Trained {
   explicit Trained(Subject made)
       : subject(std::move(made)), optimizer(subject.model->parameters(), {.learning_rate = 1e-4}) {}
 
-  double step() {
-    const auto loss = subject.loss();
-    loss.backward();
-    optimizer.step();
-    optimizer.zero_grad();
-    return loss.item<double>();
-  }
+  double step() { return step_of(subject, optimizer); }
 
   Subject subject;
   FusedAdamW optimizer;
+};
+
+struct OwnTrained {
+  explicit OwnTrained(Subject made)
+      : subject(std::move(made)),
+        ddp(*subject.model, ProcessGroup(World::alone())),
+        optimizer(ddp.flat(), {.rate = 1e-4}) {}
+
+  double step() { return step_of(subject, optimizer); }
+
+  Subject subject;
+  Ddp ddp;
+  AdamW optimizer;
 };
 
 }  // namespace
@@ -49,18 +66,20 @@ int main(int num_arguments, char** arguments) {
   Trained averaged(make_subject(options, group.rank()));
   const Ddp ddp(*averaged.subject.model, group);
 
+  OwnTrained own(make_subject(options, group.rank()));
+
   std::string way;
   for (int steps = 0; std::cin >> way >> steps;) {
-    if (way != "single" && way != "apart" && way != "ddp") {
-      std::fprintf(stderr, "There is no way '%s': give single, apart or ddp.\n", way.c_str());
+    const bool is_alone = way == "single" || way == "own";
+    if (!is_alone && way != "apart" && way != "ddp") {
+      std::fprintf(stderr, "There is no way '%s': give single, own, apart or ddp.\n", way.c_str());
       return 2;
     }
-    auto& trained = way == "ddp" ? averaged : plain;
-    if (way != "single") group.barrier().wait();
+    if (!is_alone) group.barrier().wait();
     const auto begin = std::chrono::steady_clock::now();
     double loss = 0;
     for (int step = 0; step < steps; ++step) {
-      loss = trained.step();
+      loss = way == "own" ? own.step() : way == "ddp" ? averaged.step() : plain.step();
       if (way == "apart") group.barrier().wait();
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

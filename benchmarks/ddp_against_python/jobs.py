@@ -29,7 +29,7 @@ class Job:
 
     def turn(self, way, steps):
         """Seconds a step took, the longest of all ranks, and rank 0's last loss."""
-        told = self.ranks[:1] if way == "single" else self.ranks
+        told = self.ranks[:1] if way in ("single", "own") else self.ranks
         for rank in told:
             rank.stdin.write(f"{way} {steps}\n")
             rank.stdin.flush()

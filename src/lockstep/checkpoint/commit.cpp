@@ -7,8 +7,8 @@
 #include <iterator>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -9,10 +9,10 @@
 #include <span>
 #include <utility>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/checkpoint/manifest_json_internal.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/manifest.h"
+#include "lockstep/kernels/digest.h"
 
 namespace {
 

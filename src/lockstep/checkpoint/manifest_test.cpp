@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/test_growth_internal.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/commit.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <map>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/data/file_datasets.h"
 #include "lockstep/formats/csv_file.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

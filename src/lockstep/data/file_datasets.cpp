@@ -8,13 +8,13 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/formats/cifar_file.h"
 #include "lockstep/formats/file_kind.h"
 #include "lockstep/formats/idx_file.h"
 #include "lockstep/formats/npz_file.h"
 #include "lockstep/formats/safetensors_file.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/order.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/gather_internal.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/gather_internal.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/flat/walk.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

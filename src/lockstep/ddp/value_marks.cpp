@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <span>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ddp/value_marks_internal.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

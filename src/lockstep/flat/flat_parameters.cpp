@@ -16,8 +16,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -11,9 +11,9 @@
 #include <cstring>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/kernels/digest.h"
 #include "lockstep/formats/cifar_file.h"
 #include "lockstep/formats/csv_file.h"
 #include "lockstep/formats/idx_file.h"
@@ -12,6 +11,7 @@
 #include "lockstep/formats/read_whole_internal.h"
 #include "lockstep/formats/safetensors_file.h"
 #include "lockstep/formats/token_file.h"
+#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {

@@ -21,7 +21,10 @@ std::vector<std::string> RankLog::take(OutputStream stream, std::string_view byt
     write_lines(std::exchange(here.kept_back, {}).append(bytes.substr(0, newline + 1)));
     here.kept_back = bytes.substr(newline + 1);
   }
-  if (here.kept_back.size() > kMostKeptBack) write(std::exchange(here.kept_back, {}));
+  if (here.kept_back.size() > kMostKeptBack) {
+    write(here.kept_back);
+    here.kept_back.clear();
+  }
 
   std::vector<std::string> lines;
   here.splitter.feed(bytes, lines);

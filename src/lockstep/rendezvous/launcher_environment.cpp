@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/kernels/digest.h"
 #include "lockstep/base/error.h"
+#include "lockstep/kernels/digest.h"
 #include "lockstep/net/handshake.h"
 #include "lockstep/rendezvous/member.h"
 #include "lockstep/rendezvous/slurm_nodes.h"

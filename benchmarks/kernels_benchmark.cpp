@@ -1,0 +1,125 @@
+// How close the passes of room kernels are to what the memory and the processor allow, on one
+// thread. Every way takes its turn in each round; the table has the median of the rounds.
+//
+//   kernels_benchmark [millions of parameters, 25] [rounds, 15]
+//
+// Two limits for AdamW. The triad a = a + s b, in place, over the same number of bytes: AdamW reads
+// four arrays and writes three, 28 bytes per parameter. And a loop with nothing but AdamW's square
+// root and division per element, on data in the first-level cache, which some processors take
+// longer for than the memory takes to deliver the data.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "benchmarks/kernel_limits.h"
+#include "lockstep/kernels/adam_pass.h"
+#include "lockstep/kernels/digest.h"
+#include "lockstep/kernels/noted_loops.h"
+#include "lockstep/kernels/sgd_pass.h"
+#include "lockstep/kernels/squares.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Way {
+  std::string name;
+  double bytes;  // that one call moves
+  std::function<void()> run;
+  std::vector<double> seconds = {};
+};
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+std::vector<float> filled(std::size_t count, float value) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = value * (1.0F + 1e-3F * static_cast<float>(i % 97));
+  return values;
+}
+
+void run(std::size_t count, int rounds) {
+  auto values = filled(count, 0.1F);
+  auto gradients = filled(count, 1e-3F);
+  auto averages = filled(count, 1e-3F);
+  auto squares = filled(count, 1e-6F);
+  auto other = filled(count, 0.2F);
+  const AdamStep adam{.kept = 1 - 1e-6, .step_size = 1e-4, .root_factor = 1};
+  const SgdStep sgd{.rate = 1e-6, .momentum = 0.9};
+  const auto n = static_cast<double>(count);
+
+  std::vector<Way> ways;
+  // 28 bytes per parameter are 7/3 turns of the triad's 12.
+  ways.push_back({"triad, in place", 28 * n, [&] {
+                    triad(values.data(), other.data(), 1e-9F, count);
+                    triad(averages.data(), gradients.data(), 1e-9F, count);
+                    triad(squares.data(), other.data(), 1e-12F, count / 3);
+                  }});
+  ways.push_back({"square root and division alone", 28 * n,
+                  [&] { root_and_divide(other.data(), 4096, count / 4096); }});
+  for (const auto set : instruction_sets()) {
+    ways.push_back({fmt::format("AdamW, {}", to_string(set)), 28 * n, [&, set] {
+                      adam_pass<float>({values.data(), gradients.data(), averages.data(),
+                                        squares.data(), nullptr, count},
+                                       adam, set);
+                    }});
+  }
+  for (const auto set : instruction_sets()) {
+    ways.push_back({fmt::format("SGD with momentum, {}", to_string(set)), 20 * n, [&, set] {
+                      sgd_pass<float>(
+                          {values.data(), gradients.data(), averages.data(), nullptr, count}, sgd,
+                          set);
+                    }});
+  }
+  ways.push_back({"copy noting non-finite elements", 8 * n, [&] {
+                    dispatch<NotedLoops, float>(best_instruction_set(), [&](auto loops) {
+                      return loops.copy(other, gradients.data(), Caching::past);
+                    });
+                  }});
+  ways.push_back({"sum of squares", 4 * n, [&] {
+                    dispatch<SquaresLoops, float>(best_instruction_set(),
+                                                  [&](auto loops) { return loops.sum(gradients); });
+                  }});
+  ways.push_back(
+      {"digest", 4 * n, [&] { (void)digest(std::as_bytes(std::span<const float>(gradients))); }});
+
+  for (int round = 0; round < rounds; ++round) {
+    for (auto& way : ways) {
+      const auto begin = Clock::now();
+      way.run();
+      way.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+  }
+  const auto rate = [](const Way& way) { return way.bytes / median(way.seconds) / 1e9; };
+  const auto triad_rate = rate(ways[0]);
+  const auto loop_rate = rate(ways[1]);
+  fmt::print("{} million parameters, one thread, median of {} rounds\n", count / 1'000'000, rounds);
+  fmt::print("{:<34} {:>9} {:>8} {:>9} {:>16}\n", "", "ms", "GB/s", "of triad", "of root+division");
+  for (const auto& way : ways) {
+    fmt::print("{:<34} {:>9.2f} {:>8.1f} {:>9.2f} {:>16.2f}\n", way.name, 1e3 * median(way.seconds),
+               rate(way), rate(way) / triad_rate, rate(way) / loop_rate);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  const auto millions = argc > 1 ? std::atoi(argv[1]) : 25;
+  const auto rounds = argc > 2 ? std::atoi(argv[2]) : 15;
+  if (millions < 1 || rounds < 1) {
+    fmt::print(stderr, "usage: kernels_benchmark [millions of parameters] [rounds]\n");
+    return 2;
+  }
+  lockstep::run(static_cast<std::size_t>(millions) * 1'000'000, rounds);
+}

@@ -1,0 +1,96 @@
+# Headers that many files include are parsed once per build: every source of lockstep gets the precompiled header of
+# its kind, by what it includes.
+#
+#   plain    the standard library and fmt
+#   tensor   these, JSON and LibTorch's tensors
+#   torch    these and all of LibTorch, for files that include more of it than tensors and single operators
+#
+# and tests plain_test and torch_test, with GoogleTest. A file still includes what it uses: the tidy build and
+# -DLOCKSTEP_PCH=OFF compile without these headers. Loops over memory (lockstep_vector_sources) get none: they include
+# little, and are compiled for processors that the precompiled headers are not for.
+
+set(lockstep_plain <algorithm> <array> <atomic> <charconv> <chrono> <cstddef> <cstdint> <cstring> <filesystem>
+    <fstream> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <string_view> <thread> <utility>
+    <vector> <fmt/format.h> <fmt/ranges.h>)
+set(LOCKSTEP_PCH_plain ${lockstep_plain})
+set(LOCKSTEP_PCH_tensor ${lockstep_plain} <nlohmann/json.hpp> <ATen/core/Tensor.h>)
+set(LOCKSTEP_PCH_torch ${lockstep_plain} <torch/torch.h>)
+set(LOCKSTEP_PCH_plain_test ${lockstep_plain} <gtest/gtest.h>)
+set(LOCKSTEP_PCH_torch_test ${lockstep_plain} <gtest/gtest.h> <torch/torch.h>)
+
+if(LOCKSTEP_FUZZ OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(LOCKSTEP_PCH OFF)
+endif()
+if(LOCKSTEP_PCH)
+  file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cpp "// Compiled only for its precompiled header.\n")
+  foreach(kind IN ITEMS plain tensor torch plain_test torch_test)
+    if(kind MATCHES "test" AND NOT LOCKSTEP_BUILD_TESTS)
+      continue()
+    endif()
+    set(target lockstep_pch_${kind})
+    add_library(${target} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/precompiled.cpp)
+    target_precompile_headers(${target} PRIVATE ${LOCKSTEP_PCH_${kind}})
+    target_link_libraries(${target} PRIVATE lockstep_compiler $<$<BOOL:${LOCKSTEP_BUILD_TESTS}>:GTest::gtest>)
+    if(NOT kind MATCHES "plain")
+      target_link_libraries(${target} PRIVATE lockstep::torch)
+      set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
+    endif()
+    set(LOCKSTEP_PCH_FILE_${kind} ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx)
+  endforeach()
+endif()
+
+# Which kind the source at `path` is.
+function(lockstep_kind_of path result)
+  file(STRINGS ${path} includes REGEX "^#include ")
+  set(kind plain)
+  if(includes MATCHES "<torch/|<ATen/[A-Z][A-Za-z]*\\.h>")
+    set(kind torch)
+  elseif(includes MATCHES "<(ATen|c10)/|\"lockstep/(collectives|flat|ddp|data|train|checkpoint)/")
+    set(kind tensor)
+  endif()
+  if(includes MATCHES "<gtest/")
+    string(REPLACE "tensor" "torch" kind ${kind}_test)
+  endif()
+  set(${result} ${kind} PARENT_SCOPE)
+endfunction()
+
+# Gives the sources of `target`, which is declared in `folder`, their headers.
+function(lockstep_precompile target folder)
+  get_target_property(links ${target} LINK_LIBRARIES)
+  get_target_property(definitions ${target} COMPILE_DEFINITIONS)
+  get_target_property(sources ${target} SOURCES)
+  if(NOT links MATCHES "lockstep_compiler" OR definitions MATCHES "LOCKSTEP_INSTRUCTION_SET")
+    return()
+  endif()
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} OUTPUT_VARIABLE path)
+    if(NOT source MATCHES "\\.cpp$" OR NOT EXISTS ${path})
+      continue()
+    endif()
+    lockstep_kind_of(${path} kind)
+    if(NOT kind MATCHES "plain")
+      set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
+    endif()
+    get_source_file_property(options ${path} DIRECTORY ${folder} COMPILE_OPTIONS)
+    if(LOCKSTEP_PCH AND NOT options MATCHES "-include")  # or another target has the same source
+      set(header ${LOCKSTEP_PCH_FILE_${kind}})
+      set_property(SOURCE ${path} DIRECTORY ${folder} APPEND PROPERTY COMPILE_OPTIONS -include ${header} -Winvalid-pch)
+      set_property(SOURCE ${path} DIRECTORY ${folder} APPEND PROPERTY OBJECT_DEPENDS ${header}.gch)
+    endif()
+  endforeach()
+endfunction()
+
+# Does so for every target below `folder`. Called once, when all of them are declared.
+function(lockstep_precompile_below folder)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    if(type MATCHES "LIBRARY|EXECUTABLE" AND NOT type STREQUAL "INTERFACE_LIBRARY" AND NOT target MATCHES "_pch_")
+      lockstep_precompile(${target} ${folder})
+    endif()
+  endforeach()
+  foreach(below IN LISTS folders)
+    lockstep_precompile_below(${below})
+  endforeach()
+endfunction()
