@@ -56,7 +56,15 @@ void Arguments::option(const std::string& names, int& value) {
 }
 
 void Arguments::option(const std::string& names, int& value, IntRange allowed) {
-  parser_->app.add_option(names, value)->check(CLI::Range(allowed.smallest, allowed.largest));
+  // CLI11's own check words its refusal differently from version to version.
+  parser_->app.add_option(names, value)->check([allowed](const std::string& text) {
+    int number = 0;
+    const bool is_allowed = CLI::detail::lexical_cast(text, number) && allowed.smallest <= number &&
+                            number <= allowed.largest;
+    return is_allowed ? std::string()
+                      : fmt::format("\"{}\" is not a number from {} to {}", text, allowed.smallest,
+                                    allowed.largest);
+  });
 }
 
 void Arguments::option(const std::string& names, std::int64_t& value) {

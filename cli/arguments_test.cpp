@@ -83,7 +83,7 @@ TEST(Arguments, TheLastOneWinsOnlyWhereThatWasDeclared) {
 TEST(Arguments, ANumberOutsideItsRangeIsNamedWithTheRange) {
   for (const char* wrong : {"0", "10", "x"}) {
     const auto words = refusal([&] { Example().arguments.read({"--count", wrong}); });
-    EXPECT_NE(words.find("--count: Value " + std::string(wrong) + " not in range 1 to 9"),
+    EXPECT_NE(words.find("--count: \"" + std::string(wrong) + "\" is not a number from 1 to 9"),
               std::string::npos)
         << words;
   }

@@ -21,7 +21,7 @@ using namespace lockstep;
 
 template <typename Optimizer>
 double step_of(const Subject& subject, Optimizer& optimizer) {
-  const auto loss = subject.loss();
+  const at::Tensor loss = subject.loss();
   loss.backward();
   optimizer.step();
   optimizer.zero_grad();

@@ -26,9 +26,8 @@ void reduce(const Reduction& reduction, const TreePlan& plan,
   const bool is_there = sources.size() == 1 && destinations.size() == 1 &&
                         sources.front() == destinations.front() && divisor == 1;
   if (is_there && reduction.dtype != DType::boolean) return;
-  const auto& table =
-      dispatch<ReduceLoops>(set, [](auto loops) -> const ReduceTable& { return loops.table(); });
-  table[static_cast<std::size_t>(reduction.dtype)][static_cast<std::size_t>(reduction.op)](
+  const auto* table = dispatch<ReduceLoops>(set, [](auto loops) { return &loops.table(); });
+  (*table)[static_cast<std::size_t>(reduction.dtype)][static_cast<std::size_t>(reduction.op)](
       plan, divisor, sources, destinations, count);
 }
 
