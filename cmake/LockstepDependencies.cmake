@@ -9,10 +9,14 @@ find_package(ZLIB REQUIRED)
 
 target_link_libraries(lockstep_compiler INTERFACE nlohmann_json::nlohmann_json fmt::fmt)
 # LibTorch's include folder holds an fmt of another version, and only ours comes compiled: header-only costs every file
-# two seconds more. This folder is searched before LibTorch's.
+# two seconds more. This folder, which names ours, is searched before LibTorch's; as headers of the system they give no
+# warnings.
 find_path(LOCKSTEP_FMT_INCLUDE fmt/format.h REQUIRED)
-file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/fmt_first)
-file(CREATE_LINK ${LOCKSTEP_FMT_INCLUDE}/fmt ${PROJECT_BINARY_DIR}/fmt_first/fmt SYMBOLIC)
+file(GLOB fmt_headers RELATIVE ${LOCKSTEP_FMT_INCLUDE} ${LOCKSTEP_FMT_INCLUDE}/fmt/*.h)
+foreach(header IN LISTS fmt_headers)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/fmt_first/${header}
+       CONTENT "#pragma GCC system_header\n#include \"${LOCKSTEP_FMT_INCLUDE}/${header}\"\n")
+endforeach()
 target_include_directories(lockstep_compiler INTERFACE ${PROJECT_BINARY_DIR}/fmt_first)
 # As LibTorch is compiled; said to all files, since precompiled headers must see what their users see.
 target_compile_definitions(lockstep_compiler INTERFACE _GLIBCXX_USE_CXX11_ABI=1)

@@ -9,8 +9,9 @@ The oracle is Python on the same LibTorch, one thread a rank.
                 lockstep is at most twice as far as Python's DDP from the same training in fp64
   whole numbers first gradients equal those of one process with the whole batch, in fp32 and fp64
   whole batch   after 20 steps no weight differs from that of one Python process that has all batches in one by more than
-                twice the largest difference of any weight between two such processes with one and with two threads: per
-                model and optimizer. An MLP is the same bit for bit with any number of threads (tried: 512 wide with 2048
+                twice the largest difference of any weight between two such processes with one and with two threads, or
+                by more than Python's own DDP does (kernels of x86-64 hardly depend on the number of threads): per model
+                and optimizer. An MLP is the same bit for bit with any number of threads (tried: 512 wide with 2048
                 samples, 1024 with 512), so that the bar would be 0, which no sum over ranks meets, Python's own
                 neither; there, and for the others too: at most twice as far as that process from fp64
 Distances from fp64 are of all weights, by the Euclidean norm, as a share of the weights'.
@@ -127,12 +128,14 @@ def compare_whole(folder):
     for case in (case for case in WHOLE if case != "integers-sgd"):
         ours, whole, exact = load("lockstep2", f"{case}.0"), load("threads1", case), load("exact2", case)
         mine, threads = largest_difference(ours, whole), largest_difference(load("threads2", case), whole)
-        text = f"{case}: weights differ from one process's by up to {mine:.2e}, with two threads by {threads:.2e}"
+        its = largest_difference(load("python2", f"{case}.0"), whole)
+        text = (f"{case}: weights differ from one process's by up to {mine:.2e}, with two threads by {threads:.2e}, "
+                f"Python's DDP by {its:.2e}")
         if threads == 0:
             print(f"     {text}: no bar")
         else:
             bars += 1
-            check(mine <= 2 * threads, text)
+            check(mine <= max(2 * threads, its), text)
         check(distance(ours, exact) <= 2 * distance(whole, exact),
               f"{case}: {distance(ours, exact):.2e} from fp64, one process {distance(whole, exact):.2e}")
     check(bars > 0, f"the number of threads changes the weights of {bars} of these")

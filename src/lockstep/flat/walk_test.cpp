@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/flat/parallel.h"
 #include "lockstep/kernels/noted_loops.h"
 
 namespace lockstep {
@@ -125,6 +129,58 @@ TEST_P(WalkOf, ScalesAndNotesWhatWasNotFiniteBefore) {
   EXPECT_TRUE(torch::equal(flat, expected));
   flat[776] = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(scale_noting_non_finite(flat, 0.25));
+}
+
+// What the walks give for `count` elements on `threads` threads.
+std::vector<double> results_on(int threads, std::int64_t count, at::ScalarType dtype) {
+  at::set_num_threads(threads);
+  torch::manual_seed(3);
+  const auto from = torch::randn({count}).to(dtype);
+  auto to = torch::randn({count}).to(dtype);
+  EXPECT_FALSE(add_noting_non_finite(to, from));
+  EXPECT_FALSE(scale_noting_non_finite(to, 0.3));
+  const auto norm = squared_norm(to);
+  const auto digest = digest_of(to);
+  EXPECT_FALSE(copy_noting_non_finite(to, from));
+  EXPECT_TRUE(to.equal(from));
+  to[count - 1] = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(has_non_finite(to));
+  return {norm, static_cast<double>(digest >> 32), static_cast<double>(digest & 0xFFFFFFFFU)};
+}
+
+TEST_P(WalkOf, GivesTheSameBitsWithAnyNumberOfThreads) {
+  const auto threads_before = at::get_num_threads();
+  for (const std::int64_t count : {40'000, 333'337}) {
+    const auto alone = results_on(1, count, GetParam());
+    for (const int threads : {2, 3, 4}) {
+      EXPECT_EQ(results_on(threads, count, GetParam()), alone)
+          << count << " elements on " << threads << " threads";
+    }
+  }
+  at::set_num_threads(threads_before);
+}
+
+TEST(InParts, CoversEverythingOnceInWholeUnits) {
+  const auto threads_before = at::get_num_threads();
+  at::set_num_threads(3);
+  for (const std::size_t count : {0UL, 1UL, 100'000UL, 1'000'003UL}) {
+    std::mutex mutex;
+    std::vector<std::pair<std::size_t, std::size_t>> parts;
+    in_parts(count, 64, [&](std::size_t begin, std::size_t end) {
+      const std::lock_guard lock(mutex);
+      parts.emplace_back(begin, end);
+    });
+    std::sort(parts.begin(), parts.end());
+    std::size_t covered = 0;
+    for (const auto& [begin, end] : parts) {
+      EXPECT_EQ(begin, covered);
+      EXPECT_EQ(begin % 64, 0U);
+      covered = end;
+    }
+    EXPECT_EQ(covered, count);
+    EXPECT_EQ(parts.size(), count < 65'536 ? 1U : 3U);
+  }
+  at::set_num_threads(threads_before);
 }
 
 TEST(Walk, MakesSparseGradientsDense) {
