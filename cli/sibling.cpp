@@ -7,10 +7,23 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/hidden_sve.h"
 
 namespace lockstep::cli {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// As execve takes them.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const auto& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
 
 std::string typed_command(const Environment& environment) {
   const auto folder = fs::read_symlink("/proc/self/exe").parent_path();
@@ -33,10 +46,16 @@ std::string sibling_path(const std::string& name) {
 
 void become_sibling(const std::string& name, const std::vector<std::string>& arguments) {
   const auto path = sibling_path(name);
-  std::vector<char*> words{const_cast<char*>(path.c_str())};
-  for (const auto& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
-  words.push_back(nullptr);
-  ::execv(path.c_str(), words.data());
+  std::vector<std::string> words{path};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  auto environment = Environment::of_process();
+  // Ranks get it from the launcher.
+  if (const auto& [variable, value] = plain_processor_variable();
+      hides_sve() && !environment.find(variable)) {
+    environment.set(variable, value);
+  }
+  const auto lines = environment.lines();
+  ::execve(path.c_str(), pointers_to(words).data(), pointers_to(lines).data());
   throw SystemError(fmt::format("cannot start {}", path), errno);
 }
 

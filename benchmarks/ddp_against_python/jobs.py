@@ -20,6 +20,9 @@ class Job:
         cores = sorted(os.sched_getaffinity(0))
         place = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
                  "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        if name == "lockstep":  # as `lockstep run` does
+            place |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "9223372036854775807",
+                      "MIMALLOC_PURGE_DELAY": "-1"}
         self.ranks = [self.start(command, place | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
                                  cores[rank % len(cores)]) for rank in range(ranks)]
 

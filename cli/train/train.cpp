@@ -156,14 +156,6 @@ int show_finished(const RunPlace& place, const SavedConfig& saved, const Environ
   return kSuccess;
 }
 
-// What a step frees is what the next one needs. The allocator that LibTorch has on aarch64 gives it
-// back to the system all the same, unless a variable says never; glibc's is told by the ranks.
-Environment that_keeps_freed_memory(Environment environment) {
-  constexpr char kDelay[] = "MIMALLOC_PURGE_DELAY";
-  if (!environment.find(kDelay)) environment.set(kDelay, "-1");
-  return environment;
-}
-
 int launch(const std::string& folder, const SavedConfig& saved, const TrainOptions& options,
            const Environment& environment) {
   const auto& config = saved.resolved.config;
@@ -175,7 +167,7 @@ int launch(const std::string& folder, const SavedConfig& saved, const TrainOptio
                   .max_restarts = static_cast<int>(config.max_restarts),
                   .final_code = kUsage,
                   .run_dir = next_launch_folder(folder)},
-                 that_keeps_freed_memory(environment));
+                 environment);
 }
 
 int go_on(const RunPlace& place, const TrainOptions& options, const Environment& environment,

@@ -18,6 +18,15 @@ void check(const WorkerPlace& place) {
       place.rank, place.size, place.local_rank, place.local_size, place.node, place.num_nodes));
 }
 
+// What a step frees is what the next one needs. Left to themselves, allocators give large blocks
+// back to the system after every step and have the kernel clear the same pages again. The first two
+// are for glibc's allocator: no block gets a mapping of its own, and the heap is never cut short.
+// The last one is for the allocator that LibTorch brings on aarch64.
+constexpr std::pair<const char*, const char*> kKeepFreedMemory[] = {
+    {"MALLOC_MMAP_MAX_", "0"},
+    {"MALLOC_TRIM_THRESHOLD_", "9223372036854775807"},
+    {"MIMALLOC_PURGE_DELAY", "-1"}};
+
 }  // namespace
 
 Environment worker_environment(const Environment& user, const WorkerVariables& variables) {
@@ -45,6 +54,9 @@ Environment worker_environment(const Environment& user, const WorkerVariables& v
   // No store of PyTorch listens on MASTER_PORT yet: its rank 0 has to open one.
   result.set("TORCHELASTIC_USE_AGENT_STORE", "False");
   if (!result.find("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", variables.threads);
+  for (const auto& [name, value] : kKeepFreedMemory) {
+    if (!result.find(name)) result.set(name, value);
+  }
   for (const auto& [name, value] : variables.extra) result.set(name, value);
   return result;
 }

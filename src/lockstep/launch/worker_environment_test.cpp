@@ -22,8 +22,11 @@ TEST(WorkerEnvironment, HasTheVariablesThatTorchrunSets) {
                                           "GROUP_WORLD_SIZE=2",
                                           "LOCAL_RANK=1",
                                           "LOCAL_WORLD_SIZE=4",
+                                          "MALLOC_MMAP_MAX_=0",
+                                          "MALLOC_TRIM_THRESHOLD_=9223372036854775807",
                                           "MASTER_ADDR=10.0.0.1",
                                           "MASTER_PORT=4711",
+                                          "MIMALLOC_PURGE_DELAY=-1",
                                           "OMP_NUM_THREADS=6",
                                           "RANK=5",
                                           "ROLE_NAME=default",
@@ -48,6 +51,12 @@ TEST(WorkerEnvironment, TheUsersNumberOfThreadsStands) {
   const auto environment =
       worker_environment({{"OMP_NUM_THREADS", "13"}}, {.place = kPlace, .threads = 2});
   EXPECT_EQ(environment.find("OMP_NUM_THREADS"), "13");
+}
+
+TEST(WorkerEnvironment, TheUsersAllocatorSettingsStand) {
+  const auto environment =
+      worker_environment({{"MALLOC_TRIM_THRESHOLD_", "1000000"}}, {.place = kPlace});
+  EXPECT_EQ(environment.find("MALLOC_TRIM_THRESHOLD_"), "1000000");
 }
 
 TEST(WorkerEnvironment, ExtraVariablesComeLast) {
