@@ -27,7 +27,7 @@ void in_parts(std::size_t count, std::size_t unit,
   // One byte per part: the iterator hands the bytes out to threads, and an address tells the part.
   const auto bytes = at::empty({static_cast<std::int64_t>(num_parts)}, at::kByte);
   const auto* const first = static_cast<const char*>(bytes.const_data_ptr());
-  at::TensorIteratorConfig().add_output(bytes).build().for_each(
+  at::TensorIteratorConfig().add_output(bytes).add_const_input(bytes).build().for_each(
       [&](char** data, const std::int64_t*, std::int64_t bytes_here) {
         auto i = static_cast<std::size_t>(data[0] - first);
         for (const auto end = i + static_cast<std::size_t>(bytes_here); i < end; ++i) {
