@@ -1,7 +1,7 @@
 // The environment of one worker: what the user has, and the variables that torchrun sets, so that
 // programs written for torchrun find their place; and, unless the user has set them, the variables
-// that let allocators keep the memory which a training step frees. Which device a rank uses is left to the program:
-// LOCAL_RANK's.
+// that let allocators keep the memory which a training step frees. Which device a rank uses is left
+// to the program: LOCAL_RANK's.
 #pragma once
 
 #include <cstdint>
