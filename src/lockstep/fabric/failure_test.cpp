@@ -200,7 +200,7 @@ TEST(Failure, ARankKilledWhileGroupsAreMadeIsNamed) {
         EXPECT_LT(std::chrono::steady_clock::now() - last, 10s) << error.what();
       }
       self.note("heard");
-      stay.wait();  // the others still ask the store who is gone, and rank 0 serves it
+      stay.wait();  // the others still ask the store which rank is gone, and rank 0 serves it
     };
     const auto outcomes = testing::run_ranks_as_processes(
         kSize, body, {.expect = testing::Expect::anything, .meanwhile = [&](const auto& ranks) {

@@ -66,8 +66,8 @@ TEST_P(GroupTest, MoreCallsThanTheRingHoldsCanBeUnderWay) {
   });
 }
 
-// A rank whose ring is full goes on as soon as the others do, not at the end of its sleep of 50 ms.
-// On a busy machine some starts take that long for other reasons, but not half of them.
+// A rank whose ring is full continues as soon as the others do, not at the end of its sleep of 50
+// ms. On a busy machine some starts take that long for other reasons, but not half of them.
 TEST_P(GroupTest, AFullRingCostsNoSleep) {
   run_group(setting(), [](Engine& engine) {
     std::vector<std::shared_ptr<Operation>> barriers;
