@@ -1,8 +1,8 @@
 // The JSON of bench_comm_report.h. docs/bench.md documents the schema; times are in microseconds,
 // rates in bytes per second.
-#include <nlohmann/json.hpp>
 
 #include "cli/bench_comm_report.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/version.h"
 
 namespace lockstep::cli {

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "lockstep/base/json.h"
 
 namespace lockstep::cli {
 namespace {

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::cli {
 namespace {

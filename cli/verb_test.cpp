@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "lockstep/base/json.h"
 #include "lockstep/base/version.h"
 
 namespace lockstep::cli {

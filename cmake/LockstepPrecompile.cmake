@@ -2,7 +2,8 @@
 # its kind, by what it includes.
 #
 #   plain    the standard library and fmt
-#   tensor   these, JSON and LibTorch's tensors
+#   json     these and JSON
+#   tensor   these and LibTorch's tensors
 #   torch    these and all of LibTorch, for files that include more of it than tensors and single operators
 #
 # and tests plain_test and torch_test, with GoogleTest. A file still includes what it uses: the tidy build and
@@ -13,7 +14,8 @@ set(lockstep_plain <algorithm> <array> <atomic> <charconv> <chrono> <cstddef> <c
     <fstream> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <string_view> <thread> <utility>
     <vector> <fmt/format.h> <fmt/ranges.h>)
 set(LOCKSTEP_PCH_plain ${lockstep_plain})
-set(LOCKSTEP_PCH_tensor ${lockstep_plain} <nlohmann/json.hpp> <ATen/core/Tensor.h>)
+set(LOCKSTEP_PCH_json ${lockstep_plain} <nlohmann/json.hpp>)
+set(LOCKSTEP_PCH_tensor ${LOCKSTEP_PCH_json} <ATen/core/Tensor.h>)
 set(LOCKSTEP_PCH_torch ${lockstep_plain} <torch/torch.h>)
 set(LOCKSTEP_PCH_plain_test ${lockstep_plain} <gtest/gtest.h>)
 set(LOCKSTEP_PCH_torch_test ${lockstep_plain} <gtest/gtest.h> <torch/torch.h>)
@@ -23,7 +25,7 @@ if(LOCKSTEP_FUZZ OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 if(LOCKSTEP_PCH)
   file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cpp "// Compiled only for its precompiled header.\n")
-  foreach(kind IN ITEMS plain tensor torch plain_test torch_test)
+  foreach(kind IN ITEMS plain json tensor torch plain_test torch_test)
     if(kind MATCHES "test" AND NOT LOCKSTEP_BUILD_TESTS)
       continue()
     endif()
@@ -34,7 +36,7 @@ if(LOCKSTEP_PCH)
     if(kind MATCHES "test")
       target_link_libraries(${target} PRIVATE GTest::gtest)
     endif()
-    if(NOT kind MATCHES "plain")
+    if(kind MATCHES "tensor|torch")
       target_link_libraries(${target} PRIVATE lockstep::torch)
       set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
     endif()
@@ -50,9 +52,12 @@ function(lockstep_kind_of path result)
     set(kind torch)
   elseif(includes MATCHES "<(ATen|c10)/|\"lockstep/(collectives|flat|ddp|data|train|checkpoint)/")
     set(kind tensor)
+  elseif(includes MATCHES "\"lockstep/base/json.h\"")
+    set(kind json)
   endif()
   if(includes MATCHES "<gtest/")
     string(REPLACE "tensor" "torch" kind ${kind}_test)
+    string(REPLACE "json" "plain" kind ${kind})
   endif()
   set(${result} ${kind} PARENT_SCOPE)
 endfunction()
@@ -71,7 +76,7 @@ function(lockstep_precompile target folder)
       continue()
     endif()
     lockstep_kind_of(${path} kind)
-    if(NOT kind MATCHES "plain")
+    if(kind MATCHES "tensor|torch")
       set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
     endif()
     # Another target may have the same source, and GCC refuses a header that was made with another -O.

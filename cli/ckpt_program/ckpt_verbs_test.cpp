@@ -2,12 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/ckpt_program/places.h"
 #include "cli/ckpt_program/verbs.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/checkpoint/test_toy_internal.h"
 
 namespace lockstep::cli {

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstring>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/arguments.h"
 #include "cli/ckpt_program/places.h"
 #include "cli/ckpt_program/verbs.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/checkpoint/loading.h"
 
 namespace lockstep::cli {

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/ckpt_program/places.h"
 #include "cli/ckpt_program/verbs.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/formats/safetensors_file.h"
 
 namespace lockstep::cli {

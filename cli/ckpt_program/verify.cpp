@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "cli/ckpt_program/places.h"
 #include "cli/ckpt_program/verbs.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/formats/safetensors_file.h"
 
 namespace lockstep::cli {

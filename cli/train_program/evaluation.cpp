@@ -4,9 +4,9 @@
 #include <torch/torch.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/data/loader.h"
 
 namespace lockstep::cli {

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "cli/sibling.h"
 #include "cli/train/run_place.h"
 #include "cli/train_program/summary.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/flat/walk.h"
 #include "lockstep/train/autocast.h"

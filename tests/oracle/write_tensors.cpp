@@ -4,8 +4,9 @@
 
 #include <cstdint>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "lockstep/base/json.h"
 
 namespace lockstep {
 

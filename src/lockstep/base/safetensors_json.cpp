@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep {
 namespace {

@@ -8,10 +8,10 @@
 #include <torch/torch.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/checkpoint/tracked.h"
 
 namespace lockstep {

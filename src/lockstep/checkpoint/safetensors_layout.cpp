@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/quote.h"
 
 namespace lockstep {

@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep {
 namespace {

@@ -9,11 +9,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/test_stay_internal.h"
 #include "lockstep/fabric/test_group_internal.h"
 

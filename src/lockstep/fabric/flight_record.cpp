@@ -3,8 +3,9 @@
 #include <time.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
+
+#include "lockstep/base/json.h"
 
 namespace lockstep {
 

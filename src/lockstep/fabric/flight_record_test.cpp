@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include "lockstep/base/json.h"
 
 namespace lockstep {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/json.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/formats/refusal.h"
 

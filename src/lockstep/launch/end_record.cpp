@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <ctime>
-#include <nlohmann/json.hpp>
+
+#include "lockstep/base/json.h"
 
 namespace lockstep {
 namespace {

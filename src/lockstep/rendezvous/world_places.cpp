@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/rendezvous/world_places_internal.h"
 
 namespace lockstep {

@@ -5,9 +5,9 @@
 
 #include <array>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/testing/earlier_runs_internal.h"
 
 namespace lockstep::testing {

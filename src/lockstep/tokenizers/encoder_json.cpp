@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/base/json.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/formats/refusal.h"
 #include "lockstep/tokenizers/byte_letters_internal.h"

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/base/assert.h"
+#include "lockstep/base/json.h"
 #include "lockstep/tokenizers/bpe_tokenizer.h"
 #include "lockstep/tokenizers/byte_letters_internal.h"
 #include "lockstep/tokenizers/table_files_internal.h"

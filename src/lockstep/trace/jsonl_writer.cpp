@@ -6,10 +6,11 @@
 
 #include <chrono>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <utility>
+
+#include "lockstep/base/json.h"
 
 namespace lockstep {
 namespace {

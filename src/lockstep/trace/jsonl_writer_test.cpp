@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/json.h"
 #include "lockstep/trace/counter.h"
 #include "lockstep/trace/span.h"
 

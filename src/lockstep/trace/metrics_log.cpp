@@ -11,12 +11,12 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/trace/metrics_kind_internal.h"
 

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/trace/test_folder_internal.h"
 
 namespace lockstep {

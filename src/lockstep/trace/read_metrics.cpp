@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/trace/metrics_kind_internal.h"
 #include "lockstep/trace/metrics_log.h"

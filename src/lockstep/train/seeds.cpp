@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep {
 namespace {
