@@ -4,9 +4,8 @@
 
 #include <cstdint>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
-
-#include "lockstep/base/json.h"
 
 namespace lockstep {
 
