@@ -65,8 +65,7 @@ def in_processes(pool, function, arguments):
 
 
 def python_ddp(pool, folder, ranks, cases):
-    port = 20000 + os.getpid() % 20000 + ranks
-    in_processes(pool, ddp_training.train_rank, [(folder, rank, ranks, port, cases) for rank in range(ranks)])
+    in_processes(pool, ddp_training.train_rank, [(folder, rank, ranks, cases) for rank in range(ranks)])
 
 
 def lockstep_ddp(folder, ranks, cases):

@@ -111,8 +111,9 @@ def train_whole(folder, ranks, cases, dtype):
               lambda step: range(step * ranks, (step + 1) * ranks), dtype)
 
 
-def train_rank(folder, rank, ranks, port, cases):
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
+def train_rank(folder, rank, ranks, cases):
+    # In a file, not at a port: any port may be taken by another test.
+    dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=ranks)
     for case in cases:
         train(case, f"{folder}/{case}.{rank}.safetensors", DistributedDataParallel,
               lambda step: [step * ranks + rank], torch.float32)
