@@ -29,6 +29,20 @@ LoaderOptions checked(LoaderOptions options) {
         "skipped samples are 0 or more, prefetch 1 or more",
         options.workers, options.prefetch, options.skip_up_to));
   }
+  const int world = options.batch.world;
+  if (!options.rank && world > 1) {
+    throw UsageError(fmt::format(
+        "LoaderOptions::rank is not given, but batch.world is {}: every rank would read the same "
+        "samples; give .rank = world.rank()",
+        world));
+  }
+  if (options.rank && *options.rank >= std::max(world, 1)) {
+    throw UsageError(fmt::format(
+        "LoaderOptions::rank is {}, but batch.world is {}, with ranks 0 to {}: give the batch "
+        "sizes the world too, for example derive_batch_sizes({{.world = world.size(), .local = "
+        "{}}})",
+        *options.rank, world, world - 1, options.batch.local));
+  }
   for (const auto& transform : options.transforms) {
     if (!transform.apply) throw UsageError("a transform of the loader has no function to apply");
   }
@@ -39,7 +53,7 @@ Sampler make_sampler(const Dataset& data, const LoaderOptions& options) {
   return {Order(data.size(), options.order),
           data.id(),
           {.global_batch = options.batch.global(),
-           .rank = options.rank,
+           .rank = options.rank.value_or(0),
            .world = options.batch.world,
            .share = options.share,
            .tail = options.tail,

@@ -33,8 +33,8 @@
 namespace lockstep {
 
 struct LoaderOptions {
-  BatchSizes batch{};  // the loader hands out local batches, accumulation of them a step
-  int rank = 0;
+  BatchSizes batch{};         // the loader hands out local batches, accumulation of them a step
+  std::optional<int> rank{};  // world.rank(); required where batch.world > 1
   OrderOptions order{};
   Share share = Share::chunk;
   Tail tail = Tail::drop;

@@ -159,5 +159,19 @@ TEST_F(LoaderTest, RefusesNumbersThatCannotBe) {
   EXPECT_THROW(loader.restore({data.id() + 1, 0, 0, 0}), UsageError);
 }
 
+TEST_F(LoaderTest, NamesAForgottenRankOrWorld) {
+  const CountingData data(30);
+  const auto no_rank =
+      message_of([&] { Loader loader(data, {.batch = {.local = 5, .world = 2}}); });
+  EXPECT_NE(no_rank.find("give .rank = world.rank()"), std::string::npos) << no_rank;
+  const auto no_world =
+      message_of([&] { Loader loader(data, {.batch = {.local = 5}, .rank = 1}); });
+  EXPECT_NE(no_world.find("LoaderOptions::rank is 1, but batch.world is 1"), std::string::npos)
+      << no_world;
+  EXPECT_NE(no_world.find("derive_batch_sizes({.world = world.size(), .local = 5})"),
+            std::string::npos)
+      << no_world;
+}
+
 }  // namespace
 }  // namespace lockstep

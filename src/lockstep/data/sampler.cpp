@@ -13,8 +13,10 @@ namespace {
 
 void check(const Order& order, const SamplerOptions& options) {
   if (options.world < 1 || options.rank < 0 || options.rank >= options.world) {
-    throw UsageError(fmt::format("rank {} is none of a world of {}; ranks are 0 to {}",
-                                 options.rank, options.world, options.world - 1));
+    throw UsageError(
+        fmt::format("SamplerOptions::rank is {}, but .world is {}, with ranks 0 to {}: "
+                    "give both the world's values",
+                    options.rank, options.world, options.world - 1));
   }
   // Throws for a batch that does not split.
   (void)derive_batch_sizes({.world = options.world, .global = options.global_batch});

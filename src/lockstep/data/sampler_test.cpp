@@ -232,7 +232,8 @@ TEST(Sampler, RefusesAWorldThatDoesNotSplitTheBatchAndNamesThoseThatDo) {
             "a global batch of 12 does not split over 5 ranks; take a global batch of 10 or 15, or "
             "one of these numbers of ranks: 4, 6, 3, 2");
   EXPECT_EQ(message_of([] { (void)sampler(100, {.global_batch = 4, .rank = 4, .world = 4}); }),
-            "rank 4 is none of a world of 4; ranks are 0 to 3");
+            "SamplerOptions::rank is 4, but .world is 4, with ranks 0 to 3: give both the world's "
+            "values");
   EXPECT_EQ(message_of([] { (void)sampler(3, {.global_batch = 4}); }),
             "3 samples do not fill a global batch of 4, so an epoch that drops its tail has no "
             "step; use the tail pad or uneven, or a smaller batch");

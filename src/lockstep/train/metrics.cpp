@@ -38,6 +38,7 @@ void expect_shapes(const at::Tensor& scores, const at::Tensor& target, std::int6
 }  // namespace
 
 void Mean::add(double value, double weight) noexcept {
+  if (weight == 0) return;  // the mean over no samples is NaN
   sum += value * weight;
   count += weight;
 }

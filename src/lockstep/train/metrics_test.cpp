@@ -7,6 +7,8 @@
 #include <functional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/fabric/test_world_internal.h"
 #include "lockstep/testing/threads.h"
 
@@ -79,6 +81,32 @@ TEST(Mean, WeighsWhatItIsGiven) {
   mean.add(torch::tensor(2.0), 3);
   mean.add(10);
   EXPECT_EQ(mean.value(), 4);
+}
+
+// The loop of docs/data.md. The last global batch has one sample, so a rank's shard is empty, and
+// the mean loss over no samples is NaN.
+TEST_P(MetricsOnRanks, OfAnEvaluationWithAnEmptyShardAreThoseOfOneProcess) {
+  const auto input = torch::arange(15, torch::kFloat).view({5, 3}).cos();
+  const auto target = torch::tensor({0, 2, 1, 1, 0});
+  const TensorDataset data({{"input", input}, {"target", target}});
+  with_groups([&](ProcessGroup& group) {
+    const BatchSizes sizes{.local = 2, .world = group.size()};
+    Loader loader(data, evaluation_options(sizes, group.rank()));
+    Mean loss;
+    Accuracy accuracy;
+    for (const auto& batch : loader.epoch()) {
+      const auto logits = batch.input();
+      loss.add(torch::cross_entropy_loss(logits, batch.target()),
+               static_cast<double>(batch.count()));
+      accuracy.add(logits, batch.target());
+    }
+    reduce(group, loss, accuracy);
+    // Sums of float32 means, added up in another order.
+    EXPECT_NEAR(loss.value(), torch::cross_entropy_loss(input, target).item<double>(), 1e-6);
+    EXPECT_EQ(loss.count, 5);
+    EXPECT_EQ(accuracy.count, 5);
+    EXPECT_EQ(accuracy.correct, input.argmax(1).eq(target).sum().item<double>());
+  });
 }
 
 TEST(Accuracy, CountsTheTargetsAmongTheBest) {
