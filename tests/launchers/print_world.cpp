@@ -2,6 +2,7 @@
 //   print_world                 prints and ends
 //   print_world exit CODE RANK  rank RANK ends with CODE, the others wait for it
 //   print_world crash RANK      rank RANK dereferences a null pointer
+//   print_world throw RANK      rank RANK throws what nobody catches
 //   print_world wait            waits to be ended; SIGTERM ends it
 //   print_world ignore RANK     rank RANK ignores SIGTERM, the others end with it
 //   print_world fail-once RANK  rank RANK ends with 3 in the first round only
@@ -10,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -50,6 +52,9 @@ void act(const lockstep::World& world, int num_arguments, char** arguments) {
     wait_to_be_ended();
   } else if (what == "crash") {
     if (chosen) dereference_null();
+    wait_to_be_ended();
+  } else if (what == "throw") {
+    if (chosen) throw std::runtime_error("the shapes do not fit");
     wait_to_be_ended();
   } else if (what == "wait") {
     wait_to_be_ended();

@@ -49,4 +49,11 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
   }
 }
 
+void keep_standard_descriptors() noexcept {
+  for (int number = 0; number < 3; ++number) {
+    // The lowest free number is taken: this one, since those below are open.
+    if (::fcntl(number, F_GETFD) < 0) (void)::open("/dev/null", number == 0 ? O_RDONLY : O_WRONLY);
+  }
+}
+
 }  // namespace lockstep

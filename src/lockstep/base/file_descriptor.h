@@ -43,4 +43,8 @@ class FileDescriptor {
 /// `what` names the target in the SystemError thrown on failure.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& what);
 
+/// Opens /dev/null in the place of each of 0, 1 and 2 that is closed, so that no other file takes the
+/// number and receives what is printed. Call it before anything is opened.
+void keep_standard_descriptors() noexcept;
+
 }  // namespace lockstep

@@ -84,15 +84,32 @@ class Round {
   // Tells or kills if it is time to, and returns when to look again at the latest.
   Clock::time_point act_on_policy(Clock::time_point latest) {
     const auto now = Clock::now();
-    const auto decision = decide_stop(facts_, agent_.options_.limits, now);
+    auto limits = agent_.options_.limits;
+    if (facts_.failed && agent_.hooks_.have_met && !agent_.hooks_.have_met()) limits.report = {};
+    const auto decision = decide_stop(facts_, limits, now);
     if (decision.action == StopAction::terminate) {
       for (auto& worker : workers_) worker->send(SIGTERM, now, true);
       facts_.told = now;
     } else if (decision.action == StopAction::kill) {
       for (auto& worker : workers_) worker->kill_all(now);
-      facts_.killed = true;
+      facts_.killed = now;
+    } else if (decision.action == StopAction::force) {
+      force_end();
+      facts_.forced = true;
     }
     return std::min(latest, decision.look_again.value_or(latest));
+  }
+
+  // Whoever is still there two seconds after SIGKILL has a guard that does not act.
+  void force_end() {
+    for (auto& worker : workers_) {
+      if (worker->is_gone()) continue;
+      agent_.console_.notice(
+          fmt::format("the supervisor process {} of rank {} does not answer (is it stopped?); the "
+                      "launcher kills its processes",
+                      worker->guard().pid(), worker->outcome().rank));
+      worker->guard().force();
+    }
   }
 
   void wait_until(Clock::time_point time) {
@@ -170,6 +187,12 @@ class Round {
   void look_at_workers() {
     for (auto& worker : workers_) {
       worker->flush_log();
+      if (worker->look_at_guard() && worker->is_guard_stopped()) {
+        agent_.console_.notice(fmt::format(
+            "the supervisor process {0} of rank {1} is stopped, and passes no signal on; "
+            "`kill -CONT {0}` lets it continue",
+            worker->guard().pid(), worker->outcome().rank));
+      }
       if (!worker->look()) continue;
       const auto& outcome = worker->outcome();
       if (worker->is_stopped()) {

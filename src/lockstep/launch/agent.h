@@ -47,6 +47,8 @@ struct AgentOptions {
 
 /// Called on the agent's thread; they must not block.
 struct AgentHooks {
+  /// Whether ranks have met each other. Those that never did have nothing to report when one fails.
+  std::function<bool()> have_met = {};
   std::function<void(const RankOutcome&)> rank_ended = {};
   std::function<void(int rank, bool is_stopped)> rank_stopped = {};
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <sstream>
 
@@ -92,6 +93,20 @@ std::string headline(const CrashRecord& record) {
   return line;
 }
 
+// Of an uncaught exception the frames above the throw tell how the C++ runtime ends a process. They
+// are left out.
+std::vector<std::string> without_throwing(std::vector<std::string> lines) {
+  constexpr std::array kThrows{"__cxa_throw", "__cxa_rethrow", "std::rethrow_exception",
+                               "std::terminate"};
+  const auto throws = [&](const std::string& line) {
+    return std::any_of(kThrows.begin(), kThrows.end(),
+                       [&](const char* name) { return line.find(name) != line.npos; });
+  };
+  const auto last = std::find_if(lines.rbegin(), lines.rend(), throws);
+  if (last != lines.rend()) lines.erase(lines.begin() + 1, last.base());
+  return lines;
+}
+
 }  // namespace
 
 std::optional<CrashRecord> parse_crash_record(std::string_view text) {
@@ -126,7 +141,7 @@ std::vector<std::string> explain_crash(const CrashRecord& record, Deadline deadl
                                   source.empty() ? raw(places[i]) : source));
     }
   }
-  return lines;
+  return without_throwing(std::move(lines));
 }
 
 }  // namespace lockstep

@@ -56,6 +56,8 @@ std::string end_record(std::span<const RankOutcome> ranks, const EndFacts& facts
   json["culprit"] = nullptr;
   if (culprit) {
     json["culprit"] = rank_json(ranks[*culprit]);
+    const auto& uncaught = ranks[*culprit].uncaught;
+    json["culprit"]["uncaught"] = uncaught.empty() ? Json(nullptr) : Json(uncaught);
     json["culprit"]["last_lines"] = ranks[*culprit].last_lines;
     json["culprit"]["stack"] = ranks[*culprit].stack;
   }

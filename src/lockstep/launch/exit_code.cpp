@@ -9,7 +9,6 @@ namespace lockstep {
 namespace {
 
 constexpr int kUsageCode = 2;
-constexpr int kHangCode = 124;
 constexpr int kEnvironmentCode = 125;
 constexpr int kNotExecutableCode = 126;
 constexpr int kNotFoundCode = 127;
@@ -64,8 +63,6 @@ std::string describe(RunCause cause) {
       return "peer_node";
     case RunCause::environment:
       return "environment";
-    case RunCause::hang:
-      return "hang";
     case RunCause::usage:
       return "usage";
   }
@@ -91,8 +88,6 @@ int launcher_exit_code(const ExitFacts& facts) noexcept {
       return kSignalBase + facts.signal;
     case RunCause::environment:
       return kEnvironmentCode;
-    case RunCause::hang:
-      return kHangCode;
     case RunCause::usage:
       return kUsageCode;
   }

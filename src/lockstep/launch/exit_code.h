@@ -1,7 +1,7 @@
 // How a process ended, and with which code the launcher ends because of it.
 //
 // The launcher's codes (the programs own 1 to 123): the first failed rank's code, 128 + n for
-// signal n; 124 a hang was detected, 125 the environment or the rendezvous failed, 126 the program
+// signal n; 125 the environment or the rendezvous failed, 126 the program
 // cannot be executed, 127 it was not found, 2 wrong usage before any worker was started.
 #pragma once
 
@@ -46,7 +46,6 @@ enum class RunCause {
   signal,          // the launcher was told to end by a signal, and not every rank ended with 0
   peer_node,       // another node's launcher reported the failure
   environment,     // the machine, the set-up or the rendezvous failed
-  hang,            // ranks made no progress
   usage,           // wrong usage, before any worker was started
 };
 

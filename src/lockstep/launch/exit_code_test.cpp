@@ -42,7 +42,6 @@ TEST(LauncherExitCode, IsTheFirstFailedRanks) {
 
 TEST(LauncherExitCode, KeepsItsOwnFailuresApart) {
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::usage}), 2);
-  EXPECT_EQ(launcher_exit_code({.cause = RunCause::hang}), 124);
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::environment}), 125);
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::not_executable}), 126);
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::not_found}), 127);

@@ -77,6 +77,12 @@ void add_others(std::string& block, std::span<const RankOutcome> ranks,
 std::string next_step(const RankOutcome* culprit, const FailureFacts& facts) {
   switch (facts.cause) {
     case RunCause::not_found:
+      if (facts.program.find('/') != std::string::npos) {
+        return fmt::format(
+            "check the path: `ls -l {0}`; if the file is there, `file {0}` names the "
+            "interpreter that is missing",
+            facts.program);
+      }
       return fmt::format(
           "check the name; a program in this folder is ./{0}, one in PATH is found "
           "by `command -v {0}`",
@@ -114,6 +120,23 @@ std::string next_step(const RankOutcome* culprit, const FailureFacts& facts) {
   return fmt::format("read its whole log: less {}", culprit->log_path);
 }
 
+// The rank that `culprit` says has left its group, if that rank ended well before: it returned from
+// main in the middle, and pulled the others down.
+std::optional<std::size_t> find_left_early(std::span<const RankOutcome> ranks,
+                                           const RankOutcome& culprit) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankOutcome& rank = ranks[i];
+    if (!rank.status || !rank.status->succeeded() || rank.ended > culprit.ended) continue;
+    const auto words = fmt::format("rank {} has left group", rank.rank);
+    const auto says = [&](const std::string& line) { return line.find(words) != line.npos; };
+    if (says(culprit.uncaught) ||
+        std::any_of(culprit.last_lines.begin(), culprit.last_lines.end(), says)) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
 // Peers of a lost rank can see that its connection ended, and end themselves, before its guard is
 // scheduled to note the time.
 constexpr std::chrono::seconds kAtOnce{1};
@@ -144,6 +167,10 @@ std::string failure_block(std::span<const RankOutcome> ranks, const FailureFacts
   if (facts.cause == RunCause::finished) return "";
   const auto culprit = find_culprit(ranks);
   std::string block = "lockstep | ";
+  if (const auto left = culprit ? find_left_early(ranks, ranks[*culprit]) : std::nullopt) {
+    block += fmt::format("{} ended with exit code 0 while other ranks still made calls\n",
+                         name_of(ranks[*left]));
+  }
   if (culprit) {
     block += headline(ranks[*culprit], facts);
   } else if (facts.cause == RunCause::signal) {
@@ -152,6 +179,9 @@ std::string failure_block(std::span<const RankOutcome> ranks, const FailureFacts
     block += facts.reason.empty() ? "the run failed" : facts.reason;
   }
   block += '\n';
+  if (culprit && !ranks[*culprit].uncaught.empty()) {
+    block += fmt::format("error: {}\n", printable(ranks[*culprit].uncaught, false));
+  }
   if (culprit && !ranks[*culprit].last_lines.empty()) {
     const auto& lines = ranks[*culprit].last_lines;
     block +=

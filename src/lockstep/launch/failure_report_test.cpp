@@ -64,6 +64,19 @@ TEST(FailureBlock, TellsTheCulpritItsLastLinesItsStackAndFoldsTheOthers) {
             "next: read its whole log: less runs/r/logs/rank-001.log\n");
 }
 
+TEST(FailureBlock, StartsWithTheExceptionAndNamesTheRankThatLeftBefore) {
+  std::vector ranks{ended(0, ExitStatus::signaled(SIGABRT), 900ms),
+                    ended(1, ExitStatus::exited(0), 500ms), ended(2, ExitStatus::exited(0), 400ms)};
+  ranks[0].uncaught =
+      "rank 1 has left group world while others are in call 7 (lockstep::PeerError)";
+  const auto block = failure_block(ranks, {.program = "./train"});
+  EXPECT_TRUE(block.starts_with(
+      "lockstep | rank 1 on h1 ended with exit code 0 while other ranks still made calls\n"
+      "rank 0 on h1 failed: signal 6 (SIGABRT), 0.9 s after its start\n"
+      "error: rank 1 has left group world while others are in call 7 (lockstep::PeerError)\n"))
+      << block;
+}
+
 TEST(FailureBlock, SuspectsMemoryWhenSomebodyElseSentSigkill) {
   const std::vector ranks{ended(0, ExitStatus::signaled(SIGKILL), 1ms)};
   const auto block = failure_block(ranks, {.program = "./train"});

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -24,6 +25,8 @@ namespace {
 constexpr std::size_t kMostDescriptors = 12;  // guard_process.cpp has room for 16, with 0, 1, 2
 // A killed process is gone in a moment, unless it is stuck in the kernel.
 constexpr std::chrono::seconds kSweepLimit{2};
+// For a guard to kill its session; then it is stopped, and we do it.
+constexpr std::chrono::seconds kKillLimit{2};
 
 struct Pair {
   FileDescriptor ours;
@@ -50,6 +53,20 @@ Pair make_line() {
 
 FileDescriptor open_process(pid_t pid) {
   return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+void signal_process(int process, int signal) noexcept {
+  ::syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0);
+}
+
+bool wait_for_end(int process, std::chrono::milliseconds limit) noexcept {
+  const auto deadline = Deadline::after(limit);
+  pollfd end{process, POLLIN, 0};
+  int count = 0;
+  do {
+    count = ::poll(&end, 1, deadline.poll_milliseconds());
+  } while (count < 0 && errno == EINTR);
+  return count > 0;
 }
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
@@ -164,9 +181,9 @@ Guard::Guard(const GuardedCommand& command) {
 Guard::~Guard() {
   if (!process_ || collected_) return;
   kill_all();
-  siginfo_t ended{};
-  while (::waitid(P_PIDFD, static_cast<id_t>(process_.number()), &ended, WEXITED | WNOWAIT) != 0 &&
-         errno == EINTR) {
+  if (!wait_for_end(process_.number(), kKillLimit)) {
+    force();
+    (void)wait_for_end(process_.number(), kKillLimit);
   }
   (void)try_collect();
 }
@@ -176,7 +193,18 @@ void Guard::send(int signal) const noexcept {
   ::send(line_.number(), &order, 1, MSG_NOSIGNAL);
 }
 
-void Guard::kill_all() const noexcept { ::send(line_.number(), &kKillAll, 1, MSG_NOSIGNAL); }
+void Guard::kill_all() const noexcept {
+  ::send(line_.number(), &kKillAll, 1, MSG_NOSIGNAL);
+  signal_process(process_.number(), SIGCONT);  // a stopped guard would not read it
+}
+
+void Guard::force() const noexcept {
+  // Not collected yet, so no other session can have the guard's number. The worker dies with the
+  // guard; others of the session may fork until they are killed.
+  const auto deadline = Deadline::after(kSweepLimit);
+  while (signal_session(pid_, SIGKILL) > 0 && !deadline.expired()) ::sched_yield();
+  signal_process(process_.number(), SIGKILL);
+}
 
 std::optional<GuardNews> Guard::try_receive() {
   GuardMessage message;

@@ -61,13 +61,15 @@ class Guard {
   Guard& operator=(Guard&&) = delete;
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
-  /// Kills everything that is left, and collects the guard.
+  /// Kills everything that is left, and collects the guard; waits for some seconds at most.
   ~Guard();
 
   /// Passes `signal` on to the worker, if it still runs.
   void send(int signal) const noexcept;
   /// Kills the worker's whole session now.
   void kill_all() const noexcept;
+  /// Kills the worker's whole session and the guard, without the guard's help: it may be stopped.
+  void force() const noexcept;
   /// The next piece of news, if there is one.
   [[nodiscard]] std::optional<GuardNews> try_receive();
   /// True once the guard is gone, and with it the session. If somebody killed the guard, this kills
@@ -77,6 +79,7 @@ class Guard {
   /// Readable when there is news; and when the guard is gone.
   [[nodiscard]] int line() const noexcept { return line_.number(); }
   [[nodiscard]] int process() const noexcept { return process_.number(); }
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   /// Where the worker's output arrives; non-blocking. The caller may take them away.
   FileDescriptor standard_output;
   FileDescriptor standard_error;

@@ -58,6 +58,7 @@ class Embryo {
         ::sched_setaffinity(0, plan_.processors_bytes, plan_.processors) != 0) {
       fail(StartFailure::Step::pin, errno);
     }
+    restore_default_signals();
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -65,6 +66,18 @@ class Embryo {
   }
 
  private:
+  // A signal that came since the fork is pending. It must end this process, or what it says is
+  // lost: execve(2) would discard the launcher's handlers only after they have run here.
+  static void restore_default_signals() noexcept {
+    for (int signal = 1; signal < NSIG; ++signal) {
+      struct sigaction action {};
+      if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+      action = {};
+      action.sa_handler = SIG_DFL;
+      ::sigaction(signal, &action, nullptr);
+    }
+  }
+
   // Every source is first moved above all numbers that are assigned, so that no assignment
   // overwrites the source of a later one.
   void arrange_descriptors() noexcept {

@@ -17,6 +17,7 @@
 #include "lockstep/base/crash_handler.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/foreign.h"
 #include "lockstep/launch/job.h"
@@ -82,6 +83,7 @@ std::vector<std::string> own_command() {
 }
 
 [[noreturn]] void become_launcher(int ranks, const Environment& environment) {
+  keep_standard_descriptors();
   auto without_spawn = environment;
   without_spawn.remove("LOCKSTEP_RANKS");
   std::exit(run_job({.command = own_command(), .num_ranks = ranks}, without_spawn));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <memory>
 
@@ -49,6 +50,22 @@ int terminal_columns(const Environment& environment) {
 // A port that nobody has now, for the user's own use of MASTER_PORT. It may be taken before the
 // user gets to it; that is the variable's nature.
 std::uint16_t free_port(const std::string& host) { return Listener::tcp(host).endpoint().port; }
+
+// The job has ended as it has: whether standard error takes these words, and when, must not change
+// its exit code.
+void print_last(std::string_view text) {
+  const auto deadline = Deadline::after(kConsoleLimit);
+  while (!text.empty()) {
+    const auto count = ::write(STDERR_FILENO, text.data(), text.size());
+    if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
+    if (count >= 0 || errno == EINTR) continue;
+    pollfd room{STDERR_FILENO, POLLOUT, 0};
+    if (errno != EAGAIN || deadline.expired() ||
+        ::poll(&room, 1, deadline.poll_milliseconds()) <= 0) {
+      return;
+    }
+  }
+}
 
 // The parts of a job that outlive its rounds, and the rounds.
 class Job {
@@ -197,6 +214,7 @@ RoundOutcome Job::run_round(int round) {
 
   const auto secret = secret_.to_descriptor();
   AgentHooks hooks;
+  if (!nodes_) hooks.have_met = [&server] { return server->has_had_members(); };
   if (nodes_) {
     hooks.rank_ended = [this, round](const RankOutcome& rank) {
       if (!rank.failed() || rank.told_to_end) return;
@@ -207,7 +225,12 @@ RoundOutcome Job::run_round(int round) {
   if (nodes_) {
     nodes_->watch(round, [this](std::string reason) { agent_->request_stop(std::move(reason)); });
   }
-  return agent_->run();
+  auto outcome = agent_->run();
+  if (!nodes_ && size_ > 1 && outcome.cause == RunCause::finished && !server->has_had_members()) {
+    console_->notice(
+        fmt::format("no rank called lockstep::init(): {} processes ran, each by itself", size_));
+  }
+  return outcome;
 }
 
 // The ranks that a report is made of: the local ones, and the culprit of another node. Sets the
@@ -272,14 +295,6 @@ int Job::finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ran
   ExitFacts exit{.cause = outcome.cause, .signal = outcome.signal};
   if (const auto culprit = find_culprit(ranks)) exit.culprit = ranks[*culprit].status;
   const int code = launcher_exit_code(exit);
-  write_whole(folder_.end_record_path(), end_record(ranks, {.cause = outcome.cause,
-                                                            .exit_code = code,
-                                                            .signal = outcome.signal,
-                                                            .restarts = restarts,
-                                                            .max_restarts = options_.max_restarts,
-                                                            .reason = outcome.stop_reason,
-                                                            .started = started_,
-                                                            .ended = system_clock::now()}));
   (void)console_->finish(Deadline::after(kConsoleLimit));
   const auto block = failure_block(ranks, {.cause = outcome.cause,
                                            .signal = outcome.signal,
@@ -287,7 +302,20 @@ int Job::finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ran
                                            .run_folder = folder_.path(),
                                            .reason = outcome.stop_reason,
                                            .restarts = restarts});
-  write_all(STDERR_FILENO, std::as_bytes(std::span(block)), "standard error");
+  // First what a person reads: a full disk is a common reason for a run to fail.
+  print_last(block);
+  try {
+    write_whole(folder_.end_record_path(), end_record(ranks, {.cause = outcome.cause,
+                                                              .exit_code = code,
+                                                              .signal = outcome.signal,
+                                                              .restarts = restarts,
+                                                              .max_restarts = options_.max_restarts,
+                                                              .reason = outcome.stop_reason,
+                                                              .started = started_,
+                                                              .ended = system_clock::now()}));
+  } catch (const Error& error) {
+    print_last(fmt::format("lockstep | no end.json: {}\n", error.what()));
+  }
   return code;
 }
 

@@ -39,6 +39,7 @@ std::string to_text(const NodeReport& report) {
                        {"host", rank->host},
                        {"status", rank->status ? rank->status->raw() : 0},
                        {"ended", rank->ended.time_since_epoch().count()},
+                       {"uncaught", rank->uncaught},
                        {"lines", rank->last_lines},
                        {"stack", rank->stack},
                        {"log", rank->log_path}};
@@ -61,6 +62,7 @@ NodeReport to_report(const std::string& text) {
     rank.status = ExitStatus(from.at("status").get<int>());
     rank.ended =
         RankOutcome::Time(RankOutcome::Time::duration(from.at("ended").get<std::int64_t>()));
+    rank.uncaught = from.at("uncaught");
     rank.last_lines = from.at("lines").get<std::vector<std::string>>();
     rank.stack = from.at("stack").get<std::vector<std::string>>();
     rank.log_path = from.at("log");

@@ -1,16 +1,30 @@
 #include "lockstep/launch/rank_log.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
+#include <cerrno>
 #include <span>
 #include <utility>
 
 #include "lockstep/launch/live_line.h"
 
 namespace lockstep {
+namespace {
 
-RankLog::RankLog(std::string path)
-    : path_(std::move(path)), file_(FileDescriptor::open(path_, O_WRONLY | O_CREAT | O_EXCL)) {}
+// Of the stack that LibTorch prints with an error.
+bool is_frame(std::string_view line) { return line.starts_with("frame #"); }
+
+}  // namespace
+
+RankLog::RankLog(std::string path) : path_(std::move(path)) {
+  try {
+    file_ = FileDescriptor::open(path_, O_WRONLY | O_CREAT | O_EXCL);
+  } catch (const SystemError& error) {
+    if (error.error_number() == EEXIST) throw;
+    failure_ = error;
+  }
+}
 
 std::vector<std::string> RankLog::take(OutputStream stream, std::string_view bytes) {
   Stream& here = stream_of(stream);
@@ -33,7 +47,9 @@ std::vector<std::string> RankLog::take(OutputStream stream, std::string_view byt
     if (live) live_ = *live;
     return live.has_value();
   });
-  const std::size_t first = lines.size() > kLastLines ? lines.size() - kLastLines : 0;
+  std::size_t first = lines.size();
+  for (std::size_t kept = 0; first > 0 && kept < kLastLines;) kept += !is_frame(lines[--first]);
+  for (const auto& line : lines) note_uncaught(line);
   for (std::size_t i = first; i < lines.size(); ++i) remember(lines[i]);
   return lines;
 }
@@ -54,7 +70,10 @@ std::optional<std::string> RankLog::finish(OutputStream stream) {
   Stream& here = stream_of(stream);
   if (!here.kept_back.empty()) write(std::exchange(here.kept_back, {}));
   auto line = here.splitter.finish();
-  if (line) remember(*line);
+  if (line) {
+    note_uncaught(*line);
+    remember(*line);
+  }
   return line;
 }
 
@@ -87,8 +106,29 @@ void RankLog::write(std::string_view bytes) {
 }
 
 void RankLog::remember(const std::string& line) {
+  if (is_frame(line)) {
+    if (frames_++ > 0) last_.pop_back();
+    last_.push_back(fmt::format("({} frame{} of LibTorch's stack: see the log)", frames_,
+                                frames_ == 1 ? "" : "s"));
+    if (last_.size() > kLastLines) last_.pop_front();
+    return;
+  }
+  frames_ = 0;
   last_.push_back(line);
   if (last_.size() > kLastLines) last_.pop_front();
+}
+
+// The C++ runtime writes two lines: the type of the exception, and what() says.
+void RankLog::note_uncaught(const std::string& line) {
+  constexpr std::string_view kType = "terminate called after throwing an instance of '";
+  constexpr std::string_view kMessage = "  what():  ";
+  if (line.starts_with(kType)) {
+    uncaught_type_ = line.substr(kType.size(), line.rfind('\'') - kType.size());
+    uncaught_ = fmt::format("an exception of type {}", uncaught_type_);
+  } else if (line.starts_with(kMessage) && !uncaught_type_.empty()) {
+    uncaught_ = fmt::format("{} ({})", line.substr(kMessage.size()), uncaught_type_);
+    uncaught_type_.clear();
+  }
 }
 
 }  // namespace lockstep

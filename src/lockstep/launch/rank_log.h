@@ -22,11 +22,13 @@ enum class OutputStream { standard_output, standard_error };
 
 class RankLog {
  public:
+  /// The last lines do not hold the stack that LibTorch prints below an error's message, only how
+  /// many frames it has.
   static constexpr std::size_t kLastLines = 20;
   static constexpr std::size_t kMostKeptBack = 64u << 10;
 
-  /// Makes the file `path`. Throws SystemError; also when it exists, because a log is never mixed
-  /// with another run's.
+  /// Makes the file `path`. Throws SystemError when it exists, because a log is never mixed with
+  /// another run's. Another failure to make it is the first of the failures that `take` tells of.
   explicit RankLog(std::string path);
 
   /// Appends `bytes` to the file and returns the lines they complete.
@@ -42,6 +44,9 @@ class RankLog {
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::vector<std::string> last_lines() const { return {last_.begin(), last_.end()}; }
+  /// What the program's runtime said of an uncaught exception: its message and its type, as in
+  /// "mat1 and mat2 must have the same dtype (c10::Error)". Empty: it said nothing.
+  [[nodiscard]] const std::string& uncaught() const noexcept { return uncaught_; }
   [[nodiscard]] const std::optional<SystemError>& failure() const noexcept { return failure_; }
   [[nodiscard]] std::uint64_t lost_bytes() const noexcept { return lost_bytes_; }
 
@@ -55,11 +60,15 @@ class RankLog {
   void write_lines(std::string_view bytes);
   void write(std::string_view bytes);
   void remember(const std::string& line);
+  void note_uncaught(const std::string& line);
 
   const std::string path_;
   FileDescriptor file_;
   std::array<Stream, 2> streams_;
   std::deque<std::string> last_;
+  std::size_t frames_ = 0;  // of LibTorch's stack; the last of last_ stands for them
+  std::string uncaught_;
+  std::string uncaught_type_;  // its message is expected next
   std::optional<std::string> live_;
   std::optional<SystemError> failure_;
   std::uint64_t lost_bytes_ = 0;

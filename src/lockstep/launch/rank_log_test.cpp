@@ -73,6 +73,34 @@ TEST_F(RankLogTest, TheLast20LinesAreKept) {
   EXPECT_EQ(last.back(), "the end");
 }
 
+TEST_F(RankLogTest, TheStackThatLibTorchPrintsPushesNoOtherLineOut) {
+  RankLog log(path_);
+  std::string text =
+      "step 7\nterminate called after throwing an instance of 'c10::Error'\n"
+      "  what():  mat1 and mat2 must have the same dtype\n";
+  for (int i = 0; i < 50; ++i) text += "frame #" + std::to_string(i) + ": somewhere\n";
+  (void)log.take(kErr, text);
+  (void)log.take(kErr, "frame #50: in the next piece\n\n");
+  const auto last = log.last_lines();
+  ASSERT_EQ(last.size(), 5u);
+  EXPECT_EQ(last[0], "step 7");
+  EXPECT_EQ(last[3], "(51 frames of LibTorch's stack: see the log)");
+  EXPECT_EQ(log.uncaught(), "mat1 and mat2 must have the same dtype (c10::Error)");
+}
+
+TEST_F(RankLogTest, AnExceptionWithoutAMessageIsNamedByItsType) {
+  RankLog log(path_);
+  (void)log.take(kErr, "terminate called after throwing an instance of 'int'\n");
+  EXPECT_EQ(log.uncaught(), "an exception of type int");
+}
+
+TEST_F(RankLogTest, AFolderThatIsGoneCostsTheLogAndNotTheRank) {
+  RankLog log("/nowhere/rank-000.log");
+  ASSERT_TRUE(log.failure());
+  EXPECT_EQ(log.take(kOut, "step 1\n"), std::vector<std::string>{"step 1"});
+  EXPECT_EQ(log.lost_bytes(), 7u);
+}
+
 TEST_F(RankLogTest, LiveLinesAreHandedOnAndNotInTheFile) {
   RankLog log(path_);
   const auto live = live_line("step 7");

@@ -33,6 +33,7 @@ struct RankOutcome {
   Time ended = {};                           // taken by its guard, so that order holds
   bool told_to_end = false;                  // the launcher sent a signal for it before
   std::string note = {};                     // for example "was stopped (state T)"
+  std::string uncaught = {};                 // message and type of an exception nobody caught
   std::vector<std::string> last_lines = {};  // of its output, at most 20
   std::string log_path = {};                 // where all of it is
   std::string crash_record = {};             // as crash_handler.h has it; may be empty

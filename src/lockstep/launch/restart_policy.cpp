@@ -8,7 +8,7 @@ namespace lockstep {
 namespace {
 
 bool is_worth_a_restart(RunCause cause) {
-  return cause == RunCause::rank_failed || cause == RunCause::peer_node || cause == RunCause::hang;
+  return cause == RunCause::rank_failed || cause == RunCause::peer_node;
 }
 
 std::chrono::milliseconds pause_after(int immediate_crashes) {
@@ -37,11 +37,8 @@ RestartDecision decide_restart(const RestartFacts& facts) {
   const bool immediate = facts.lasted < kImmediateCrash;
   const int crashes = immediate ? facts.immediate_crashes + 1 : 0;
   const auto pause = pause_after(crashes);
-  auto reason = fmt::format("restart {} of {}", facts.restarts + 1, facts.max_restarts);
-  if (immediate) {
-    reason += fmt::format(" in {} ms, because the last round lasted only {} ms", pause.count(),
-                          facts.lasted.count());
-  }
+  auto reason = immediate ? fmt::format("the last round lasted only {} ms", facts.lasted.count())
+                          : std::string("a rank failed");
   return {.restart = true, .pause = pause, .immediate_crashes = crashes, .reason = reason};
 }
 

@@ -20,7 +20,7 @@ TEST(RestartPolicy, ARankThatFailsAfterAWhileIsRestartedAtOnce) {
   const auto decision = decide_restart(failed_after(5min));
   EXPECT_TRUE(decision.restart);
   EXPECT_EQ(decision.pause, 0ms);
-  EXPECT_EQ(decision.reason, "restart 1 of 3");
+  EXPECT_EQ(decision.reason, "a rank failed");
 }
 
 TEST(RestartPolicy, AProgramMaySayThatTryingAgainIsOfNoUse) {

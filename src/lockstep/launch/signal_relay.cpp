@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 
@@ -22,6 +23,10 @@ void on_signal(int signal) {
   [[maybe_unused]] const auto written = ::write(relay_descriptor, &byte, 1);
   errno = error;
 }
+
+// Unlike SIG_IGN, a handler is not inherited by the ranks: for them these signals keep their
+// effect.
+void on_write_signal(int) {}
 
 bool stays_ignored(int signal, const struct sigaction& previous) {
   const bool by_terminal = signal == SIGINT || signal == SIGQUIT || signal == SIGHUP;
@@ -50,21 +55,31 @@ SignalRelay::SignalRelay() {
     ::sigaction(kSignals[i], nullptr, &previous_[i]);
     if (!stays_ignored(kSignals[i], previous_[i])) ::sigaction(kSignals[i], &action, nullptr);
   }
+  action.sa_handler = on_write_signal;
+  for (std::size_t i = 0; i < kWriteSignals.size(); ++i) {
+    ::sigaction(kWriteSignals[i], nullptr, &previous_write_[i]);
+    if (previous_write_[i].sa_handler != SIG_IGN) ::sigaction(kWriteSignals[i], &action, nullptr);
+  }
 }
 
 SignalRelay::~SignalRelay() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], &previous_[i], nullptr);
   }
+  for (std::size_t i = 0; i < kWriteSignals.size(); ++i) {
+    ::sigaction(kWriteSignals[i], &previous_write_[i], nullptr);
+  }
   relay_descriptor = -1;
 }
 
 std::optional<int> SignalRelay::try_receive() const {
-  unsigned char byte = 0;
-  while (::read(read_end_.number(), &byte, 1) < 0) {
-    if (errno != EINTR) return std::nullopt;
+  for (;;) {
+    unsigned char byte = 0;
+    const auto count = ::read(read_end_.number(), &byte, 1);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return std::nullopt;
+    if (std::find(kSignals.begin(), kSignals.end(), byte) != kSignals.end()) return byte;
   }
-  return byte;
 }
 
 }  // namespace lockstep

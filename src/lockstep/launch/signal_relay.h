@@ -16,10 +16,13 @@ namespace lockstep {
 class SignalRelay {
  public:
   static constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+  /// A closed pipe and a file that reaches the size limit: errors of write(2) for a launcher, not
+  /// reasons to end with all its ranks.
+  static constexpr std::array kWriteSignals{SIGPIPE, SIGXFSZ};
 
-  /// From here on, kSignals are relayed. INT, QUIT and HUP stay ignored where they are (nohup, and
-  /// shells' background jobs, want it so).
-  /// Throws UsageError when the process has a SignalRelay already, SystemError without descriptors.
+  /// From here on, kSignals are relayed and kWriteSignals have no effect. INT, QUIT and HUP stay
+  /// ignored where they are (nohup, and shells' background jobs, want it so). Throws UsageError
+  /// when the process has a SignalRelay already, SystemError without descriptors.
   SignalRelay();
   SignalRelay(const SignalRelay&) = delete;
   SignalRelay& operator=(const SignalRelay&) = delete;
@@ -35,6 +38,7 @@ class SignalRelay {
   FileDescriptor read_end_;
   FileDescriptor write_end_;
   std::array<struct sigaction, kSignals.size()> previous_{};  // in the order of kSignals
+  std::array<struct sigaction, kWriteSignals.size()> previous_write_{};
 };
 
 }  // namespace lockstep

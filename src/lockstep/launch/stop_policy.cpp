@@ -3,7 +3,12 @@
 namespace lockstep {
 
 StopDecision decide_stop(const StopFacts& facts, const StopLimits& limits, StopFacts::Time now) {
-  if (facts.killed) return {};
+  if (facts.killed) {
+    const auto force_at = *facts.killed + limits.force;
+    if (facts.forced) return {};
+    if (now >= force_at) return {StopAction::force};
+    return {StopAction::none, force_at};
+  }
   if (facts.impatient) return {StopAction::kill};
   if (facts.told) {
     const auto kill_at = *facts.told + limits.grace;

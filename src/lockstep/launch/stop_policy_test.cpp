@@ -35,8 +35,18 @@ TEST(StopPolicy, ASecondCtrlCKillsNow) {
   EXPECT_EQ(decide_stop(facts, kLimits, kStart).action, StopAction::kill);
 }
 
+TEST(StopPolicy, WhatOutlivesTheKillIsForcedOnce) {
+  StopFacts facts{.told = kStart, .killed = kStart};
+  const auto waits = decide_stop(facts, kLimits, kStart + 1s);
+  EXPECT_EQ(waits.action, StopAction::none);
+  EXPECT_EQ(waits.look_again, kStart + kLimits.force);
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart + kLimits.force).action, StopAction::force);
+  facts.forced = true;
+  EXPECT_EQ(decide_stop(facts, kLimits, kStart + 60s).action, StopAction::none);
+}
+
 TEST(StopPolicy, NobodyIsKilledTwice) {
-  const StopFacts facts{.told = kStart, .impatient = true, .killed = true};
+  const StopFacts facts{.told = kStart, .impatient = true, .killed = kStart, .forced = true};
   EXPECT_EQ(decide_stop(facts, kLimits, kStart + 100s).action, StopAction::none);
 }
 

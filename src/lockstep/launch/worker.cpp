@@ -122,6 +122,7 @@ void Worker::drain(std::span<char> buffer, Console& console) {
     }
   }
   outcome_.last_lines = log_.last_lines();
+  outcome_.uncaught = log_.uncaught();
 }
 
 bool Worker::collect(std::span<char> buffer, Console& console) {
@@ -139,6 +140,7 @@ bool Worker::collect(std::span<char> buffer, Console& console) {
   close(OutputStream::standard_output, console);
   close(OutputStream::standard_error, console);
   outcome_.last_lines = log_.last_lines();
+  outcome_.uncaught = log_.uncaught();
   gone_ = true;
   return true;
 }
@@ -149,6 +151,11 @@ bool Worker::look() {
   traced_looks_ = state == 't' ? traced_looks_ + 1 : 0;
   const bool stopped = state == 'T' || traced_looks_ >= kTracedLooks;
   return std::exchange(stopped_, stopped) != stopped;
+}
+
+bool Worker::look_at_guard() {
+  const bool stopped = !gone_ && state_of(guard_.pid()) == 'T';
+  return std::exchange(guard_stopped_, stopped) != stopped;
 }
 
 void Worker::close(OutputStream stream, Console& console) {

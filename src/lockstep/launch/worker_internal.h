@@ -41,11 +41,14 @@ class Worker {
   [[nodiscard]] bool collect(std::span<char> buffer, Console& console);
   /// Returns true when it was stopped or continued since the last look.
   [[nodiscard]] bool look();
+  /// The same of its guard: a stopped one passes no signal on.
+  [[nodiscard]] bool look_at_guard();
   void flush_log() { log_.flush(); }
 
   [[nodiscard]] bool has_ended() const noexcept { return outcome_.status.has_value(); }
   [[nodiscard]] bool is_gone() const noexcept { return gone_; }
   [[nodiscard]] bool is_stopped() const noexcept { return stopped_; }
+  [[nodiscard]] bool is_guard_stopped() const noexcept { return guard_stopped_; }
   [[nodiscard]] RankOutcome& outcome() noexcept { return outcome_; }
   [[nodiscard]] const Guard& guard() const noexcept { return guard_; }
 
@@ -65,6 +68,7 @@ class Worker {
   std::optional<std::chrono::steady_clock::time_point> told_;
   int traced_looks_ = 0;
   bool stopped_ = false;
+  bool guard_stopped_ = false;
   bool log_failure_said_ = false;
   bool gone_ = false;
 };

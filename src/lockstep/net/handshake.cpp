@@ -52,6 +52,7 @@ Secret derive(const Secret& secret, std::span<const std::byte> salt,
 }
 
 Secret derive_mac_key(const Secret& secret, const HandshakeContext& context) {
+  require_short(context);
   Bytes salt;
   append(salt, context);
   Bytes info;
@@ -94,10 +95,16 @@ HandshakeNonce fresh_nonce() {
   return nonce;
 }
 
+HandshakeKeys::HandshakeKeys(const Secret& secret, HandshakeContext context)
+    : secret_(secret.copy()),
+      mac_key_(derive_mac_key(secret, context)),
+      context_(std::move(context)) {}
+
 Handshake Handshake::client(const Secret& secret, HandshakeContext context,
                             const HandshakeNonce& nonce) {
-  require_short(context);
-  Handshake handshake(Role::client, secret, std::move(context), nonce);
+  Handshake handshake(Role::client,
+                      std::make_shared<const HandshakeKeys>(secret, std::move(context)));
+  handshake.client_nonce_ = nonce;
   append(handshake.output_, kMagic);
   append(handshake.output_, nonce);
   return handshake;
@@ -105,19 +112,21 @@ Handshake Handshake::client(const Secret& secret, HandshakeContext context,
 
 Handshake Handshake::server(const Secret& secret, HandshakeContext context,
                             const HandshakeNonce& nonce) {
-  require_short(context);
-  return {Role::server, secret, std::move(context), nonce};
+  Handshake handshake(Role::server,
+                      std::make_shared<const HandshakeKeys>(secret, std::move(context)));
+  handshake.server_nonce_ = nonce;
+  handshake.nonce_given_ = true;
+  return handshake;
 }
 
-Handshake::Handshake(Role role, const Secret& secret, HandshakeContext context,
-                     const HandshakeNonce& nonce)
+Handshake Handshake::server(std::shared_ptr<const HandshakeKeys> keys) {
+  return {Role::server, std::move(keys)};
+}
+
+Handshake::Handshake(Role role, std::shared_ptr<const HandshakeKeys> keys)
     : role_(role),
       step_(role == Role::client ? Step::reply : Step::hello),
-      secret_(secret.copy()),
-      mac_key_(derive_mac_key(secret, context)),
-      context_(std::move(context)) {
-  (role == Role::client ? client_nonce_ : server_nonce_) = nonce;
-}
+      keys_(std::move(keys)) {}
 
 std::size_t Handshake::feed(std::span<const std::byte> bytes) {
   if (step_ == Step::refused) throw UsageError(refusal_);
@@ -160,9 +169,9 @@ std::size_t Handshake::wanted() const noexcept {
 
 SessionKeys Handshake::keys() const {
   LOCKSTEP_ASSERT(done(), "keys are for a peer that has proven itself");
-  const Transcript transcript{client_nonce_, server_nonce_, context_};
-  auto to_server = derive_session_key(secret_, "c2s", transcript);
-  auto to_client = derive_session_key(secret_, "s2c", transcript);
+  const Transcript transcript{client_nonce_, server_nonce_, keys_->context_};
+  auto to_server = derive_session_key(keys_->secret_, "c2s", transcript);
+  auto to_client = derive_session_key(keys_->secret_, "s2c", transcript);
   if (role_ == Role::client) return {std::move(to_server), std::move(to_client)};
   return {std::move(to_client), std::move(to_server)};
 }
@@ -180,22 +189,26 @@ void Handshake::check_magic() {
 
 void Handshake::take_hello() {
   std::copy_n(received_.begin() + kMagic.size(), kNonceBytes, client_nonce_.begin());
+  if (!nonce_given_) server_nonce_ = fresh_nonce();
   append(output_, server_nonce_);
-  append(output_, prove(mac_key_, "server", {client_nonce_, server_nonce_, context_}));
+  append(output_,
+         prove(keys_->mac_key_, "server", {client_nonce_, server_nonce_, keys_->context_}));
   step_ = Step::proof;
 }
 
 void Handshake::take_reply() {
   std::copy_n(received_.begin(), kNonceBytes, server_nonce_.begin());
-  const Transcript transcript{client_nonce_, server_nonce_, context_};
+  const Transcript transcript{client_nonce_, server_nonce_, keys_->context_};
   const auto proof = std::span<const std::byte>(received_).subspan(kNonceBytes);
-  if (!equal_in_constant_time(proof, prove(mac_key_, "server", transcript))) refuse_stranger();
-  append(output_, prove(mac_key_, "client", transcript));
+  if (!equal_in_constant_time(proof, prove(keys_->mac_key_, "server", transcript)))
+    refuse_stranger();
+  append(output_, prove(keys_->mac_key_, "client", transcript));
   step_ = Step::done;
 }
 
 void Handshake::take_proof() {
-  const auto expected = prove(mac_key_, "client", {client_nonce_, server_nonce_, context_});
+  const auto expected =
+      prove(keys_->mac_key_, "client", {client_nonce_, server_nonce_, keys_->context_});
   if (!equal_in_constant_time(received_, expected)) refuse_stranger();
   step_ = Step::done;
 }
@@ -205,7 +218,7 @@ void Handshake::refuse_stranger() {
       fmt::format("the other side does not know this job's secret, or is not of job {}, round "
                   "{}: give all processes of the job the same secret, and end those that an "
                   "earlier run has left",
-                  in_quotes(context_.job), context_.round));
+                  in_quotes(keys_->context_.job), keys_->context_.round));
 }
 
 void Handshake::refuse(std::string why) {

@@ -23,6 +23,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,20 @@ using HandshakeNonce = std::array<std::byte, 32>;
 /// Throws SystemError when the kernel has no random numbers.
 [[nodiscard]] HandshakeNonce fresh_nonce();
 
+/// What a server needs for every handshake, derived once.
+class HandshakeKeys {
+ public:
+  /// Throws UsageError when the context's job is too long.
+  HandshakeKeys(const Secret& secret, HandshakeContext context);
+
+ private:
+  friend class Handshake;
+
+  Secret secret_;
+  Secret mac_key_;
+  HandshakeContext context_;
+};
+
 /// The keys of one connection, as this side sees them.
 struct SessionKeys {
   Secret sending;
@@ -54,7 +69,10 @@ class Handshake {
   /// Throws UsageError when the context's job is too long.
   [[nodiscard]] static Handshake client(const Secret& secret, HandshakeContext context,
                                         const HandshakeNonce& nonce = fresh_nonce());
-  /// The side that listened.
+  /// The side that listened. Costs nothing until the first message has come, since
+  /// most connections of a flood never send one.
+  [[nodiscard]] static Handshake server(std::shared_ptr<const HandshakeKeys> keys);
+  /// The same for one connection.
   [[nodiscard]] static Handshake server(const Secret& secret, HandshakeContext context,
                                         const HandshakeNonce& nonce = fresh_nonce());
 
@@ -69,6 +87,8 @@ class Handshake {
 
   /// How many bytes complete the message that is being received; 0 when done.
   [[nodiscard]] std::size_t wanted() const noexcept;
+  /// True once the other side has sent a first message that can be one.
+  [[nodiscard]] bool has_heard() const noexcept { return step_ != Step::hello; }
   /// True when the other side has proven itself. Output may still wait to be sent.
   [[nodiscard]] bool done() const noexcept { return step_ == Step::done; }
 
@@ -79,7 +99,7 @@ class Handshake {
   enum class Role { client, server };
   enum class Step { hello, reply, proof, done, refused };  // the message awaited, or the end
 
-  Handshake(Role role, const Secret& secret, HandshakeContext context, const HandshakeNonce& nonce);
+  Handshake(Role role, std::shared_ptr<const HandshakeKeys> keys);
   void check_magic();
   void take_hello();
   void take_reply();
@@ -89,11 +109,10 @@ class Handshake {
 
   Role role_;
   Step step_;
-  Secret secret_;
-  Secret mac_key_;
-  HandshakeContext context_;
+  std::shared_ptr<const HandshakeKeys> keys_;
   HandshakeNonce client_nonce_{};
   HandshakeNonce server_nonce_{};
+  bool nonce_given_ = false;         // the server's; else it is drawn when the client's has come
   std::vector<std::byte> received_;  // of the message that is being received
   std::vector<std::byte> output_;
   std::string refusal_;

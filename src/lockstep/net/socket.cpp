@@ -45,6 +45,9 @@ void tune_tcp(int descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, 15);  // seconds of silence, then
   set_option(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 5);  // a probe every so many seconds, and
   set_option(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3);    // after this many the peer is lost
+  // While sent bytes are not acknowledged there are no probes, and the kernel would try for about
+  // 15 minutes. Milliseconds; as long as silence may last.
+  set_option(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
 }
 
 FileDescriptor new_socket(int family, int flags) {

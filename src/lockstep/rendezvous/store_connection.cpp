@@ -77,6 +77,9 @@ void keep_alive(int socket) noexcept {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 6);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  // No probes are sent while sent bytes are not acknowledged: without this limit the kernel repeats
+  // them for about 15 minutes.
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 12'000);
 }
 
 }  // namespace lockstep

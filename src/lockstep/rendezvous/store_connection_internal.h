@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,8 +19,8 @@ namespace lockstep {
 
 class StoreConnection {
  public:
-  StoreConnection(Socket socket, const Secret& secret, const HandshakeContext& context)
-      : socket_(std::move(socket)), handshake_(Handshake::server(secret, context)) {}
+  StoreConnection(Socket socket, std::shared_ptr<const HandshakeKeys> keys)
+      : socket_(std::move(socket)), handshake_(Handshake::server(std::move(keys))) {}
 
   /// The next whole message, from what was received before or is there to be received now; nothing
   /// when none is, or when the peer has ended the connection (see ended).
@@ -31,6 +32,8 @@ class StoreConnection {
   /// Sends what the kernel takes now; true when that was at least one byte, or nothing waits.
   bool flush();
 
+  /// The peer has sent its first message of the handshake.
+  [[nodiscard]] bool has_spoken() const noexcept { return !handshake_ || handshake_->has_heard(); }
   [[nodiscard]] bool has_output() const noexcept { return !output_.empty(); }
   /// The peer has closed, and everything it had sent was given out.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
@@ -49,8 +52,8 @@ class StoreConnection {
   bool ended_ = false;
 };
 
-/// Lets the kernel notice a peer whose machine or link is gone, within about 12 s. Does nothing for
-/// a Unix socket.
+/// Lets the kernel notice a peer whose machine or link is gone within about 12 s, also while bytes
+/// are on their way to it. Does nothing for a Unix socket.
 void keep_alive(int socket) noexcept;
 
 }  // namespace lockstep

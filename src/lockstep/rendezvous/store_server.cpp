@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <random>
 #include <set>
 #include <stop_token>
 #include <unordered_map>
@@ -49,14 +51,11 @@ class StoreServer::Loop {
   Loop(Listener listener, const Secret& secret, HandshakeContext context,
        const StoreServerOptions& options)
       : listener_(std::move(listener)),
-        secret_(secret.copy()),
-        context_(std::move(context)),
+        keys_(std::make_shared<const HandshakeKeys>(secret, std::move(context))),
         options_(options),
         epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "cannot make an epoll descriptor")),
         stop_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "cannot make an eventfd")),
         state_(options.max_stored_bytes) {
-    // Refuses a bad context here, where the caller can hear of it.
-    (void)Handshake::server(secret_, context_);
     watch(EPOLL_CTL_ADD, stop_.number(), kStop, EPOLLIN);
     watch(EPOLL_CTL_ADD, listener_.number(), kAccept, EPOLLIN);
   }
@@ -74,6 +73,7 @@ class StoreServer::Loop {
 
   void wake() const noexcept { ::eventfd_write(stop_.number(), 1); }
   [[nodiscard]] const Listener& listener() const noexcept { return listener_; }
+  [[nodiscard]] bool has_had_members() const noexcept { return has_had_members_; }
 
  private:
   using Id = std::uint64_t;
@@ -108,25 +108,34 @@ class StoreServer::Loop {
       try {
         auto socket = listener_.try_accept();
         if (!socket) return;
-        keep_alive(socket->number());
-        admit({std::move(*socket), secret_, context_});
-      } catch (const SystemError&) {
+        // A member has sent its first message by now: it is served before others can push it out.
+        serve(admit({std::move(*socket), keys_}));
+      } catch (const std::exception&) {
         // Descriptors or memory have run out. The connection stays in the kernel's queue, which
         // would wake us without end: look away for a moment.
-        watch(EPOLL_CTL_MOD, listener_.number(), kAccept, 0);
+        try_watch(EPOLL_CTL_MOD, listener_.number(), kAccept, 0);
         accept_again_ = Clock::now() + kAcceptPause;
         return;
       }
     }
   }
 
-  void admit(StoreConnection connection) {
-    if (pending_.size() >= options_.max_pending) drop(*pending_.begin());
+  Id admit(StoreConnection connection) {
+    if (silent_.size() + pending_.size() >= options_.max_pending) {
+      drop(any_of(silent_.empty() ? pending_ : silent_));
+    }
     const Id id = next_id_++;
     watch(EPOLL_CTL_ADD, connection.number(), id, EPOLLIN);
     clients_.emplace(id, Client{std::move(connection), {}});
-    pending_.insert(id);
+    silent_.insert(id);
     limit(id, Clock::now() + options_.pending_limit);
+    return id;
+  }
+
+  // Of a set that is not empty. Numbers are given in turn, so a number in its range chooses fairly.
+  Id any_of(const std::set<Id>& ids) {
+    std::uniform_int_distribution<Id> range(*ids.begin(), *ids.rbegin());
+    return *ids.lower_bound(range(random_));
   }
 
   // Takes what a connection has to say, as far as it reads its replies.
@@ -137,6 +146,7 @@ class StoreServer::Loop {
         if (client == clients_.end()) return;
         if (!flush(id, client->second)) return;
         auto message = client->second.connection.try_next();
+        if (client->second.connection.has_spoken() && silent_.erase(id) > 0) pending_.insert(id);
         if (!message) {
           if (client->second.connection.ended()) return drop(id);
           // The handshake may have left a reply that did not go out at once.
@@ -145,7 +155,7 @@ class StoreServer::Loop {
         }
         take(id, decode_request(*message));
       }
-      unfinished_.push_back(id);
+      unfinished_.insert(id);
     } catch (const std::exception&) {
       drop(id);  // it broke the protocol, or its connection is gone
     }
@@ -156,7 +166,11 @@ class StoreServer::Loop {
     state_.handle(id, std::move(message), Clock::now());
     deliver();
     const bool is_member = state_.is_member(id);
-    if (!was_member && is_member && pending_.erase(id) > 0) limit(id, std::nullopt);
+    if (!was_member && is_member && pending_.erase(id) > 0) {
+      limit(id, std::nullopt);
+      keep_alive(clients_.at(id).connection.number());
+      has_had_members_ = true;
+    }
     if (was_member && !is_member) drop(id);  // it said goodbye
   }
 
@@ -168,7 +182,7 @@ class StoreServer::Loop {
       watch(EPOLL_CTL_MOD, client.connection.number(), id, more ? EPOLLOUT : EPOLLIN);
       client.writing = more;
     }
-    if (!pending_.contains(id)) {
+    if (!pending_.contains(id) && !silent_.contains(id)) {
       if (!more) {
         limit(id, std::nullopt);
       } else if (progress || !client.limit) {
@@ -203,12 +217,15 @@ class StoreServer::Loop {
     while (!limits_.empty() && limits_.begin()->first <= now) drop(limits_.begin()->second);
     if (accept_again_ && *accept_again_ <= now) {
       accept_again_.reset();
-      watch(EPOLL_CTL_MOD, listener_.number(), kAccept, EPOLLIN);
+      if (!try_watch(EPOLL_CTL_MOD, listener_.number(), kAccept, EPOLLIN)) {
+        accept_again_ = now + kAcceptPause;
+      }
     }
   }
 
   void drop(Id id) {
     limit(id, std::nullopt);
+    silent_.erase(id);
     pending_.erase(id);
     clients_.erase(id);  // closing its descriptor takes it out of epoll
     state_.disconnected(id);
@@ -223,26 +240,33 @@ class StoreServer::Loop {
   }
 
   void watch(int operation, int descriptor, std::uint64_t what, std::uint32_t for_what) const {
-    epoll_event event{};
-    event.events = for_what;
-    event.data.u64 = what;
-    if (::epoll_ctl(epoll_.number(), operation, descriptor, &event) != 0) {
+    if (!try_watch(operation, descriptor, what, for_what)) {
       throw SystemError("cannot watch a connection of the store", errno);
     }
   }
 
+  bool try_watch(int operation, int descriptor, std::uint64_t what,
+                 std::uint32_t for_what) const noexcept {
+    epoll_event event{};
+    event.events = for_what;
+    event.data.u64 = what;
+    return ::epoll_ctl(epoll_.number(), operation, descriptor, &event) == 0;
+  }
+
   Listener listener_;
-  Secret secret_;
-  HandshakeContext context_;
+  std::shared_ptr<const HandshakeKeys> keys_;
   StoreServerOptions options_;
   FileDescriptor epoll_;
   FileDescriptor stop_;
   StoreState state_;
   Id next_id_ = kFirstConnection;
   std::unordered_map<Id, Client> clients_;
-  std::set<Id> pending_;                               // not yet members; the oldest first
+  std::set<Id> silent_;                                // have sent no whole first message
+  std::set<Id> pending_;                               // have, and are not members yet
+  std::minstd_rand random_{std::random_device{}()};    // whom of these to push out
+  std::atomic<bool> has_had_members_ = false;          // read by other threads
   std::set<std::pair<Clock::time_point, Id>> limits_;  // the clients' limits, in order
-  std::vector<Id> unfinished_;                         // had more to say than its turn allowed
+  std::set<Id> unfinished_;                            // had more to say than its turn allowed
   std::optional<Clock::time_point> accept_again_;      // while descriptors have run out
 };
 
@@ -257,6 +281,8 @@ StoreServer::~StoreServer() {
 }
 
 Endpoint StoreServer::endpoint() const { return loop_->listener().endpoint(); }
+
+bool StoreServer::has_had_members() const noexcept { return loop_->has_had_members(); }
 
 const std::string& StoreServer::where() const noexcept { return loop_->listener().where(); }
 

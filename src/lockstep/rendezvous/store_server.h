@@ -3,8 +3,9 @@
 //
 // Who does not prove to know the job's secret is never answered more than the handshake (net's
 // handshake.h), and can neither use up the server's memory or descriptors nor disturb members:
-// unproven connections are few, the oldest makes way for the newest, and each has a limit of time.
-// A member that does not read is dropped after a while and holds up nobody.
+// unproven connections are few, each has a limit of time, and one of them, by chance, makes way for
+// the next: one that has said nothing before one that has begun its handshake. So a member gets in
+// during a flood, too. A member that does not read is dropped after a while and holds up nobody.
 #pragma once
 
 #include <chrono>
@@ -22,9 +23,8 @@
 namespace lockstep {
 
 struct StoreServerOptions {
-  std::size_t max_pending = 128;  // connections that have not said who they are; more push out the
-                                  // oldest of them
-  std::chrono::milliseconds pending_limit{5000};           // to prove itself and say who it is
+  std::size_t max_pending = 128;                  // connections that have not said who they are
+  std::chrono::milliseconds pending_limit{5000};  // to prove itself and say who it is
   std::chrono::milliseconds stalled_reader_limit{60'000};  // without taking one byte of its replies
   std::size_t max_stored_bytes = std::size_t{1} << 30;     // keys and values together
 };
@@ -44,6 +44,8 @@ class StoreServer {
   [[nodiscard]] Endpoint endpoint() const;
   /// For messages.
   [[nodiscard]] const std::string& where() const noexcept;
+  /// Whether anybody has ever joined. Safe from any thread.
+  [[nodiscard]] bool has_had_members() const noexcept;
 
  private:
   class Loop;

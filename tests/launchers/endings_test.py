@@ -1,0 +1,113 @@
+"""The end of a job: signals at any moment of its start, full disks, closed descriptors, stopped supervisors. What a
+person is told, and the exit code, must not depend on any of them."""
+
+import os
+import pathlib
+import random
+import resource
+import signal
+import subprocess
+import time
+import unittest
+
+from job_under_test import LOCKSTEP, PRINT_WORLD, JobTest
+
+
+class Endings(JobTest):
+    def test_a_signal_during_the_start_reaches_every_rank(self):
+        starts = 200 if "LOCKSTEP_SOAK_SEED" in os.environ else 40
+        moments = random.Random(1)
+        for number in range(starts):
+            job = self.start(LOCKSTEP, "run", "-n", "4", "--run-dir", f"start-{number}", "sleep", "60")
+            time.sleep(moments.uniform(0.0, 0.03))
+            begin = time.monotonic()
+            job.send_signal(signal.SIGTERM)
+            output = job.communicate(timeout=60)[0]
+            # Before its handlers are there, the launcher dies of it; the default grace is 30 s.
+            self.assertIn(job.returncode, (128 + signal.SIGTERM, -signal.SIGTERM), output)
+            self.assertLess(time.monotonic() - begin, 10, output)
+            self.assertNotIn("SIGKILL", output)
+        self.expect_nothing_left()
+
+    def test_a_full_disk_hides_neither_the_report_nor_the_code(self):
+        script = "rm -rf run; echo gone; exit 3"  # the run folder: end.json cannot be written
+        output = self.run_job(LOCKSTEP, "run", "-n", "1", "--run-dir", "run", "sh", "-c", script, code=3)
+        self.assertRegex(output, r"rank 0\b.*exit code 3")
+        self.assertIn("no end.json", output)
+        self.run_job(LOCKSTEP, "run", "-n", "1", "--run-dir", "run", "sh", "-c", "rm -rf run", code=0)
+
+    def test_a_limit_on_file_sizes_cuts_the_log_and_nothing_else(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+
+        script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; exit 4"
+        job = subprocess.run([LOCKSTEP, "run", "-n", "1", "bash", "-c", script], cwd=self.folder, timeout=60,
+                             env=self.environment, capture_output=True, text=True, preexec_fn=limit)
+        self.assertEqual(job.returncode, 4, job.stderr)
+        self.assertIn("the log of rank 0 is cut", job.stderr)
+        self.assertRegex(job.stderr, r"rank 0\b.*exit code 4")
+
+    def test_closed_descriptors_change_nothing(self):
+        for closed in (">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"):
+            line = f'exec "{LOCKSTEP}" run -n 2 sh -c "sleep 0.3; exit 5" {closed}'
+            self.run_job("sh", "-c", line, code=5)
+
+    def test_a_reader_that_is_gone_changes_nothing(self):
+        read, write = os.pipe()
+        os.close(read)
+        job = subprocess.run([LOCKSTEP, "run", "-n", "2", "sh", "-c", "echo word; exit 3"], cwd=self.folder, timeout=60,
+                             env=self.environment, stdout=write, stderr=write,
+                             preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_DFL))
+        os.close(write)
+        self.assertEqual(job.returncode, 3)
+
+    def test_a_standard_error_that_does_not_block_gets_the_whole_report(self):
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        script = "i=0; while [ $i -lt 3000 ]; do echo a line to fill the pipe with, number $i; i=$((i+1)); done; exit 3"
+        job = subprocess.Popen([LOCKSTEP, "run", "-n", "1", "bash", "-c", script], cwd=self.folder,
+                               env=self.environment, stdout=write, stderr=write)
+        os.close(write)
+        time.sleep(1)  # the pipe is full when the report is printed
+        with os.fdopen(read, "r") as pipe:
+            output = pipe.read()
+        self.assertEqual(job.wait(timeout=60), 3, output)
+        self.assertTrue(output.rstrip().splitlines()[-1].startswith("next:"), output[-500:])
+
+    def test_a_stopped_supervisor_holds_nobody(self):
+        job = self.start(LOCKSTEP, "run", "-n", "2", "--grace", "1s", "sleep", "100")
+        self.wait_for(lambda: len(self.processes()) >= 5, "both ranks")
+        rank = next(pid for pid in self.processes() if pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+        guard = int(pathlib.Path(f"/proc/{rank}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(guard, signal.SIGSTOP)
+        time.sleep(1.5)
+        begin = time.monotonic()
+        job.send_signal(signal.SIGTERM)
+        output = job.communicate(timeout=30)[0]
+        self.assertLess(time.monotonic() - begin, 20, output)
+        self.assertRegex(output, rf"supervisor process {guard} of rank \d is stopped")
+        self.expect_nothing_left()
+
+    def test_the_report_starts_with_the_message_of_an_uncaught_exception(self):
+        output = self.run_job(LOCKSTEP, "run", "-n", "2", PRINT_WORLD, "throw", "1", code=128 + signal.SIGABRT)
+        block = output[output.rindex("lockstep | rank 1"):].splitlines()
+        self.assertEqual(block[1], "error: the shapes do not fit (std::runtime_error)")
+        self.assertNotRegex("\n".join(block), r"#\d+ .*(terminate|__cxa_throw)")
+
+    def test_a_path_that_is_not_there_is_not_given_another_dot(self):
+        output = self.run_job(LOCKSTEP, "run", "./nosuch", code=127)
+        self.assertNotIn("././", output)
+
+    def test_ranks_that_never_met_are_ended_at_once(self):
+        begin = time.monotonic()
+        self.run_job(LOCKSTEP, "run", "-n", "2", "sh", "-c", "[ $RANK = 0 ] && exit 6; sleep 100", code=6)
+        self.assertLess(time.monotonic() - begin, 4)  # the others of a group would have 5 s to say why
+
+    def test_programs_that_never_call_init_are_told_so(self):
+        output = self.run_job(LOCKSTEP, "run", "-n", "2", "true")
+        self.assertIn("lockstep::init()", output)
+        self.assertNotIn("lockstep::init()", self.run_job(LOCKSTEP, "run", "-n", "2", PRINT_WORLD))
+
+
+if __name__ == "__main__":
+    unittest.main()
