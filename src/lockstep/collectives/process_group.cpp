@@ -108,12 +108,17 @@ std::shared_ptr<Operation> start_broadcast(Engine& engine, const at::Tensor& ten
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& options)
-    : engine_(make_shm_engine(world, {.name = options.name,
-                                      .timeout = options.timeout,
-                                      .stall_report = options.stall_report})) {}
+struct ProcessGroup::Reservation {
+  std::weak_ptr<const void> holder;
+};
 
-ProcessGroup::ProcessGroup(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& options)
+    : ProcessGroup(make_shm_engine(world, {.name = options.name,
+                                           .timeout = options.timeout,
+                                           .stall_report = options.stall_report})) {}
+
+ProcessGroup::ProcessGroup(std::shared_ptr<Engine> engine)
+    : engine_(std::move(engine)), reservation_(std::make_shared<Reservation>()) {}
 
 int ProcessGroup::rank() const noexcept { return engine_->rank(); }
 int ProcessGroup::size() const noexcept { return engine_->size(); }
@@ -123,6 +128,15 @@ std::string ProcessGroup::engine() const { return engine_->kind(); }
 ProcessGroup ProcessGroup::split(int color, int key) const {
   return ProcessGroup(engine_->split(color, key));
 }
+
+ProcessGroup ProcessGroup::reserve() const {
+  auto copy = *this;
+  copy.reserved_ = std::make_shared<const int>(0);
+  reservation_->holder = copy.reserved_;
+  return copy;
+}
+
+bool ProcessGroup::is_reserved() const noexcept { return !reservation_->holder.expired(); }
 
 at::Tensor ProcessGroup::allocate(std::int64_t bytes, at::Device device) const {
   if (!device.is_cpu()) {

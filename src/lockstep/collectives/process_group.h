@@ -58,6 +58,13 @@ class ProcessGroup {
   /// rank that wants none of the others gives a color of its own.
   [[nodiscard]] ProcessGroup split(int color, int key = 0) const;
 
+  /// A copy of this group that keeps it reserved as long as the copy, or a copy of that, lives. Not
+  /// collective. Calls of a group have one order, so two users that begin calls at different
+  /// moments on different ranks need a group each: the second one finds is_reserved() and calls
+  /// split().
+  [[nodiscard]] ProcessGroup reserve() const;
+  [[nodiscard]] bool is_reserved() const noexcept;
+
   /// `bytes` of zeroed memory as a tensor of uint8, mapped by every rank of the host: collectives
   /// on it, and on views of it, copy nothing. Collective, with the same size. It lives as long as
   /// any tensor uses it, longer than the group if need be. Throws UsageError for another device
@@ -119,7 +126,11 @@ class ProcessGroup {
  private:
   explicit ProcessGroup(std::shared_ptr<Engine> engine);
 
+  struct Reservation;
+
   std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Reservation> reservation_;  // of all copies
+  std::shared_ptr<const void> reserved_;      // of a copy that reserves it
 };
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -16,14 +17,90 @@ namespace autograd = torch::autograd;
 
 struct BackwardWatch::Shared final : std::enable_shared_from_this<Shared> {
   void attend();
-  void end_of_graph();
+  /// True when it was the end of the outermost graph.
+  [[nodiscard]] bool end_of_graph();
+  void settle();
   void fail() noexcept;
 
+  static std::uint64_t next_order() {
+    static std::atomic<std::uint64_t> made = 0;
+    return made++;
+  }
+
+  const std::uint64_t order = next_order();
   Listener* listener = nullptr;  // null when the watch is gone
-  bool running = false;
+  // A graph may have several callbacks, where others were nested in it: the first that is called at
+  // the end of the outermost graph ends the backward.
+  enum class Phase { idle, running, settling };
+  Phase phase = Phase::idle;
   std::uint64_t number = 0;  // of the backward
   int watched_task = -1;     // the graph that has the callback
   std::vector<std::weak_ptr<autograd::Node>> hooked;
+};
+
+// Watches whose backward has ended on this thread, and that have not settled. As many callbacks
+// follow: each settles the watch that was made first.
+class BackwardWatch::Settling {
+ public:
+  static void add(const std::shared_ptr<Shared>& shared) {
+    all().push_back({shared, shared->number});
+    const auto turn = std::make_shared<Settling>();
+    autograd::Engine::get_default_engine().queue_callback([turn] { turn->call(); });
+  }
+  Settling() = default;
+  Settling(const Settling&) = delete;
+  Settling& operator=(const Settling&) = delete;
+  ~Settling() {
+    if (!called_) fail_all();
+  }
+
+ private:
+  struct Entry {
+    std::weak_ptr<Shared> shared;
+    std::uint64_t number;
+  };
+
+  static std::vector<Entry>& all() {
+    thread_local std::vector<Entry> entries;
+    return entries;
+  }
+
+  static std::shared_ptr<Shared> take_first() {
+    auto& entries = all();
+    std::erase_if(entries, [](const Entry& entry) {
+      const auto shared = entry.shared.lock();
+      return !shared || shared->listener == nullptr || shared->phase != Shared::Phase::settling ||
+             shared->number != entry.number;
+    });
+    const auto first =
+        std::min_element(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+          return a.shared.lock()->order < b.shared.lock()->order;
+        });
+    if (first == entries.end()) return nullptr;
+    auto shared = first->shared.lock();
+    entries.erase(first);
+    return shared;
+  }
+
+  // The engine drops the callbacks that are left when one throws.
+  static void fail_all() noexcept {
+    while (const auto next = take_first()) next->fail();
+  }
+
+  void call() {
+    called_ = true;
+    const auto first = take_first();
+    if (!first) return;
+    try {
+      first->settle();
+    } catch (...) {
+      first->fail();
+      fail_all();
+      throw;
+    }
+  }
+
+  bool called_ = false;
 };
 
 // A callback at the end of a graph. It dies with the graph, called or not.
@@ -49,7 +126,7 @@ class BackwardWatch::EndOfGraph {
     const auto shared = concerned();
     if (!shared) return;
     try {
-      shared->end_of_graph();
+      if (shared->end_of_graph()) Settling::add(shared);
     } catch (...) {
       shared->fail();
       throw;
@@ -59,8 +136,8 @@ class BackwardWatch::EndOfGraph {
   // Null when that backward is over.
   [[nodiscard]] std::shared_ptr<Shared> concerned() const {
     auto shared = shared_.lock();
-    const bool is_over =
-        !shared || shared->listener == nullptr || !shared->running || shared->number != number_;
+    const bool is_over = !shared || shared->listener == nullptr ||
+                         shared->phase != Shared::Phase::running || shared->number != number_;
     return is_over ? nullptr : shared;
   }
 
@@ -74,7 +151,8 @@ class BackwardWatch::OuterGraphHook final : public autograd::FunctionPreHook {
  public:
   explicit OuterGraphHook(std::weak_ptr<Shared> shared) : shared_(std::move(shared)) {}
   autograd::variable_list operator()(const autograd::variable_list& gradients) override {
-    if (const auto shared = shared_.lock(); shared && shared->running) shared->attend();
+    if (const auto shared = shared_.lock(); shared && shared->phase == Shared::Phase::running)
+      shared->attend();
     return gradients;
   }
 
@@ -83,8 +161,8 @@ class BackwardWatch::OuterGraphHook final : public autograd::FunctionPreHook {
 };
 
 void BackwardWatch::Shared::attend() {
-  if (!running) {
-    running = true;
+  if (phase == Phase::idle) {
+    phase = Phase::running;
     ++number;
     watched_task = -1;
   }
@@ -94,7 +172,7 @@ void BackwardWatch::Shared::attend() {
   EndOfGraph::queue(shared_from_this());
 }
 
-void BackwardWatch::Shared::end_of_graph() {
+bool BackwardWatch::Shared::end_of_graph() {
   if (const auto outer = autograd::get_current_node()) {
     // The graph that ended was nested in the work of this node. What follows it runs in the outer
     // graph, where the next callback can be asked for even if no further gradient comes.
@@ -105,14 +183,20 @@ void BackwardWatch::Shared::end_of_graph() {
       edge.function->add_pre_hook(std::make_unique<OuterGraphHook>(weak_from_this()));
       hooked.push_back(edge.function);
     }
-    return;
+    return false;
   }
   listener->ended();
-  running = false;
+  phase = Phase::settling;
+  return true;
+}
+
+void BackwardWatch::Shared::settle() {
+  listener->settle();
+  phase = Phase::idle;
 }
 
 void BackwardWatch::Shared::fail() noexcept {
-  running = false;
+  phase = Phase::idle;
   listener->failed();
 }
 
@@ -124,6 +208,6 @@ BackwardWatch::~BackwardWatch() { shared_->listener = nullptr; }
 
 void BackwardWatch::attend() { shared_->attend(); }
 
-bool BackwardWatch::is_running() const noexcept { return shared_->running; }
+bool BackwardWatch::is_running() const noexcept { return shared_->phase != Shared::Phase::idle; }
 
 }  // namespace lockstep

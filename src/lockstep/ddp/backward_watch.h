@@ -20,7 +20,11 @@ class BackwardWatch {
 
     /// No more gradients come. What this throws, backward() throws, after failed().
     virtual void ended() = 0;
-    /// The backward, or ended(), threw.
+    /// All watches of this backward have heard ended(); then they hear this, in the order in which
+    /// they were made, which is the same on all ranks: here a listener may wait for other ranks.
+    /// What this throws, backward() throws, after failed().
+    virtual void settle() = 0;
+    /// The backward, ended() or settle() threw.
     virtual void failed() noexcept = 0;
   };
 
@@ -32,12 +36,13 @@ class BackwardWatch {
 
   /// Call this in every hook: the first begins the watch.
   void attend();
-  /// From the first attend() until ended() has returned or failed() is called.
+  /// From the first attend() until settle() has returned or failed() is called.
   [[nodiscard]] bool is_running() const noexcept;
 
  private:
   struct Shared;
   class EndOfGraph;
+  class Settling;
   class OuterGraphHook;
 
   std::shared_ptr<Shared> shared_;  // with callbacks and hooks in graphs, which may outlive this

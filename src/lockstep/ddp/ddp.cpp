@@ -1,15 +1,12 @@
 #include "lockstep/ddp/ddp.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <exception>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/log.h"
-#include "lockstep/ddp/buffer_sync.h"
 #include "lockstep/ddp/ddp_state_internal.h"
+#include "lockstep/ddp/option_check_internal.h"
 
 namespace lockstep {
 namespace {
@@ -45,19 +42,7 @@ Ddp::~Ddp() {
   auto& state = *state_;
   state.flat.slots().listen(nullptr);
   if (std::uncaught_exceptions() > 0) return;
-  const Log log({.rank = state.group.global_rank(state.group.rank())});
-  if (std::any_of(state.reducers.begin(), state.reducers.end(),
-                  [](const Reducer& each) { return each.any_touched(); })) {
-    log.warning(
-        "gradients of a backward under no_sync() were never averaged: the last backward of a step "
-        "runs outside no_sync(), or start() and wait() follow it");
-  }
-  if (const auto names = state.flat.strays(); !names.empty()) {
-    log.warning(fmt::format(
-        "parameters left library memory and were not averaged since: {}; move or load them before "
-        "the Ddp is made, or call adopt() on all ranks",
-        fmt::join(names, ", ")));
-  }
+  state.report_at_end();
 }
 
 void Ddp::count(std::int64_t samples) {
@@ -82,8 +67,8 @@ void Ddp::sit_out() {
   state_->sit_out();
 }
 
-bool Ddp::step_due() const noexcept { return state_->due; }
-bool Ddp::non_finite() const noexcept { return state_->joined.non_finite; }
+bool Ddp::step_due() const noexcept { return state_->is_due(); }
+bool Ddp::non_finite() const noexcept { return state_->is_non_finite(); }
 
 std::vector<std::string> Ddp::non_finite_parameters() const {
   std::vector<std::string> names;
@@ -99,7 +84,7 @@ Ddp::Sync Ddp::start() {
   return Sync(*this);
 }
 
-void Ddp::sync_buffers(int root) { broadcast_buffers(state_->module, state_->group, root); }
+void Ddp::sync_buffers(int root) { state_->copy_buffers(root); }
 
 void Ddp::adopt() {
   state_->expect_idle("adopt()");
@@ -113,9 +98,9 @@ void Ddp::rebind(const ProcessGroup& group) {
   if (state_->watch.is_running())
     throw UsageError("rebind() was called in the middle of a backward");
   state_->keep_pending();
-  state_->group = group;
+  state_->group = agree_on_group(group, state_->options);
   state_->spoiled = true;  // the new ranks may have other gradients
-  state_->flat.rebind(group);
+  state_->flat.rebind(state_->group);
   state_->flat.slots().listen(state_.get());
   state_->prepare();
 }

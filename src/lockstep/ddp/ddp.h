@@ -11,9 +11,10 @@
 //   }
 //
 // Loop, module and optimizer stay the user's own. backward() is collective: every rank runs the
-// same number of them, or says sit_out() where it has no batch. A backward that ends by an
-// exception takes its whole step with it, earlier micro-steps too: call zero_grad() and go on.
-// Where one graph holds several such models, all ranks come to them in the same order.
+// same number of them, or calls sit_out() where it has no batch, or one that uses no parameter. A
+// backward that ends by an exception takes its whole step with it, earlier micro-steps too, on all
+// ranks: the others get PeerError that names the rank. Call zero_grad() on all ranks and continue.
+// One graph may hold several such models; each Ddp has a group of its own.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +57,7 @@ struct DdpOptions {
   TraceSink* trace = nullptr;  // gets a span a bucket; outlives the Ddp
 };
 
-class Ddp {
+class [[nodiscard]] Ddp {
  public:
   /// While it lives, backward() leaves gradients where they are; they are averaged in the first
   /// backward() after it.
@@ -85,14 +86,17 @@ class Ddp {
 
   /// Moves the parameters of `module` into library memory (flat_parameters.h) and gives all ranks
   /// those of rank 0, and its buffers.
-  /// Collective: every rank calls this with an equal model. `module` outlives the Ddp, and its
-  /// parameters stay where they are now.
-  /// Throws PeerError that names the parameter where models differ, UsageError for options and
-  /// models that cannot be.
-  Ddp(torch::nn::Module& module, const ProcessGroup& group, const DdpOptions& options = {});
+  /// Collective: every rank calls this with an equal model and equal options. The Ddp lives as long
+  /// as the loop: keep it in a variable. Parameters stay where they are now. A `module` that no
+  /// shared_ptr holds outlives the Ddp.
+  /// Throws PeerError that names the parameter or option where ranks differ, UsageError for invalid
+  /// options and models.
+  [[nodiscard]] Ddp(torch::nn::Module& module, const ProcessGroup& group,
+                    const DdpOptions& options = {});
   Ddp(const Ddp&) = delete;
   Ddp& operator=(const Ddp&) = delete;
-  /// Reports gradients that were never averaged and parameters that left, to the log.
+  /// Logs that it has reduced nothing, steps with gradients that were never averaged, parameters
+  /// that left or were added.
   ~Ddp();
 
   /// Accumulation: `{ auto pause = ddp.no_sync(); loss.backward(); }`. The scope covers backward();
@@ -108,9 +112,13 @@ class Ddp {
   void sit_out();
 
   /// Whether gradients are averaged and there is something to step with: false after a backward
-  /// that only accumulates, and when nobody brought a sample. Equal on all ranks.
+  /// that only accumulates, when no rank brought a sample, and once `.grad` is undefined again. So
+  /// it is false on a rank whose backward touched no parameter; else equal on all ranks.
   [[nodiscard]] bool step_due() const noexcept;
-  /// Whether any rank had a non-finite gradient in the last reduction; equal on all ranks.
+  /// Whether any rank had a non-finite gradient in the last reduction, or a sum of finite ones
+  /// overflowed; equal on all ranks. Ask before `.grad` is changed. Looks at all averaged gradients
+  /// the first time it is asked after a reduction; the first non-finite gradient of a rank is
+  /// logged without being asked.
   [[nodiscard]] bool non_finite() const noexcept;
   /// Those parameters that had one on this rank.
   [[nodiscard]] std::vector<std::string> non_finite_parameters() const;

@@ -2,7 +2,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/view_as_real.h>
 #include <fmt/format.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
 
@@ -10,16 +9,16 @@
 #include "lockstep/ddp/bucket_size.h"
 #include "lockstep/ddp/buffer_sync.h"
 #include "lockstep/ddp/ddp_state_internal.h"
-#include "lockstep/flat/walk.h"
+#include "lockstep/ddp/option_check_internal.h"
 
 namespace lockstep {
 
 Ddp::State::State(torch::nn::Module& the_module, const ProcessGroup& the_group,
                   const DdpOptions& the_options)
     : module(the_module),
-      group(the_group),
+      group(agree_on_group(the_group, the_options)),
       options(the_options),
-      flat(the_module, the_group, {.gradient_buffers = the_options.gradient_buffers}) {
+      flat(the_module, group, {.gradient_buffers = the_options.gradient_buffers}) {
   flat.slots().listen(this);
   prepare();
 }
@@ -30,7 +29,7 @@ void Ddp::State::prepare() {
     if (values.is_complex()) values = at::view_as_real(values);
     group.broadcast(values, 0, {.name = "parameters"}).wait();
   }
-  if (options.buffers != BufferSync::never) broadcast_buffers(module, group, 0);
+  if (options.buffers != BufferSync::never) copy_buffers(0);
   bucket_bytes = options.bucket_bytes;
   if (bucket_bytes == kAutotune) {
     std::size_t total = 0;
@@ -46,6 +45,11 @@ void Ddp::State::prepare() {
   forget_counts();
   joined = {};
   due = false;
+  attempts = 0;  // the ranks of another group may have made others
+}
+
+void Ddp::State::copy_buffers(int root) const {
+  if (module.get() != nullptr) broadcast_buffers(*module.get(), group, root);
 }
 
 void Ddp::State::keep_pending() {
@@ -58,40 +62,6 @@ void Ddp::State::make_reducers(const BucketPlan& plan) {
   for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
     reducers.emplace_back(flat, buffer, group, plan);
   }
-}
-
-void Ddp::State::expect_idle(const char* verb) const {
-  if (!watch.is_running() && !is_started()) return;
-  throw UsageError(
-      fmt::format("{} was called in the middle of a backward or a reduction; call it "
-                  "between steps",
-                  verb));
-}
-
-void Ddp::State::expect_unspoiled() {
-  if (!spoiled) return;
-  for (int i = 0; i < num_parameters(); ++i) {
-    const auto& parameter = flat.parameters()[static_cast<std::size_t>(i)];
-    if (!flat.slots().is_live(i) || squared_norm(parameter.gradient) == 0) continue;
-    samples = 0;
-    counted = false;
-    throw UsageError(
-        fmt::format("the gradient of {} is left from a step that ended by an exception or in "
-                    "another group: call zero_grad() before the next backward",
-                    parameter.name));
-  }
-  spoiled = false;
-}
-
-// Sums are divided by samples, so that an average of earlier must not be among them.
-void Ddp::State::expect_joinable(int index) const {
-  if (!is_weighted() || of(filling).is_touched(index)) return;
-  const auto& parameter = flat.parameters()[static_cast<std::size_t>(index)];
-  if (!flat.slots().is_live(index) || squared_norm(parameter.gradient) == 0) return;
-  throw UsageError(fmt::format(
-      "the gradient of {} still holds the average of the last step: call zero_grad() between "
-      "steps, and run all but the last backward of a step under no_sync()",
-      parameter.name));
 }
 
 void Ddp::State::gradient_comes(int index) {
@@ -120,12 +90,15 @@ void Ddp::State::gradient_came(int index, bool defined) {
 
 void Ddp::State::enter_backward() {
   reduces = paused == 0 && micro_steps + 1 >= options.accumulate;
+  if (paused == 0) count_attempt();
   if (is_started() && (reduces || filling == reducing)) {
-    throw UsageError(filling == reducing
-                         ? "backward() was called between start() and wait() of a reduction: that "
-                           "needs DdpOptions{.gradient_buffers = 2}"
-                         : "backward() was called between start() and wait() of a reduction, and "
-                           "would begin another: run it under no_sync()");
+    throw UsageError(
+        filling == reducing
+            ? "backward() was called between start() and wait() of a reduction: call "
+              "wait() of what start() returned first. To run a backward meanwhile, set "
+              "DdpOptions{.gradient_buffers = 2}"
+            : "backward() was called between start() and wait() of a reduction, and "
+              "would begin another: run it under no_sync()");
   }
   flat.use_gradient_buffer(filling);
   if (options.normalize == Normalize::by_count && !counted) {
@@ -139,12 +112,15 @@ void Ddp::State::enter_backward() {
 
 void Ddp::State::ended() {
   count_micro_step(/*with_batch=*/true);
-  if (!reduces) return;
-  start_rest();
-  finish_reduction();
+  if (reduces) start_rest();
+}
+
+void Ddp::State::settle() {
+  if (reduces) finish_reduction();
 }
 
 void Ddp::State::sit_out() {
+  if (paused == 0) count_attempt();
   flat.use_gradient_buffer(filling);
   expect_unspoiled();
   count_micro_step(/*with_batch=*/false);
@@ -157,6 +133,7 @@ void Ddp::State::sit_out() {
 }
 
 void Ddp::State::start() {
+  count_attempt();
   flat.use_gradient_buffer(filling);
   expect_unspoiled();
   or_give_up([this] {
@@ -184,18 +161,9 @@ void Ddp::State::finish() {
   if (filling != reducing && micro_steps == 0 && !filled().any_touched()) filling = reducing;
 }
 
-void Ddp::State::give_up() noexcept {
-  forget_counts();
-  joined = {};
-  due = false;
-  spoiled = true;
-  marks->clear();
-  for (auto& reducer : reducers) reducer.abandon();
-  filling = flat.gradient_buffer();
-  reducing = filling;
-  for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
-    if (buffer != filling) flat.slots().drop(buffer);
-  }
+void Ddp::State::count_attempt() {
+  ++attempts;
+  attempted = true;
 }
 
 void Ddp::State::count_micro_step(bool with_batch) {
@@ -233,7 +201,8 @@ void Ddp::State::begin_reduction(bool with_batch) {
   reducing = filling;
   filled().begin({.samples = weight(batches_in_all),
                   .digest = check.digest(),
-                  .sitting_out = batches_in_all == 0});
+                  .sitting_out = batches_in_all == 0},
+                 attempts);
 }
 
 void Ddp::State::start_rest() {
@@ -253,20 +222,23 @@ void Ddp::State::start_rest() {
 void Ddp::State::finish_reduction() {
   auto& reducer = reducers[static_cast<std::size_t>(reducing)];
   joined = reducer.finish();
+  if (any_failed(joined)) report_failed_ranks(reducer.has_failed(), reducer.number());
   due = joined.samples > 0;
   // A step is due now: it may change parameters that wait with a gradient in another buffer.
   marks->clear();
   record = reducer.record();
   non_finite.assign(reducer.non_finite().begin(), reducer.non_finite().end());
+  non_finite_result.reset();
+  report_non_finite();
   if (filling == reducing) forget_counts();
   if (options.trace != nullptr) trace(record, StepClock::now(), *options.trace);
   if (!joined.digests_equal) check.report(flat, group);
   check.look(flat);
-  if (joined.first_present < 0) return;
-  if (options.buffers == BufferSync::each_step) {
-    broadcast_buffers(module, group, joined.first_present);
+  if (joined.first_present >= 0) {
+    if (options.buffers == BufferSync::each_step) copy_buffers(joined.first_present);
+    if (!planned_by_arrival) replan();
   }
-  if (!planned_by_arrival) replan();
+  if (check.begins_round()) flat.expect_in_place();
 }
 
 // Once, after the first reduction: buckets in the order in which gradients really come.

@@ -19,6 +19,7 @@
 #include "lockstep/ddp/step_record.h"
 #include "lockstep/ddp/value_marks_internal.h"
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/flat/observed_module.h"
 
 namespace lockstep {
 
@@ -30,10 +31,13 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   void gradient_comes(int index) override;
   void gradient_came(int index, bool defined) override;
   void ended() override;
+  void settle() override;
   void failed() noexcept override { give_up(); }
 
   /// Everything that a new model or group needs, before any gradient comes. Collective.
   void prepare();
+  /// Buffers from rank `root` to all, unless the module is gone. Collective.
+  void copy_buffers(int root) const;
   /// Before parameters and gradients move: `.grad` is what waits for a reduction.
   void keep_pending();
 
@@ -47,8 +51,16 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   void finish();
   /// A micro-step without a batch, with a reduction where one is due.
   void sit_out();
-  /// Whatever came of this step is of no use.
+  /// Whatever came of this step is of no use. A reduction that has begun is completed, since the
+  /// other ranks make its calls too; where it is not too late they hear that this rank failed.
   void give_up() noexcept;
+
+  /// What step_due() says.
+  [[nodiscard]] bool is_due() const;
+  /// What non_finite() says.
+  [[nodiscard]] bool is_non_finite();
+  /// In the destructor: what the user should know, to the log.
+  void report_at_end() const;
 
   /// Whether start() was called and finish() was not.
   [[nodiscard]] bool is_started() const { return of(reducing).is_begun(); }
@@ -57,8 +69,8 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
     return reducers[static_cast<std::size_t>(buffer)];
   }
 
-  torch::nn::Module& module;
-  ProcessGroup group;
+  ObservedModule module;
+  ProcessGroup group;  // of this Ddp alone
   DdpOptions options;
   FlatParameters flat;
   std::size_t bucket_bytes = 0;
@@ -75,6 +87,11 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   std::int64_t samples = 0;
   bool counted = false;  // for the coming backward
 
+  // Backwards outside no_sync(), calls of sit_out() and start() so far, failed ones too: in step on
+  // all ranks.
+  std::int64_t attempts = 0;
+  bool attempted = false;  // ever
+
   bool spoiled = false;  // gradients may be of part of a step: they must be zeroed first
 
   // Of the backward that runs.
@@ -87,6 +104,8 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   bool due = false;  // to step with what it gave
   StepRecord record;
   std::vector<int> non_finite;
+  std::optional<bool> non_finite_result;  // once it was looked for
+  bool non_finite_reported = false;
 
  private:
   template <typename Action>
@@ -99,8 +118,12 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
     }
   }
 
+  void complete_calls() noexcept;
+  [[noreturn]] void report_failed_ranks(bool here, std::int64_t number) const;
+  void report_non_finite();
   void expect_joinable(int index) const;
   void enter_backward();
+  void count_attempt();
   void count_micro_step(bool with_batch);
   void forget_counts() noexcept;
   void take_in_all();

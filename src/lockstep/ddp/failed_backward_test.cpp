@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <stdexcept>
+#include <string>
 
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
@@ -94,23 +95,111 @@ TEST_P(FailedBackward, ItsSamplesAreForgotten) {
   });
 }
 
-// Ranks that fail alone are found out by the next call, since it is another one.
-TEST(FailedBackwardOfOneRank, IsFoundByTheOthers) {
+// The others hear it in the same step, and all ranks are in step again.
+TEST_P(FailedBackward, OfOneRankIsHeardByAllInTheSameStep) {
+  const int size = GetParam().size;
+  with_groups(size, [&](ProcessGroup& group) {
+    const auto net = weights({"a", "b", "c"});
+    Ddp ddp(*net, group, {.bucket_bytes = GetParam().bucket_bytes});
+    for (int step = 0; step < 4; ++step) {
+      const int culprit = step % size;
+      if (group.rank() == culprit) {
+        fail(*net, group.rank());
+      } else {
+        const auto text = message_of([&] {
+          if (step < 3) loss_of(*net, group.rank()).backward();
+          if (step == 3) ddp.sit_out();
+        });
+        EXPECT_TRUE(holds(text, "the backward of rank " + std::to_string(culprit) + " failed"));
+        EXPECT_TRUE(holds(text, "in backward " + std::to_string(2 * step + 1)));
+        EXPECT_TRUE(holds(text, "zero_grad()"));
+      }
+      EXPECT_FALSE(ddp.step_due());
+      net->zero_grad();
+      loss_of(*net, group.rank()).backward();
+      expect_good(*net, size);
+      net->zero_grad();
+    }
+  });
+}
+
+// All gradients have come on rank 0 when the exception is thrown; on the last rank one never comes.
+TEST_P(FailedBackward, OfAllRanksLeavesThemInStepAlsoWithAnUnusedParameter) {
+  const int size = GetParam().size;
+  with_groups(size, [&](ProcessGroup& group) {
+    const auto net = weights({"a", "b", "c"});
+    const Ddp ddp(*net, group, {.bucket_bytes = GetParam().bucket_bytes});
+    for (int step = 0; step < 3; ++step) {
+      loss_of(*net, group.rank()).backward();
+      expect_good(*net, size);
+      net->zero_grad();
+      const auto input = torch::ones({5}).requires_grad_();
+      const auto first = input * 1;
+      first.register_hook([](const at::Tensor&) { throw std::runtime_error("at the input"); });
+      auto hidden = first * (*net)["a"] * (*net)["c"];
+      if (group.rank() != size - 1) hidden = hidden * (*net)["b"];
+      EXPECT_THROW(hidden.sum().backward(), std::runtime_error);
+      net->zero_grad();
+    }
+  });
+}
+
+// No call was made, so nothing could tell the others; the next call has another number.
+TEST(FailedBackwardOfOneRank, BeforeItsFirstCallIsFoundByTheNext) {
   with_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
-    Ddp ddp(*net, group, {.bucket_bytes = 1});
-    loss_of(*net, group.rank()).backward();
-    net->zero_grad();
-    try {
-      if (group.rank() == 1) {
-        fail(*net, 1);
-        net->zero_grad();
-      }
-      loss_of(*net, group.rank()).backward();
-      ADD_FAILURE() << "nobody noticed";
-    } catch (const PeerError& error) {
-      EXPECT_TRUE(holds(error.what(), "gradients"));
+    Ddp ddp(*net, group, {.normalize = Normalize::by_count});
+    if (group.rank() == 1) {
+      EXPECT_TRUE(holds(message_of([&] { loss_of(*net, 1).backward(); }), "ddp.count(n)"));
     }
+    ddp.count(1);
+    const auto text = message_of([&] { loss_of(*net, group.rank()).backward(); });
+    EXPECT_TRUE(holds(text, "different calls"));
+    EXPECT_TRUE(holds(text, "gradients 0 of backward 1"));
+    EXPECT_TRUE(holds(text, "gradients 0 of backward 2"));
+    EXPECT_TRUE(holds(text, "ddp.sit_out()"));
+  });
+}
+
+TEST(FailedBackwardOfOneRank, InAMicroStepIsFoundByTheReduction) {
+  with_groups(2, [](ProcessGroup& group) {
+    const auto net = weights({"a", "b", "c"});
+    const Ddp ddp(*net, group, {.accumulate = 3});
+    loss_of(*net, group.rank()).backward();
+    if (group.rank() == 1) {
+      fail(*net, 1);
+      net->zero_grad();
+    }
+    std::string text;
+    for (int micro = 0; micro < 3 && text.empty(); ++micro) {
+      text = message_of([&] { loss_of(*net, group.rank()).backward(); });
+    }
+    EXPECT_TRUE(holds(text, "gradients 0 of backward 3"));
+    EXPECT_TRUE(holds(text, "gradients 0 of backward 5"));
+  });
+}
+
+// Autograd tells nothing of such a backward: the rank is behind from then on, and leaves too early.
+TEST(ABackwardThatTouchesNoParameter, IsNotDueAndIsNamedWhenTheRankLeaves) {
+  with_groups(2, [](ProcessGroup& group) {
+    const auto net = weights({"a", "b", "c"});
+    const Ddp ddp(*net, group);
+    std::string text;
+    for (int step = 1; step <= 4; ++step) {
+      if (group.rank() == 1 && step == 2) {
+        torch::ones({3}).requires_grad_().sum().backward();
+        EXPECT_FALSE(ddp.step_due());
+        continue;
+      }
+      text = message_of([&] { loss_of(*net, group.rank()).backward(); });
+      EXPECT_EQ(ddp.step_due(), text.empty());
+      net->zero_grad();
+      EXPECT_FALSE(ddp.step_due()) << "nothing to step with";
+    }
+    if (group.rank() == 1) return;
+    EXPECT_TRUE(holds(text, "rank 1 has left"));
+    EXPECT_TRUE(holds(text, "of backward 4"));
+    EXPECT_TRUE(holds(text, "calls ddp.sit_out() instead"));
   });
 }
 

@@ -8,9 +8,15 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/ddp/advice_internal.h"
 
 namespace lockstep {
 namespace {
+
+constexpr auto kAdvice =
+    "Every rank runs the same number of backwards: a rank without a batch, or whose loss uses no "
+    "parameter, calls ddp.sit_out() instead; Tail::drop and Tail::pad of the Loader give all ranks "
+    "as many batches";
 
 at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket) {
   auto range = flat.gradients(bucket.segment, buffer).slice(0, bucket.begin, bucket.end);
@@ -45,9 +51,11 @@ bool Reducer::any_touched() const {
   return false;
 }
 
-void Reducer::begin(const Riders& riders) {
+void Reducer::begin(const Riders& riders, std::int64_t number) {
   begun_ = true;
   riders_ = riders;
+  number_ = number;
+  calls_ = 0;
   record_ = {};
   arrival_.clear();
   works_.clear();
@@ -56,6 +64,10 @@ void Reducer::begin(const Riders& riders) {
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     missing_.push_back(static_cast<int>(plan_.buckets[i].parameters.size()));
     record_.buckets.push_back({.bytes = static_cast<std::int64_t>(ranges_[i].nbytes())});
+  }
+  last_ = 0;
+  for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+    if (takes_part(plan_.buckets[i])) last_ = i;
   }
   std::fill(ready_.begin(), ready_.end(), false);
   for (int i = 0; i < static_cast<int>(ready_.size()); ++i) {
@@ -80,7 +92,7 @@ void Reducer::ready(int parameter) {
   ++record_.hooks;
   const auto bucket = static_cast<std::size_t>(plan_.bucket_of[index]);
   if (--missing_[bucket] == 0) record_.buckets[bucket].ready = StepClock::now();
-  start_full_buckets();
+  start_full_buckets(last_);
 }
 
 void Reducer::start_rest() {
@@ -89,11 +101,25 @@ void Reducer::start_rest() {
     if (missing_[i] != 0) record_.buckets[i].ready = now;
     missing_[i] = 0;
   }
-  start_full_buckets();
+  start_full_buckets(missing_.size());
+}
+
+void Reducer::start_rest_as_failed() {
+  if (works_.size() > last_) return;  // too late: the others have heard that all is well
+  flag_failed(riders_);
+  while (works_.size() < plan_.buckets.size()) {
+    if (takes_part(plan_.buckets[works_.size()])) {
+      launch(works_.size());
+    } else {
+      works_.emplace_back();
+    }
+  }
 }
 
 void Reducer::advance() {
-  if (begun_ && !works_.empty()) (void)works_.back().done();
+  if (begun_ && !works_.empty()) {
+    with_advice(kAdvice, [&] { (void)works_.back().done(); });
+  }
 }
 
 JoinedRiders Reducer::finish() {
@@ -102,9 +128,13 @@ JoinedRiders Reducer::finish() {
   JoinedRiders joined;
   for (std::size_t i = 0; i < works_.size(); ++i) {
     if (!takes_part(plan_.buckets[i])) continue;
-    works_[i].wait();
+    with_advice(kAdvice, [&] { works_[i].wait(); });
     record_.buckets[i].done = StepClock::now();
     joined = works_[i].riders();
+  }
+  if (any_failed(joined)) {
+    forget();
+    return joined;
   }
   const auto used = find_used(joined);
   const at::NoGradGuard off;
@@ -120,20 +150,12 @@ JoinedRiders Reducer::finish() {
   for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
     if (is_touched(i) && flat_.slots().non_finite(i)) non_finite_.push_back(i);
   }
-  std::fill(touched_.begin(), touched_.end(), false);
-  kept_.clear();
-  works_.clear();
+  forget();
   record_.exposed = StepClock::now() - begin;
   return joined;
 }
 
-void Reducer::abandon() noexcept {
-  begun_ = false;
-  try {
-    for (auto& work : works_) work.wait();
-  } catch (const Error&) {
-    // The group keeps its failure, and says it again whenever it is used.
-  }
+void Reducer::forget() noexcept {
   works_.clear();
   kept_.clear();
   std::fill(touched_.begin(), touched_.end(), false);
@@ -149,8 +171,8 @@ bool Reducer::takes_part(const Bucket& bucket) const {
                      [this](int parameter) { return trains(parameter); });
 }
 
-void Reducer::start_full_buckets() {
-  for (auto next = works_.size(); next < missing_.size() && missing_[next] == 0; ++next) {
+void Reducer::start_full_buckets(std::size_t end) {
+  for (auto next = works_.size(); next < end && missing_[next] == 0; ++next) {
     start(next);
   }
   advance();
@@ -167,8 +189,16 @@ void Reducer::start(std::size_t index) {
   }
   settle_touched(bucket);
   prepare_untouched(bucket);
-  works_.push_back(group_.all_reduce(ranges_[index], ReduceOp::average_over_samples,
-                                     {.name = names_[index], .riders = riders_of(index)}));
+  launch(index);
+}
+
+void Reducer::launch(std::size_t index) {
+  const auto name =
+      calls_++ > 0 ? names_[index] : fmt::format("{} of backward {}", names_[index], number_);
+  works_.push_back(with_advice(kAdvice, [&] {
+    return group_.all_reduce(ranges_[index], ReduceOp::average_over_samples,
+                             {.name = name, .riders = riders_of(index)});
+  }));
 }
 
 // Users may have dropped a gradient since it came, or assigned one by hand.
@@ -194,11 +224,7 @@ void Reducer::prepare_untouched(const Bucket& bucket) {
 // What is known of all parameters rides with the last bucket.
 Riders Reducer::riders_of(std::size_t index) const {
   auto riders = riders_;
-  if (index + 1 < plan_.buckets.size() &&
-      std::any_of(plan_.buckets.begin() + static_cast<std::ptrdiff_t>(index) + 1,
-                  plan_.buckets.end(), [this](const auto& later) { return takes_part(later); })) {
-    return riders;
-  }
+  if (index != last_) return riders;
   for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
     if (is_touched(i) && flat_.slots().non_finite(i)) riders.non_finite = true;
     if (!is_touched(i) && trains(i) && !riders.sitting_out) riders.have_unused = true;

@@ -4,6 +4,9 @@
 // Words: a parameter is *touched* when a gradient came since the last reduction, in any micro-step;
 // *used* when it is touched on some rank. Who is untouched contributes what is in `.grad` (an old
 // gradient, equal on all ranks), or zeros. Used on no rank: `.grad` is left as it was.
+//
+// Every rank makes all calls of a reduction that it has begun, also when its backward fails: the
+// last call is made only when the backward is known to have ended well or not, and says which.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,6 +24,11 @@
 
 namespace lockstep {
 
+/// What the call flag `stop` means in a call of gradients: the backward of a rank has failed, and
+/// the gradients of all ranks are to be dropped.
+inline void flag_failed(Riders& riders) noexcept { riders.stop = true; }
+[[nodiscard]] inline bool any_failed(const JoinedRiders& joined) noexcept { return joined.stop; }
+
 class Reducer {
  public:
   /// For gradients in buffer `buffer` of `flat`, which outlives it. That buffer is in use while a
@@ -33,23 +41,28 @@ class Reducer {
   /// Whether there are gradients that wait for a reduction. What the user dropped is none.
   [[nodiscard]] bool any_touched() const;
 
-  /// Begins a reduction. `riders` travel with each bucket.
-  void begin(const Riders& riders);
-  /// Nothing more will come for `parameter`: starts what is full, in order, without waiting.
-  /// Throws UsageError, naming it, when that was said before.
+  /// Begins a reduction. `riders` travel with each bucket. `number` is that of the backward, equal
+  /// on all ranks: the signature of the first call has it, so that ranks that are not in the same
+  /// backward are found.
+  void begin(const Riders& riders, std::int64_t number);
+  /// Nothing more will come for `parameter`: starts what is full, in order, without waiting, but
+  /// for the last bucket. Throws UsageError, naming it, when that was said before.
   void ready(int parameter);
   /// Nothing more will come at all: starts what is left. Then is_begun() is still true.
   void start_rest();
+  /// The backward has failed: starts what is left, and says so in it. finish() follows.
+  void start_rest_as_failed();
   /// What was started goes on a little, without waiting.
   void advance();
-  /// Waits; gradients are averaged then. Returns what all ranks' riders say.
+  /// Waits; gradients are averaged then, unless any_failed(). Returns what all ranks' riders say.
   JoinedRiders finish();
-  /// Gives up what has begun, since something threw, and forgets what was touched. Waits for what
-  /// was started, as the other ranks read this memory until then; what that throws, the group's
-  /// next call throws.
-  void abandon() noexcept;
+  /// Forgets what was touched.
+  void forget() noexcept;
 
   [[nodiscard]] bool is_begun() const noexcept { return begun_; }
+  /// Whether start_rest_as_failed() was called in the last reduction.
+  [[nodiscard]] bool has_failed() const noexcept { return riders_.stop; }
+  [[nodiscard]] std::int64_t number() const noexcept { return number_; }
   /// Parameters that had a non-finite gradient here in the last reduction.
   [[nodiscard]] std::span<const int> non_finite() const noexcept { return non_finite_; }
   /// The parameters in the order in which they became ready last.
@@ -59,8 +72,9 @@ class Reducer {
 
  private:
   [[nodiscard]] bool takes_part(const Bucket& bucket) const;
-  void start_full_buckets();
+  void start_full_buckets(std::size_t end);
   void start(std::size_t index);
+  void launch(std::size_t index);
   void settle_touched(const Bucket& bucket);
   void prepare_untouched(const Bucket& bucket);
   [[nodiscard]] Riders riders_of(std::size_t index) const;
@@ -79,6 +93,9 @@ class Reducer {
 
   // Of the reduction that has begun.
   Riders riders_;
+  std::int64_t number_ = 0;
+  int calls_ = 0;
+  std::size_t last_ = 0;                          // the last bucket that takes part
   std::vector<bool> ready_;                       // by parameter
   std::vector<int> missing_;                      // by bucket: parameters that are not ready
   std::vector<Work> works_;                       // by bucket, as far as started

@@ -17,6 +17,8 @@ class ReplicaCheck {
 
   /// Digests the next window, between the end of a reduction and the optimizer.
   void look(const FlatParameters& flat);
+  /// Whether the last window was the first of a round of kWindows.
+  [[nodiscard]] bool begins_round() const noexcept { return window_ % kWindows == 1; }
   /// Of the last window; 0 before the first.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
 

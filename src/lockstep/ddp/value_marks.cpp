@@ -36,14 +36,17 @@ void ValueMarks::set(int parameter) {
 void ValueMarks::clear(int parameter) { marks_[static_cast<std::size_t>(parameter)].reset(); }
 void ValueMarks::clear() noexcept { std::fill(marks_.begin(), marks_.end(), std::nullopt); }
 
-void ValueMarks::expect_unchanged(int parameter) const {
+bool ValueMarks::is_changed(int parameter) const {
   const auto index = static_cast<std::size_t>(parameter);
-  const auto& [name, tensor, gradient, slot] = flat_.parameters()[index];
-  if (!marks_[index] || *marks_[index] == mark_of(tensor)) return;
+  return marks_[index] && *marks_[index] != mark_of(flat_.parameters()[index].tensor);
+}
+
+void ValueMarks::expect_unchanged(int parameter) const {
+  if (!is_changed(parameter)) return;
   throw UsageError(fmt::format(
       "parameter {} was changed after a backward under no_sync() whose gradients were not averaged "
       "yet: the replicas differ now. Step only after a backward outside no_sync()",
-      name));
+      flat_.parameters()[static_cast<std::size_t>(parameter)].name));
 }
 
 }  // namespace lockstep

@@ -22,6 +22,8 @@ class ValueMarks {
   void clear(int parameter);
   void clear() noexcept;
 
+  /// Whether it was marked and has changed since.
+  [[nodiscard]] bool is_changed(int parameter) const;
   /// Throws UsageError, naming the parameter, when it was changed since it was marked.
   void expect_unchanged(int parameter) const;
 

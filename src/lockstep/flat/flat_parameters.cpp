@@ -27,16 +27,32 @@ struct Registered {
   at::Tensor tensor;
 };
 
-// Each tensor once, under its first name.
-std::vector<Registered> registered_in(const torch::nn::Module& module) {
+// Each tensor once, under its first name. None when the module is gone.
+std::vector<Registered> registered_in(const ObservedModule& module) {
   std::vector<Registered> all;
+  if (module.get() == nullptr) return all;
   std::unordered_set<const void*> known;
-  for (const auto& item : module.named_parameters()) {
+  for (const auto& item : module.get()->named_parameters()) {
     if (known.insert(item.value().unsafeGetTensorImpl()).second) {
       all.push_back({item.key(), item.value()});
     }
   }
   return all;
+}
+
+bool is_reducible(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kComplexHalf:
+    case at::kComplexFloat:
+    case at::kComplexDouble:
+      return true;
+    default:
+      return false;
+  }
 }
 
 void expect_usable(const Registered& parameter) {
@@ -49,6 +65,12 @@ void expect_usable(const Registered& parameter) {
     throw UsageError(
         fmt::format("parameter {} is {}; gradients need floating point, register "
                     "other tensors as buffers",
+                    name, c10::toString(tensor.scalar_type())));
+  }
+  if (!is_reducible(tensor.scalar_type())) {
+    throw UsageError(
+        fmt::format("parameter {} is {}; gradients are reduced in float32, float64, float16, "
+                    "bfloat16 or complex: convert it, or register it as a buffer",
                     name, c10::toString(tensor.scalar_type())));
   }
   if (GradientSlots::has_slot(tensor)) {
@@ -119,7 +141,7 @@ FlatParameters::FlatParameters(torch::nn::Module& module, const ProcessGroup& gr
     throw UsageError(fmt::format("FlatOptions::gradient_buffers is {}; gradients need 1 at least",
                                  options.gradient_buffers));
   }
-  const auto registered = registered_in(module);
+  const auto registered = registered_in(module_);
   if (registered.empty()) throw UsageError("the model has no parameters");
   for (const auto& parameter : registered) expect_usable(parameter);
   facts_ = facts_of_all(registered);
@@ -183,6 +205,7 @@ std::vector<FlatRange> FlatParameters::live_gradients() const {
 }
 
 std::vector<std::string> FlatParameters::strays() const {
+  if (module_.get() == nullptr) return {};
   std::unordered_map<std::string_view, const at::Tensor*> now;
   const auto registered = registered_in(module_);
   for (const auto& [name, tensor] : registered) now.emplace(name, &tensor);
@@ -192,20 +215,32 @@ std::vector<std::string> FlatParameters::strays() const {
     const auto found = now.find(parameter.name);
     const bool still_there = found != now.end() && found->second->is_same(parameter.tensor);
     if (!still_there || !slots_->is_in_place(static_cast<int>(i))) names.push_back(parameter.name);
-    if (found != now.end()) now.erase(found);
   }
-  for (const auto& [name, tensor] : registered) {
-    if (now.contains(name)) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> FlatParameters::added() const {
+  std::unordered_set<std::string_view> known;
+  for (const auto& parameter : parameters_) known.insert(parameter.name);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : registered_in(module_)) {
+    if (tensor.defined() && tensor.requires_grad() && !known.contains(name)) names.push_back(name);
   }
   return names;
 }
 
 void FlatParameters::expect_in_place() const {
+  if (const auto names = added(); !names.empty()) {
+    throw UsageError(fmt::format(
+        "parameters were added to the module since it was handed over, and their gradients are not "
+        "reduced: {}. Register every parameter first, then make the Ddp",
+        fmt::join(names, ", ")));
+  }
   const auto names = strays();
   if (names.empty()) return;
   throw UsageError(fmt::format(
-      "parameters no longer lie in library memory: {}. to(), set_data, torch::load and a new "
-      "registration move them: do that before the model is handed over, or call adopt() on all "
+      "parameters no longer lie in library memory: {}. to(), set_data, torch::load and "
+      "replace_module move them: do that before the model is handed over, or call adopt() on all "
       "ranks afterwards",
       fmt::join(names, ", ")));
 }
@@ -215,10 +250,12 @@ void FlatParameters::adopt() {
   const auto facts = facts_of_all(registered);
   compare_with_peers(facts);
   if (registered.size() != parameters_.size()) {
+    auto changed = strays();
+    for (const auto& name : added()) changed.push_back(name);
     throw UsageError(
         fmt::format("the model had {} parameters when it was laid out and has {} now; what came or "
                     "went: {}. Make a new Ddp for the model as it is now",
-                    parameters_.size(), registered.size(), fmt::join(strays(), ", ")));
+                    parameters_.size(), registered.size(), fmt::join(changed, ", ")));
   }
   for (std::size_t i = 0; i < registered.size(); ++i) {
     const auto& then = facts_[i];

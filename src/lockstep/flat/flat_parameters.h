@@ -15,6 +15,7 @@
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/flat/gradient_slot.h"
 #include "lockstep/flat/layout.h"
+#include "lockstep/flat/observed_module.h"
 
 namespace torch::nn {
 class Module;
@@ -85,8 +86,11 @@ class FlatParameters {
   [[nodiscard]] const GradientSlots& slots() const noexcept { return *slots_; }
 
   /// Names of parameters that are no longer in this memory, or no longer the module's: to(),
-  /// set_data, torch::load or a new registration took them away.
+  /// set_data, torch::load or replace_module took them away. None when the module is gone.
   [[nodiscard]] std::vector<std::string> strays() const;
+  /// Names of parameters that train and that the module has registered since they were laid out:
+  /// nothing reduces their gradients. None when the module is gone.
+  [[nodiscard]] std::vector<std::string> added() const;
   /// Throws UsageError with those names and what to do, where there are any.
   void expect_in_place() const;
 
@@ -101,7 +105,7 @@ class FlatParameters {
   void move_in();
   void allocate();
 
-  torch::nn::Module& module_;
+  ObservedModule module_;
   ProcessGroup group_;
   FlatOptions options_;
   std::vector<FlatParameter> parameters_;

@@ -1,0 +1,174 @@
+// What a Ddp checks and says beside its reductions: calls at the wrong moment, backwards that fail,
+// gradients that are not finite, and what is left at the end.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/ddp/ddp_state_internal.h"
+#include "lockstep/flat/walk.h"
+
+namespace lockstep {
+
+void Ddp::State::expect_idle(const char* verb) const {
+  if (!watch.is_running() && !is_started()) return;
+  throw UsageError(
+      fmt::format("{} was called in the middle of a backward or a reduction; call it "
+                  "between steps",
+                  verb));
+}
+
+void Ddp::State::expect_unspoiled() {
+  if (!spoiled) return;
+  for (int i = 0; i < num_parameters(); ++i) {
+    const auto& parameter = flat.parameters()[static_cast<std::size_t>(i)];
+    if (!flat.slots().is_live(i) || squared_norm(parameter.gradient) == 0) continue;
+    samples = 0;
+    counted = false;
+    throw UsageError(
+        fmt::format("the gradient of {} is left from a step that ended by an exception or in "
+                    "another group: call zero_grad() before the next backward",
+                    parameter.name));
+  }
+  spoiled = false;
+}
+
+// Sums are divided by samples, so that an average of earlier must not be among them.
+void Ddp::State::expect_joinable(int index) const {
+  if (!is_weighted() || of(filling).is_touched(index)) return;
+  const auto& parameter = flat.parameters()[static_cast<std::size_t>(index)];
+  if (!flat.slots().is_live(index) || squared_norm(parameter.gradient) == 0) return;
+  throw UsageError(fmt::format(
+      "the gradient of {} still holds the average of the last step: call zero_grad() between "
+      "steps, and run all but the last backward of a step under no_sync()",
+      parameter.name));
+}
+
+void Ddp::State::give_up() noexcept {
+  complete_calls();
+  forget_counts();
+  joined = {};
+  non_finite_result.reset();
+  due = false;
+  spoiled = true;
+  marks->clear();
+  for (auto& reducer : reducers) reducer.forget();
+  filling = flat.gradient_buffer();
+  reducing = filling;
+  for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
+    if (buffer != filling) flat.slots().drop(buffer);
+  }
+}
+
+// Without this, a rank that fails alone would leave the others in calls that its next backward then
+// takes part in: one step behind.
+void Ddp::State::complete_calls() noexcept {
+  if (!is_started()) return;
+  const auto quietly = [](auto action) {
+    try {
+      action();
+    } catch (const std::exception&) {
+      // What made this rank give up is thrown already. A group that has failed says so again.
+    }
+  };
+  const int in_use = flat.gradient_buffer();
+  quietly([this] {
+    flat.use_gradient_buffer(reducing);
+    reducers[static_cast<std::size_t>(reducing)].start_rest_as_failed();
+    finish_reduction();
+  });
+  quietly([this, in_use] { flat.use_gradient_buffer(in_use); });
+}
+
+void Ddp::State::report_failed_ranks(bool here, std::int64_t number) const {
+  auto own = at::full({1}, here ? 1 : 0, at::kByte);
+  auto all = at::empty({group.size()}, at::kByte);
+  group.all_gather(all, own, {.name = "failed backwards"}).wait();
+  const auto* failed = all.const_data_ptr<std::uint8_t>();
+  const auto* first = std::find(failed, failed + group.size(), 1);
+  const int rank = group.global_rank(static_cast<int>(first - failed));
+  throw PeerError(
+      rank,
+      fmt::format("the backward of rank {} failed ({} of {} ranks, in backward {}); the output "
+                  "of rank {} says why. Gradients of this step are not averaged on any rank: "
+                  "call zero_grad() on every rank and continue, or end the job",
+                  rank, std::count(failed, failed + group.size(), 1), group.size(), number, rank));
+}
+
+bool Ddp::State::is_due() const {
+  if (!due) return false;
+  for (int i = 0; i < num_parameters(); ++i) {
+    if (flat.slots().is_live(i, reducing)) return true;
+  }
+  return false;
+}
+
+// Sums of finite gradients may overflow. The results have the same bits on all ranks, so every rank
+// finds the same; nobody pays for it who does not ask.
+bool Ddp::State::is_non_finite() {
+  if (joined.non_finite) return true;
+  if (!non_finite_result && due) {
+    bool found = false;
+    for (int i = 0; i < num_parameters() && !found; ++i) {
+      found = flat.slots().is_live(i) &&
+              has_non_finite(flat.parameters()[static_cast<std::size_t>(i)].gradient);
+    }
+    non_finite_result = found;
+  }
+  return non_finite_result.value_or(false);
+}
+
+void Ddp::State::report_non_finite() {
+  if (non_finite.empty() || non_finite_reported) return;
+  non_finite_reported = true;
+  const auto& first = flat.parameters()[static_cast<std::size_t>(non_finite.front())];
+  const Log log({.rank = group.global_rank(group.rank())});
+  log.warning(fmt::format(
+      "the gradient of {}{} is not finite on this rank in backward {}: the average is not finite "
+      "on "
+      "any rank, and ddp.non_finite() is true. Look at this rank's batch and loss, or use a "
+      "GradScaler, which skips such steps. This is reported once",
+      first.name,
+      non_finite.size() > 1 ? fmt::format(" (and of {} more parameters)", non_finite.size() - 1)
+                            : "",
+      of(reducing).number()));
+}
+
+void Ddp::State::report_at_end() const {
+  const Log log({.rank = group.global_rank(group.rank())});
+  if (!attempted && group.size() > 1 && group.rank() == 0) {
+    log.warning(
+        "this Ddp ends and has reduced no gradients: is it a temporary? Gradients are averaged "
+        "only "
+        "while the Ddp lives: give it a name, in the scope of the training loop");
+  }
+  for (int i = 0; i < num_parameters(); ++i) {
+    if (!marks->is_changed(i)) continue;
+    log.warning(
+        "a step was made with gradients of a backward under no_sync() that were never averaged: "
+        "the "
+        "last backward of a step runs outside no_sync(), or start() and wait() follow it");
+    break;
+  }
+  if (const auto names = flat.strays(); !names.empty()) {
+    log.warning(fmt::format(
+        "parameters left library memory and were not averaged since: {}; move or load them before "
+        "the Ddp is made, or call adopt() on all ranks",
+        fmt::join(names, ", ")));
+  }
+  if (const auto names = flat.added(); !names.empty()) {
+    log.warning(
+        fmt::format("parameters were added to the module since the Ddp was made, and their "
+                    "gradients were never "
+                    "averaged: {}; register every parameter first, then make the Ddp",
+                    fmt::join(names, ", ")));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,139 @@
+// How a Ddp is made and ends: what differs between ranks is named, one that is of no use says so,
+// and parameters that came later are found.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/ddp/ddp.h"
+#include "lockstep/ddp/replica_check.h"
+#include "lockstep/ddp/test_ranks_internal.h"
+
+namespace lockstep {
+namespace {
+
+// What `body` writes to standard error, on all ranks.
+std::string log_of(int size, const std::function<void(ProcessGroup&)>& body) {
+  ::testing::internal::CaptureStderr();
+  with_groups(size, body);
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(MakingADdp, NamesTheOptionThatDiffersWithBothValues) {
+  struct Case {
+    DdpOptions options;
+    std::string text;
+  };
+  const std::vector<Case> cases{
+      {{.bucket_bytes = 64}, "DdpOptions::bucket_bytes is 26214400 on rank 0 and 64 on rank 1"},
+      {{.bucket_bytes = kAutotune}, "bucket_bytes is 26214400 on rank 0 and kAutotune on rank 1"},
+      {{.normalize = Normalize::by_count}, "normalize is by_rank on rank 0 and by_count on rank 1"},
+      {{.accumulate = 2}, "accumulate is 1 on rank 0 and 2 on rank 1"},
+      {{.buffers = BufferSync::never}, "buffers is each_step on rank 0 and never on rank 1"},
+      {{.gradient_buffers = 2}, "gradient_buffers is 1 on rank 0 and 2 on rank 1"}};
+  for (const auto& [other, text] : cases) {
+    with_groups(3, [&](ProcessGroup& group) {
+      const auto net = weights({"a"});
+      const auto options = group.rank() == 1 ? other : DdpOptions{};
+      EXPECT_TRUE(holds(message_of([&] { const Ddp ddp(*net, group, options); }), text));
+      const Ddp same(*net, group);  // the group is still good
+    });
+  }
+}
+
+TEST(MakingADdp, OnOneRankOnlyIsNamed) {
+  with_groups(2, [](ProcessGroup& group) {
+    if (group.rank() == 1) return;
+    const auto net = weights({"a"});
+    const auto text = message_of([&] { const Ddp ddp(*net, group); });
+    EXPECT_TRUE(holds(text, "rank 1 has left"));
+    EXPECT_TRUE(holds(text, "Every rank makes the Ddp"));
+  });
+}
+
+TEST(MakingADdp, NamesAParameterOfADtypeThatIsNotReduced) {
+  with_groups(1, [](ProcessGroup& group) {
+    const auto net = weights({"a"});
+    net->register_parameter("small", torch::ones({8}).to(torch::kFloat8_e4m3fn), false);
+    const auto text = message_of([&] { const Ddp ddp(*net, group); });
+    EXPECT_TRUE(holds(text, "parameter small is Float8_e4m3fn"));
+  });
+}
+
+TEST(MakingADdp, ThatReducesNothingIsReportedOnce) {
+  const auto made_in_a_helper = [](ProcessGroup& group) {
+    const auto net = weights({"a"});
+    { const Ddp ddp(*net, group); }
+    loss_with((*net)["a"], group.rank() + 1).backward();
+  };
+  const auto text = log_of(2, made_in_a_helper);
+  const auto first = text.find("has reduced no gradients");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_TRUE(holds(text, "is it a temporary?"));
+  EXPECT_EQ(text.find("has reduced no gradients", first + 1), std::string::npos) << text;
+  EXPECT_EQ(log_of(1, made_in_a_helper), "") << "nobody to average with";
+  const auto used = [](ProcessGroup& group) {
+    const auto net = weights({"a"});
+    const Ddp ddp(*net, group);
+    loss_with((*net)["a"], group.rank() + 1).backward();
+  };
+  EXPECT_EQ(log_of(2, used), "");
+}
+
+// Gradients come for all parameters that the Ddp knows, so nothing else tells.
+TEST(ParametersAddedAfterwards, AreNamedByTheFirstReduction) {
+  with_groups(2, [](ProcessGroup& group) {
+    const auto net = weights({"a"});
+    const Ddp ddp(*net, group);
+    net->register_parameter("frozen", torch::zeros({3}), /*requires_grad=*/false);
+    loss_with((*net)["a"], 1).backward();
+    net->zero_grad();
+    EXPECT_TRUE(is_filled((*net)["a"], 0));
+  });
+  with_groups(2, [](ProcessGroup& group) {
+    const auto net = weights({"a"});
+    const Ddp ddp(*net, group);
+    net->register_parameter("late", torch::zeros({3}));
+    const auto text =
+        message_of([&] { (loss_with((*net)["a"], 1) + loss_with((*net)["late"], 1)).backward(); });
+    EXPECT_TRUE(holds(text, "added to the module since"));
+    EXPECT_TRUE(holds(text, "late"));
+  });
+}
+
+TEST(ParametersAddedAfterwards, AreNamedWithinARoundOfTheReplicaCheck) {
+  with_groups(2, [](ProcessGroup& group) {
+    const auto net = weights({"a"});
+    const Ddp ddp(*net, group);
+    loss_with((*net)["a"], 1).backward();
+    net->register_parameter("late", torch::zeros({3}));
+    std::string text;
+    for (int step = 0; step < ReplicaCheck::kWindows && text.empty(); ++step) {
+      net->zero_grad();
+      text = message_of([&] { loss_with((*net)["a"], 1).backward(); });
+    }
+    EXPECT_TRUE(holds(text, "late"));
+  });
+}
+
+TEST(AModuleThatEndsFirst, DoesNoHarm) {
+  const auto text = log_of(2, [](ProcessGroup& group) {
+    auto net = weights({"a"});
+    net->register_buffer("running", torch::zeros({2}));
+    auto ddp = std::make_unique<Ddp>(*net, group);
+    loss_with((*net)["a"], 1).backward();
+    net->zero_grad();
+    const auto weight = (*net)["a"];
+    const auto loss = loss_with(weight, group.rank() + 1);
+    net.reset();
+    loss.backward();
+    EXPECT_TRUE(is_filled(weight.grad(), mean_rank(2))) << "the graph outlives the module";
+    ddp.reset();
+  });
+  EXPECT_EQ(text, "");
+}
+
+}  // namespace
+}  // namespace lockstep

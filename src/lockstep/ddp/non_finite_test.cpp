@@ -1,0 +1,59 @@
+// Gradients that are not finite: every rank knows, and the rank that brought one says so.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <limits>
+#include <string>
+
+#include "lockstep/ddp/ddp.h"
+#include "lockstep/ddp/test_ranks_internal.h"
+
+namespace lockstep {
+namespace {
+
+class NonFinite : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, NonFinite, ::testing::Values(1, 2, 3));
+
+TEST_P(NonFinite, SumsOfFiniteGradientsAreNoticed) {
+  with_groups(GetParam(), [](ProcessGroup& group) {
+    const auto net = weights({"a", "b"});
+    const Ddp ddp(*net, group);
+    const auto step = [&](double gradient) {
+      net->zero_grad();
+      (loss_with((*net)["a"], 1) + loss_with((*net)["b"], gradient)).backward();
+      return ddp.non_finite();
+    };
+    EXPECT_FALSE(step(1));
+    EXPECT_EQ(step(3e38), group.size() > 1) << "alone there is no sum";
+    EXPECT_EQ((*net)["b"].grad().isinf().all().item<bool>(), group.size() > 1);
+    EXPECT_TRUE(ddp.non_finite_parameters().empty()) << "this rank's own are finite";
+    EXPECT_FALSE(step(1)) << "forgotten with the next reduction";
+  });
+}
+
+TEST_P(NonFinite, GradientsAreReportedOnceWithRankParameterAndBackward) {
+  const int culprit = GetParam() - 1;
+  ::testing::internal::CaptureStderr();
+  with_groups(GetParam(), [&](ProcessGroup& group) {
+    const auto net = weights({"a", "b"});
+    const Ddp ddp(*net, group);
+    for (int step = 1; step <= 5; ++step) {
+      const bool bad = step >= 3 && group.rank() == culprit;
+      const double gradient = bad ? std::numeric_limits<double>::quiet_NaN() : 1;
+      (loss_with((*net)["a"], 1) + loss_with((*net)["b"], gradient)).backward();
+      EXPECT_EQ(ddp.non_finite(), step >= 3);
+      net->zero_grad();
+    }
+  });
+  const auto text = ::testing::internal::GetCapturedStderr();
+  const auto line =
+      "rank " + std::to_string(culprit) + " | warning: the gradient of b is not finite";
+  const auto first = text.find(line);
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_TRUE(holds(text, "in backward 3"));
+  EXPECT_EQ(text.find("not finite on this rank", first + line.size() + 20), std::string::npos)
+      << text;
+}
+
+}  // namespace
+}  // namespace lockstep
