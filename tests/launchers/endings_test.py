@@ -103,6 +103,15 @@ class Endings(JobTest):
         self.run_job(LOCKSTEP, "run", "-n", "2", "sh", "-c", "[ $RANK = 0 ] && exit 6; sleep 100", code=6)
         self.assertLess(time.monotonic() - begin, 4)  # the others of a group would have 5 s to say why
 
+    def test_many_ranks_need_no_higher_limit_of_descriptors(self):
+        ranks, soft = (500, 1024) if "LOCKSTEP_SOAK_SEED" in os.environ else (60, 200)
+        job = subprocess.run([LOCKSTEP, "run", "-n", str(ranks), PRINT_WORLD, "reduce"], cwd=self.folder, timeout=300,
+                             env=self.environment, capture_output=True, text=True,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, 4096)))
+        self.assertEqual(job.returncode, 0, job.stderr)
+        logs = [log.read_text() for log in self.folder.glob("runs/*/logs/*.log")]
+        self.assertEqual(sum(f"sum {ranks * (ranks - 1) // 2}\n" in log for log in logs), ranks)
+
     def test_programs_that_never_call_init_are_told_so(self):
         output = self.run_job(LOCKSTEP, "run", "-n", "2", "true")
         self.assertIn("lockstep::init()", output)

@@ -6,11 +6,14 @@
 //   print_world wait            waits to be ended; SIGTERM ends it
 //   print_world ignore RANK     rank RANK ignores SIGTERM, the others end with it
 //   print_world fail-once RANK  rank RANK ends with 3 in the first round only
+//   print_world reduce          the ranks add their numbers, and print the sum
 //   print_world flood BYTES     writes that many bytes of numbered lines
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -18,6 +21,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/fabric/shm_engine.h"
 #include "lockstep/launch/init.h"
 
 namespace {
@@ -70,6 +74,17 @@ void act(const lockstep::World& world, int num_arguments, char** arguments) {
         lockstep::Environment::of_process().find_integer("TORCHELASTIC_RESTART_COUNT") == 0) {
       std::exit(3);
     }
+  } else if (what == "reduce") {
+    const auto engine = lockstep::make_shm_engine(world, {.one_shot_bytes = 4096});
+    const std::int32_t own = world.rank();
+    std::int32_t sum = 0;
+    engine->wait(*engine->start({.kind = lockstep::Collective::all_reduce,
+                                 .dtype = lockstep::DType::int32,
+                                 .count = 1,
+                                 .input = std::as_bytes(std::span(&own, 1)),
+                                 .output = std::as_writable_bytes(std::span(&sum, 1))},
+                                nullptr));
+    std::printf("sum %d\n", sum);
   } else if (what == "flood") {
     flood(world.rank(), number(2));
   }

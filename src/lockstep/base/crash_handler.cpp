@@ -33,7 +33,8 @@ enum class Stage { idle, head, frames, mappings, over };
 // memory.
 struct CrashState {
   std::atomic<bool> installed{false};
-  std::atomic<pid_t> owner{0};  // the thread that writes the record; 0 until one crashes
+  std::atomic<pid_t> process{0};  // whose crashes are recorded
+  std::atomic<pid_t> owner{0};    // the thread that writes the record; 0 until one crashes
   std::atomic<Stage> stage{Stage::idle};
   std::atomic<int> descriptor{-1};
   std::atomic<unsigned> limit_seconds{0};
@@ -86,6 +87,8 @@ void arm_guard() {
 
 void on_crash(int signal, siginfo_t* info, void* context) {
   if (!state.installed) die(signal, info);  // a handler that was put over ours has called it since
+  // A child that was forked has our handlers and our descriptor. Its crash is not this process's.
+  if (state.process != ::getpid()) die(signal, info);
   pid_t owner = 0;
   if (!state.owner.compare_exchange_strong(owner, thread_id())) {
     while (owner != thread_id()) ::pause();  // the writer, or the guard, ends the process
@@ -156,6 +159,7 @@ CrashHandler::CrashHandler(int descriptor, const CrashHandlerOptions& options) {
   std::array<void*, 1> frame{};
   ::backtrace(frame.data(), 1);
   state.descriptor = descriptor;
+  state.process = ::getpid();
   state.limit_seconds = static_cast<unsigned>(options.limit.count());
   const struct sigaction action = crash_action();
   for (std::size_t i = 0; i < kSignals.size(); ++i)

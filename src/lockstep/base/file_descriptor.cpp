@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -47,6 +48,15 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
       throw SystemError(fmt::format("cannot write {} bytes to {}", bytes.size(), what), errno);
     }
   }
+}
+
+std::uint64_t raise_descriptor_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  const auto before = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return before;
 }
 
 void keep_standard_descriptors() noexcept {

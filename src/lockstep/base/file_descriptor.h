@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,8 +44,11 @@ class FileDescriptor {
 /// `what` names the target in the SystemError thrown on failure.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& what);
 
-/// Opens /dev/null in the place of each of 0, 1 and 2 that is closed, so that no other file takes the
-/// number and receives what is printed. Call it before anything is opened.
+/// Raises this process's soft limit of open descriptors to the hard one, and returns what it was.
+std::uint64_t raise_descriptor_limit() noexcept;
+
+/// Opens /dev/null in the place of each of 0, 1 and 2 that is closed, so that no other file takes
+/// the number and receives what is printed. Call it before anything is opened.
 void keep_standard_descriptors() noexcept;
 
 }  // namespace lockstep

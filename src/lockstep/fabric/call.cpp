@@ -1,11 +1,13 @@
 #include "lockstep/fabric/call.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
@@ -177,23 +179,24 @@ std::uint64_t mark_of(const CallDescriptor& descriptor, std::uint64_t number, co
 }
 
 std::string to_string(const CallDescriptor& descriptor) {
-  std::string text{to_string(descriptor.kind)};
   const auto kind = descriptor.kind;
   const std::string_view name = descriptor.name;
-  if (kind == Collective::barrier && name.empty()) return text;
-  text += "(";
-  if (reduces(kind)) text += fmt::format("{}, ", to_string(descriptor.op));
+  if (kind == Collective::barrier && name.empty()) return std::string(to_string(kind));
+  std::vector<std::string> parts;
+  if (reduces(kind)) parts.emplace_back(to_string(descriptor.op));
   if (kind == Collective::allocate || kind == Collective::split) {
-    text += fmt::format("{} bytes", descriptor.count);
+    parts.push_back(fmt::format("{} bytes", descriptor.count));
   } else if (kind != Collective::barrier) {
-    text += fmt::format("{} × {}", descriptor.count, to_string(descriptor.dtype));
+    parts.push_back(fmt::format("{} × {}", descriptor.count, to_string(descriptor.dtype)));
   }
   const bool outwards = kind == Collective::broadcast || kind == Collective::scatter;
-  if (has_root(kind)) text += fmt::format(" {} rank {}", outwards ? "from" : "to", descriptor.root);
-  if (descriptor.has_riders) text += ", with riders";
-  if (descriptor.has_leaves) text += ", with leaves stated";
-  if (!name.empty()) text += fmt::format("{}\"{}\"", kind == Collective::barrier ? "" : ", ", name);
-  return text + ")";
+  if (has_root(kind)) {
+    parts.back() += fmt::format(" {} rank {}", outwards ? "from" : "to", descriptor.root);
+  }
+  if (descriptor.has_riders) parts.emplace_back("with riders");
+  if (descriptor.has_leaves) parts.emplace_back("with leaves stated");
+  if (!name.empty()) parts.push_back(fmt::format("\"{}\"", name));
+  return fmt::format("{}({})", to_string(kind), fmt::join(parts, ", "));
 }
 
 }  // namespace lockstep

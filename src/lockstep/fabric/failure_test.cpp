@@ -2,6 +2,7 @@
 // that leaves in the middle owes the others.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -150,6 +151,76 @@ TEST(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
   run_group(two_apart(), [](Engine& engine) {
     EXPECT_THROW((void)engine.allocate(std::size_t{1} << 62), UsageError);
     run(engine, {.kind = Collective::barrier});
+  });
+}
+
+// Rank 0 makes the memory, and is allowed no file that large.
+TEST(Failure, AnAllocationThatTheMachineRefusesIsToldToAll) {
+  (void)testing::run_ranks_as_processes(2, [](Rank& self) {
+    const auto engine = make_engine(EngineKind::shm, world_of_processes(self.rank(), 2), {});
+    if (self.rank() == 0) {
+      ::signal(SIGXFSZ, SIG_IGN);
+      const rlimit small{1U << 20, 1U << 20};
+      ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    }
+    try {
+      (void)engine->allocate(64U << 20);
+      ADD_FAILURE() << "rank " << self.rank() << " has memory";
+    } catch (const PeerError& error) {
+      EXPECT_EQ(error.rank(), 0) << error.what();
+    }
+    self.barrier(self.deadline());
+  });
+}
+
+std::size_t own_anonymous_bytes() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) * 1024;
+  }
+  return 0;
+}
+
+// The memory of a rank whose peer is dead stays where it is: a copy would take seconds for
+// gigabytes, and double what a host needs when it can least afford it.
+TEST(Failure, ALostRankCostsNoCopyOfTheMemory) {
+  constexpr std::size_t kBytes = 256U << 20;
+  const auto outcomes = testing::run_ranks_as_processes(
+      3,
+      [](Rank& self) {
+        const auto engine = make_engine(EngineKind::shm, world_of_processes(self.rank(), 3), {});
+        const auto memory = engine->allocate(kBytes);
+        std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{1});
+        run(*engine, {.kind = Collective::barrier});
+        if (self.rank() == 2) ::raise(SIGKILL);
+        const auto before = own_anonymous_bytes();
+        EXPECT_THROW(run(*engine, sum_of(memory->bytes())), PeerError);
+        EXPECT_LT(own_anonymous_bytes(), before + kBytes / 20);
+        EXPECT_EQ(memory->bytes().front(), std::byte{1});
+      },
+      {.expect = testing::Expect::anything});
+  for (const int rank : {0, 1}) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(outcome.succeeded()) << outcome.output;
+  }
+}
+
+TEST(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
+  auto setting = two_apart();
+  setting.options.timeout = 2s;
+  run_group(setting, [](Engine& engine) {
+    const auto other = engine.split(0, 0);
+    try {
+      run(engine.rank() == 0 ? engine : *other, {.kind = Collective::barrier, .name = "one"});
+      ADD_FAILURE() << "no error";
+    } catch (const PeerError& error) {
+      const std::string words = error.what();
+      // The other may have given up first, and says that it has left.
+      EXPECT_TRUE(words.find("it waits for this rank in call") != std::string::npos ||
+                  words.find("has given up on this rank") != std::string::npos ||
+                  words.find("has left group") != std::string::npos)
+          << words;
+    }
   });
 }
 

@@ -19,12 +19,17 @@ constexpr std::size_t kInlineArea = kSmallArea + kMaxCallsInFlight * kMaxInlineB
 // places of a cache.
 constexpr std::size_t kApart = 17 * kLine;
 constexpr std::size_t kRankArea = kInlineArea + 4 * kStageBytes + kApart;
+static_assert(sizeof(RankState) <= kApart);  // where it lies
 
 std::size_t ranks_begin(int size) { return kHeaderBytes + aligned(ControlLines::bytes_for(size)); }
 std::size_t mail_begin(int size) { return ranks_begin(size) + times(size, kRankArea); }
 
 std::atomic<std::uint64_t>& header_of(const SharedMemory& memory) {
   return *reinterpret_cast<std::atomic<std::uint64_t>*>(memory.bytes().data());
+}
+
+std::atomic<std::uint64_t>& given_up_of(const SharedMemory& memory) {
+  return (&header_of(memory))[1];
 }
 
 // How many ranks have dropped an allocation, in the page before its parts.
@@ -88,6 +93,19 @@ std::byte* GroupMemory::staged_result(int rank, std::uint64_t round) const noexc
 Mailbox& GroupMemory::mailbox(int from, int to) const noexcept {
   auto* boxes = reinterpret_cast<Mailbox*>(memory_->bytes().data() + mail_begin(size_));
   return boxes[from * size_ + to];
+}
+
+RankState& GroupMemory::state(int rank) const noexcept {
+  auto* const area = memory_->bytes().data() + ranks_begin(size_) + times(rank, kRankArea);
+  return *reinterpret_cast<RankState*>(area + kInlineArea + 4 * kStageBytes);
+}
+
+void GroupMemory::give_up() const noexcept {
+  given_up_of(*memory_).store(1, std::memory_order_seq_cst);
+}
+
+bool GroupMemory::given_up() const noexcept {
+  return given_up_of(*memory_).load(std::memory_order_seq_cst) != 0;
 }
 
 std::shared_ptr<Allocation> GroupMemory::add(std::shared_ptr<SharedMemory> memory,

@@ -55,6 +55,13 @@ struct alignas(128) Mailbox {
   std::array<std::array<std::byte, kMailBytes>, 2> pieces;
 };
 
+// What a rank says of itself that others look at only when something is wrong, apart from the lines
+// they poll.
+struct alignas(128) RankState {
+  std::atomic<std::uint32_t> moving;    // it may be writing to others' memory now
+  std::atomic<std::uint64_t> waits_in;  // the call it sleeps in; 0: it does not
+};
+
 class Allocation final : public LibraryMemory {
  public:
   /// The memory holds a page of ours, then for each rank a part of `bytes`, in whole pages.
@@ -88,6 +95,15 @@ class GroupMemory {
   [[nodiscard]] std::byte* staged_input(int rank, std::uint64_t round) const noexcept;
   [[nodiscard]] std::byte* staged_result(int rank, std::uint64_t round) const noexcept;
   [[nodiscard]] Mailbox& mailbox(int from, int to) const noexcept;
+  [[nodiscard]] RankState& state(int rank) const noexcept;
+
+  /// A rank moves data between begin_moving and end_moving only, and only while the group has not
+  /// been given up. So once a rank has given the group up, nobody who does not move then writes to
+  /// its memory ever again.
+  void begin_moving() const noexcept { state(rank_).moving.store(1, std::memory_order_seq_cst); }
+  void end_moving() const noexcept { state(rank_).moving.store(0, std::memory_order_release); }
+  void give_up() const noexcept;
+  [[nodiscard]] bool given_up() const noexcept;
 
   /// Takes over new memory as the next allocation.
   std::shared_ptr<Allocation> add(std::shared_ptr<SharedMemory> memory, std::size_t bytes);

@@ -23,18 +23,31 @@ char state_of(pid_t process) {
 
 }  // namespace
 
-Peers::Peers(std::span<const pid_t> processes) : processes_(processes.begin(), processes.end()) {
-  for (const auto process : processes_) {
-    FileDescriptor descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-    if (!descriptor && errno != ESRCH) {
-      throw SystemError(fmt::format("cannot watch process {} (pidfd_open)", process), errno);
-    }
-    descriptors_.push_back(std::move(descriptor));
+std::shared_ptr<const FileDescriptor> ProcessWatches::watch(const ProcessIdentity& process) {
+  const std::lock_guard lock(mutex_);
+  auto& [started, known] = watched_[process.process];
+  if (auto descriptor = known.lock(); descriptor && started == process.started) return descriptor;
+  FileDescriptor opened(static_cast<int>(::syscall(SYS_pidfd_open, process.process, 0)));
+  if (!opened && errno != ESRCH) {
+    throw SystemError(fmt::format("cannot watch process {} (pidfd_open)", process.process), errno);
   }
+  // Looked at when the descriptor holds the number: another process may have been given it before.
+  if (opened && process.started != 0 && ProcessIdentity::of(process.process) != process) {
+    opened.reset();
+  }
+  auto descriptor = std::make_shared<const FileDescriptor>(std::move(opened));
+  started = process.started;
+  known = descriptor;
+  return descriptor;
+}
+
+Peers::Peers(std::span<const ProcessIdentity> processes, ProcessWatches& watches)
+    : processes_(processes.begin(), processes.end()) {
+  for (const auto& process : processes_) descriptors_.push_back(watches.watch(process));
 }
 
 bool Peers::dead(int rank) const {
-  const auto& descriptor = descriptors_[static_cast<std::size_t>(rank)];
+  const auto& descriptor = *descriptors_[static_cast<std::size_t>(rank)];
   if (!descriptor) return true;
   pollfd watched{descriptor.number(), POLLIN, 0};
   return ::poll(&watched, 1, 0) > 0 && watched.revents != 0;

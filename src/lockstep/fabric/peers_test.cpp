@@ -44,16 +44,37 @@ bool soon(const Condition& condition) {
 
 TEST(Peers, WhoLivesIsNotDead) {
   const Idle idle;
-  const Peers peers(std::array{::getpid(), idle.process()});
+  ProcessWatches watches;
+  const Peers peers(
+      std::array{ProcessIdentity::of(::getpid()), ProcessIdentity::of(idle.process())}, watches);
   EXPECT_FALSE(peers.dead(0));
   EXPECT_FALSE(peers.dead(1));
   EXPECT_EQ(peers.process(1), idle.process());
   EXPECT_EQ(peers.describe(1), "pid " + std::to_string(idle.process()));
 }
 
+TEST(Peers, AProcessThatWasGivenTheNumberOfAnEndedOneIsNotTakenForIt) {
+  const Idle idle;
+  ProcessWatches watches;
+  auto before = ProcessIdentity::of(idle.process());
+  before.started -= 1;
+  const Peers peers(std::array{before}, watches);
+  EXPECT_TRUE(peers.dead(0));
+  const Peers now(std::array{ProcessIdentity::of(idle.process())}, watches);
+  EXPECT_FALSE(now.dead(0));
+}
+
+TEST(Peers, GroupsShareTheDescriptorsOfTheirProcesses) {
+  ProcessWatches watches;
+  const auto self = ProcessIdentity::of(::getpid());
+  const auto first = watches.watch(self);
+  EXPECT_EQ(watches.watch(self), first);
+}
+
 TEST(Peers, AKilledProcessIsDeadBeforeItIsReapedAndAfter) {
   const Idle idle;
-  const Peers peers(std::array{idle.process()});
+  ProcessWatches watches;
+  const Peers peers(std::array{ProcessIdentity::of(idle.process())}, watches);
   ::kill(idle.process(), SIGKILL);
   EXPECT_TRUE(soon([&] { return peers.dead(0); }));
   ::waitpid(idle.process(), nullptr, 0);
@@ -66,12 +87,14 @@ TEST(Peers, AProcessThatWasGoneFromTheStartIsDead) {
     const Idle idle;
     process = idle.process();
   }
-  EXPECT_TRUE(Peers(std::array{process}).dead(0));
+  ProcessWatches watches;
+  EXPECT_TRUE(Peers(std::array{ProcessIdentity::of(process)}, watches).dead(0));
 }
 
 TEST(Peers, AStoppedProcessIsAliveAndSaidToBeStopped) {
   const Idle idle;
-  const Peers peers(std::array{idle.process()});
+  ProcessWatches watches;
+  const Peers peers(std::array{ProcessIdentity::of(idle.process())}, watches);
   ::kill(idle.process(), SIGSTOP);
   const auto expected = "pid " + std::to_string(idle.process()) + ", stopped by a signal";
   EXPECT_TRUE(soon([&] { return peers.describe(0) == expected; })) << peers.describe(0);

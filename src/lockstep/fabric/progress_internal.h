@@ -7,7 +7,10 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "lockstep/fabric/peers_internal.h"
 
 namespace lockstep {
 
@@ -20,6 +23,8 @@ class ProgressMember {
 
   /// Does what can be done without waiting, unless another thread is at it.
   virtual void try_advance() noexcept = 0;
+  /// The call in which `global_rank` waits for this rank, which has not entered it; in words.
+  [[nodiscard]] virtual std::optional<std::string> awaits_this_rank(int global_rank) = 0;
 };
 
 class Progress {
@@ -45,6 +50,20 @@ class Progress {
     }
   }
 
+  /// What keeps another rank, by its number in the world, from the call that this rank waits in: a
+  /// call of another group that this rank has not entered. Neither can continue then.
+  [[nodiscard]] std::optional<std::string> find_cycle(const ProgressMember& own, int global_rank) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    for (auto* member : members_) {
+      if (!lock || member == &own) continue;
+      if (auto words = member->awaits_this_rank(global_rank)) return words;
+    }
+    return std::nullopt;
+  }
+
+  /// Shared by the engines.
+  [[nodiscard]] ProcessWatches& watches() noexcept { return watches_; }
+
   /// For the names of groups: 0, 1, … in the order they are made, equal on all ranks.
   [[nodiscard]] int next_group() noexcept { return groups_.fetch_add(1); }
 
@@ -61,6 +80,7 @@ class Progress {
 
  private:
   std::mutex mutex_;
+  ProcessWatches watches_;
   std::vector<ProgressMember*> members_;      // mutex_
   std::map<int, std::size_t> switch_points_;  // mutex_
   std::atomic<int> pending_ = 0;

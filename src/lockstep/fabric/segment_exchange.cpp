@@ -24,8 +24,8 @@ constexpr std::chrono::milliseconds kBetweenLooks{50};  // at whom one waits for
 
 // What a member says when it is let in.
 struct Introduction {
-  std::int32_t member = 0;
-  std::int32_t process = 0;
+  std::int64_t member = 0;
+  ProcessIdentity process = {};
 };
 
 // The name is random, so the keys of a connection serve this group alone.
@@ -93,8 +93,8 @@ SocketExchange::Door SocketExchange::open() {
 std::unique_ptr<SocketExchange> SocketExchange::lead(Door door, const Secret& secret, int size,
                                                      Deadline deadline, const Watch& watch) {
   std::vector<std::optional<Channel>> came(static_cast<std::size_t>(size));
-  std::vector<pid_t> processes(came.size());
-  processes[0] = ::getpid();
+  std::vector<ProcessIdentity> processes(came.size());
+  processes[0] = ProcessIdentity::of(::getpid());
   for (int missing = size - 1; missing > 0;) {
     std::optional<Socket> socket;
     wait_readable(door.listener.number(), deadline, watch);
@@ -120,7 +120,7 @@ std::unique_ptr<SocketExchange> SocketExchange::lead(Door door, const Secret& se
   }
   std::vector<Channel> channels;
   for (std::size_t member = 1; member < came.size(); ++member) {
-    send_values(*came[member], std::span<const pid_t>(processes), deadline);
+    send_values(*came[member], std::span<const ProcessIdentity>(processes), deadline);
     channels.push_back(std::move(*came[member]));
   }
   return std::unique_ptr<SocketExchange>(
@@ -136,27 +136,31 @@ std::unique_ptr<SocketExchange> SocketExchange::follow(const std::string& where,
   }
   std::vector<Channel> channels;
   channels.push_back(Channel::connect(std::move(socket), secret, context_of(where), deadline));
-  const Introduction own{member, static_cast<std::int32_t>(::getpid())};
+  const Introduction own{member, ProcessIdentity::of(::getpid())};
   send_values(channels.front(), std::span(&own, 1), deadline);
   wait_readable(channels.front().number(), deadline, watch);
-  auto processes = receive_values<pid_t>(channels.front(), deadline);
+  auto processes = receive_values<ProcessIdentity>(channels.front(), deadline);
   return std::unique_ptr<SocketExchange>(
       new SocketExchange(Role::follower, std::move(channels), std::move(processes)));
 }
 
 std::unique_ptr<SocketExchange> SocketExchange::alone() {
-  return std::unique_ptr<SocketExchange>(new SocketExchange(Role::leader, {}, {::getpid()}));
+  return std::unique_ptr<SocketExchange>(
+      new SocketExchange(Role::leader, {}, {ProcessIdentity::of(::getpid())}));
 }
 
 SocketExchange::SocketExchange(Role role, std::vector<Channel> channels,
-                               std::vector<pid_t> processes)
+                               std::vector<ProcessIdentity> processes)
     : role_(role), channels_(std::move(channels)), processes_(std::move(processes)) {}
 
 std::shared_ptr<SharedMemory> SocketExchange::make(std::size_t bytes, Deadline deadline,
                                                    const Watch& watch) {
   if (role_ == Role::follower) {
     wait_readable(channels_.front().number(), deadline, watch);
-    return std::make_shared<SharedMemory>(channels_.front().receive_descriptor(deadline), bytes);
+    auto memory =
+        std::make_shared<SharedMemory>(channels_.front().receive_descriptor(deadline), bytes);
+    memory->close_descriptor();
+    return memory;
   }
   std::shared_ptr<SharedMemory> memory;
   try {
@@ -174,6 +178,7 @@ std::shared_ptr<SharedMemory> SocketExchange::make(std::size_t bytes, Deadline d
       if (!failure) failure = std::current_exception();
     }
   }
+  memory->close_descriptor();
   if (failure) std::rethrow_exception(failure);
   return memory;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/fabric/process_identity.h"
 #include "lockstep/fabric/shared_memory.h"
 #include "lockstep/net/channel.h"
 #include "lockstep/net/listener.h"
@@ -41,7 +42,7 @@ class SegmentExchange {
   /// True when each member has its own mapping: one of them can then change what it sees alone.
   [[nodiscard]] virtual bool mapped_apart() const noexcept { return true; }
   /// The process of each member.
-  [[nodiscard]] virtual std::span<const pid_t> processes() const noexcept = 0;
+  [[nodiscard]] virtual std::span<const ProcessIdentity> processes() const noexcept = 0;
 };
 
 /// By descriptors over Unix sockets on which both sides have proven to know the job's secret.
@@ -70,15 +71,17 @@ class SocketExchange final : public SegmentExchange {
 
   [[nodiscard]] std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline deadline,
                                                    const Watch& watch) override;
-  [[nodiscard]] std::span<const pid_t> processes() const noexcept override { return processes_; }
+  [[nodiscard]] std::span<const ProcessIdentity> processes() const noexcept override {
+    return processes_;
+  }
 
  private:
   enum class Role { leader, follower };
-  SocketExchange(Role role, std::vector<Channel> channels, std::vector<pid_t> processes);
+  SocketExchange(Role role, std::vector<Channel> channels, std::vector<ProcessIdentity> processes);
 
   Role role_;
   std::vector<Channel> channels_;  // of the leader to each member, or the member's one to it
-  std::vector<pid_t> processes_;
+  std::vector<ProcessIdentity> processes_;
 };
 
 }  // namespace lockstep

@@ -29,7 +29,8 @@ TEST(SegmentExchange, AllMembersMapTheSameMemory) {
   testing::run_ranks_as_threads(4, [&](Rank& self) {
     const auto exchange = join(door, where, self.rank(), 4);
     EXPECT_EQ(exchange->processes().size(), 4U);
-    for (const auto process : exchange->processes()) EXPECT_EQ(process, ::getpid());
+    for (const auto process : exchange->processes())
+      EXPECT_EQ(process, ProcessIdentity::of(::getpid()));
     for (const std::size_t bytes : {std::size_t{4096}, std::size_t{1} << 20}) {
       const auto memory = exchange->make(bytes, soon(), {});
       memory->bytes()[static_cast<std::size_t>(self.rank())] = std::byte{9};

@@ -43,6 +43,30 @@ TEST_P(GroupTest, AThreadThatWaitsKeepsNoOtherFromSending) {
   });
 }
 
+// Both threads sleep on the same count of matched receives, and one of them drops it.
+TEST_P(GroupTest, TwoThreadsReceiveWithOneTag) {
+  run_group(setting(), [](Engine& engine) {
+    constexpr int kMessages = 300;
+    if (engine.rank() == 1) {
+      std::byte value{7};
+      for (int i = 0; i < 2 * kMessages; ++i) {
+        engine.wait(*engine.send({.peer = 0, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
+      }
+    } else if (engine.rank() == 0) {
+      const auto receive = [&engine] {
+        for (int i = 0; i < kMessages; ++i) {
+          std::byte value{};
+          engine.wait(
+              *engine.receive({.peer = 1, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
+          EXPECT_EQ(value, std::byte{7});
+        }
+      };
+      const std::jthread first(receive);
+      const std::jthread second(receive);
+    }
+  });
+}
+
 // One thread starts calls, another waits for them: what autograd and the training loop do.
 TEST_P(GroupTest, CallsAreStartedByOneThreadAndWaitedForByAnother) {
   run_group(setting(), [](Engine& engine) {

@@ -27,6 +27,8 @@ class SharedMemory {
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {start_, bytes_}; }
   /// For handing on.
   [[nodiscard]] int descriptor() const noexcept { return memory_.number(); }
+  /// Nobody else will be given it. The mapping stays.
+  void close_descriptor() noexcept { memory_.reset(); }
 
  private:
   void map();

@@ -41,7 +41,7 @@ ShmEngine::ShmEngine(Membership membership, std::unique_ptr<SegmentExchange> exc
       exchange_(std::move(exchange)),
       memory_(exchange_->make(GroupMemory::bytes_for(size()), Deadline::after(options.timeout), {}),
               membership_.rank, size()),
-      peers_(exchange_->processes()),
+      peers_(exchange_->processes(), membership_.progress->watches()),
       tree_(TreePlan::over_ranks(size())),
       mail_states_(static_cast<std::size_t>(size())) {
   if (rank() == 0) {
@@ -117,11 +117,14 @@ std::shared_ptr<Operation> ShmEngine::receive(const Message& message, std::span<
   expect_length(message, bytes.size());
   const Lock lock(mutex_);
   auto& state = mail_states_[static_cast<std::size_t>(message.peer)];
+  auto& turns = state.turns[message.tag];
+  if (!turns) turns = std::make_shared<MailState::Turns>();
   return start_mail({.message = message,
                      .incoming = bytes,
-                     .number = state.turns[message.tag].begun++,
+                     .number = turns->begun++,
                      .memory = &memory_,
-                     .state = &state},
+                     .state = &state,
+                     .turns = turns},
                     std::move(keep));
 }
 
@@ -199,14 +202,30 @@ void ShmEngine::expect_usable() const {
 
 void ShmEngine::fail(const Cause& cause) {
   failure_ = cause;
+  memory_.end_moving();
   memory_.lines().fail(cause);
-  // A rank that was stopped may wake up in the middle of writing to our memory.
-  if (exchange_->mapped_apart()) memory_.make_private();
+  memory_.give_up();
   membership_.progress->count_pending(-static_cast<int>(queue_.size() + mails_.size()));
   queue_.clear();
   mails_.clear();
   write_flight_record(cause.text);
+  if (exchange_->mapped_apart()) cut_off();
   throw PeerError(global_rank(cause.culprit), cause.text);
+}
+
+void ShmEngine::cut_off() {
+  // A rank that moves data is done with its piece within milliseconds, unless it was stopped in the
+  // middle. Then it may wake up at any time: what it can write to must not be ours any more.
+  constexpr std::chrono::milliseconds kOnePiece{200};
+  const auto limit = Deadline::after(kOnePiece);
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    while (memory_.state(other).moving.load(std::memory_order_seq_cst) != 0 &&
+           !peers_.dead(other)) {
+      if (limit.expired()) return memory_.make_private();
+      ::sched_yield();
+    }
+  }
 }
 
 void ShmEngine::write_flight_record(const std::string& cause) const noexcept {

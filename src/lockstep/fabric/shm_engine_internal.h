@@ -86,6 +86,7 @@ class ShmEngine final : public Engine, private ProgressMember {
   using Lock = std::unique_lock<std::mutex>;
 
   void try_advance() noexcept override;
+  [[nodiscard]] std::optional<std::string> awaits_this_rank(int global_rank) override;
 
   // All with mutex_ held; those that wait let go of it while they sleep.
   std::shared_ptr<ShmOperation> start_call(const Call& call, std::shared_ptr<const void> keep);
@@ -94,6 +95,7 @@ class ShmEngine final : public Engine, private ProgressMember {
   std::shared_ptr<ShmOperation> start_mail(ShmMail mail, std::shared_ptr<const void> keep);
   void wait_for(ShmOperation& operation, std::optional<Deadline> deadline);
   void advance_all();
+  void move_all();
   void begin(ShmOperation& operation);
   // While the oldest call waits for some, lets come what the others have brought.
   void fetch_what_arrived() noexcept;
@@ -108,6 +110,7 @@ class ShmEngine final : public Engine, private ProgressMember {
     std::optional<Deadline> deadline = {};
     std::optional<std::chrono::steady_clock::time_point> since = {};  // of the first sleep
     bool reported = false;
+    bool cycle_reported = false;
   };
   void wait_a_little(const Awaited& awaited, int rank, Wait& wait);
   void look_at_others(const Awaited& awaited, Wait& wait);
@@ -120,6 +123,8 @@ class ShmEngine final : public Engine, private ProgressMember {
 
   void expect_usable() const;
   [[noreturn]] void fail(const Cause& cause);
+  /// Returns when no other rank can write to this rank's memory any more.
+  void cut_off();
   void write_flight_record(const std::string& cause) const noexcept;
 
   const Membership membership_;

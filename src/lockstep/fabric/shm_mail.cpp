@@ -100,7 +100,7 @@ Steps send_recipe(ShmMail& mail) {
 Steps receive_recipe(ShmMail& mail) {
   auto& box = mail.memory->mailbox(mail.message.peer, mail.memory->lines().rank());
   const auto bytes = mail.incoming.size();
-  auto& turns = mail.state->turns[mail.message.tag];
+  auto& turns = *mail.turns;
   co_await mail.reaches(turns.matched, mail.number);
   Letter* letter = nullptr;
   const std::byte* lies_at = nullptr;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 
 #include "lockstep/fabric/engine.h"
@@ -29,7 +30,9 @@ struct MailState {
     std::uint64_t begun = 0;
     std::atomic<std::uint64_t> matched = 0;
   };
-  std::map<int, Turns> turns = {};  // by tag, where not all are matched
+  // By tag, where not all are matched. Each receive holds its own: a thread may sleep on `matched`
+  // while another matches the last and drops it here.
+  std::map<int, std::shared_ptr<Turns>> turns = {};
   std::uint64_t streams_begun = 0;  // messages received piece by piece, one at a time
   std::atomic<std::uint64_t> streams_ended = 0;
 };
@@ -42,6 +45,7 @@ struct ShmMail {
   std::uint64_t number = 0;  // of the messages sent to this peer, or its turn among the receives
   GroupMemory* memory = nullptr;
   MailState* state = nullptr;
+  std::shared_ptr<MailState::Turns> turns = {};  // of a receive
 
   [[nodiscard]] Awaited reaches(const std::atomic<std::uint64_t>& word,
                                 std::uint64_t target) const {

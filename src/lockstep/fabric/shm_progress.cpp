@@ -102,47 +102,57 @@ std::shared_ptr<ShmOperation> ShmEngine::start_mail(ShmMail mail,
 }
 
 void ShmEngine::advance_all() {
+  if (queue_.empty() && mails_.empty()) return;
   try {
-    bool may_begin = true;
-    for (auto& operation : queue_) {
-      if (operation->done) continue;
-      if (!operation->begun) {
-        if (!may_begin || entered(*operation).lagging()) break;
-        begin(*operation);
-      }
-      if (operation->done) continue;
-      operation->steps.advance();
-      operation->done = operation->steps.done();
-      may_begin = operation->done || operation->steps.awaited().last;
+    memory_.begin_moving();
+    if (memory_.given_up()) {
+      if (const auto cause = reported_failure()) fail(*cause);
     }
-    while (!queue_.empty() && queue_.front()->done) {
-      const auto number = queue_.front()->call.number;
-      // Unless the next call is under way, and others read what it has brought.
-      if (queue_.front()->call.is_inline && number == calls_) {
-        prepare_next_slot(queue_.front()->call);
-      }
-      memory_.lines().complete(number);
-      record_.complete(number);
-      queue_.front()->keep.reset();
-      queue_.pop_front();
-      membership_.progress->count_pending(-1);
-    }
-    for (auto mail = mails_.begin(); mail != mails_.end();) {
-      (*mail)->steps.advance();
-      if (!(*mail)->steps.done()) {
-        ++mail;
-        continue;
-      }
-      (*mail)->done = true;
-      (*mail)->keep.reset();
-      mail = mails_.erase(mail);
-      membership_.progress->count_pending(-1);
-    }
+    move_all();
+    memory_.end_moving();
   } catch (const PeerError& error) {
     if (failure_) throw;
     fail({error.rank(), fmt::format("{}: {}", rank_in_words(error.rank()), error.what())});
   } catch (const UsageError& error) {
     fail({rank(), error.what()});
+  }
+}
+
+void ShmEngine::move_all() {
+  bool may_begin = true;
+  for (auto& operation : queue_) {
+    if (operation->done) continue;
+    if (!operation->begun) {
+      if (!may_begin || entered(*operation).lagging()) break;
+      begin(*operation);
+    }
+    if (operation->done) continue;
+    operation->steps.advance();
+    operation->done = operation->steps.done();
+    may_begin = operation->done || operation->steps.awaited().last;
+  }
+  while (!queue_.empty() && queue_.front()->done) {
+    const auto number = queue_.front()->call.number;
+    // Unless the next call is under way, and others read what it has brought.
+    if (queue_.front()->call.is_inline && number == calls_) {
+      prepare_next_slot(queue_.front()->call);
+    }
+    memory_.lines().complete(number);
+    record_.complete(number);
+    queue_.front()->keep.reset();
+    queue_.pop_front();
+    membership_.progress->count_pending(-1);
+  }
+  for (auto mail = mails_.begin(); mail != mails_.end();) {
+    (*mail)->steps.advance();
+    if (!(*mail)->steps.done()) {
+      ++mail;
+      continue;
+    }
+    (*mail)->done = true;
+    (*mail)->keep.reset();
+    mail = mails_.erase(mail);
+    membership_.progress->count_pending(-1);
   }
 }
 

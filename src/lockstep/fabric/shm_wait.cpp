@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "lockstep/fabric/shm_engine_internal.h"
 
@@ -23,6 +24,7 @@ constexpr int kYields = 50;
 // outlasts it: else ranks that one disturbance has put to sleep would find each other asleep in
 // every later call.
 constexpr std::chrono::milliseconds kYieldTime{1};
+constexpr std::chrono::milliseconds kCycleReport{500};
 constexpr std::chrono::milliseconds kLongSleep{50};    // a lost rank is noticed this soon
 constexpr std::chrono::microseconds kShortSleep{200};  // while other groups may need this rank too
 
@@ -77,13 +79,16 @@ void ShmEngine::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
   if (!alone) membership_.progress->advance_others(*this);
   auto until = Deadline::after(alone ? Clock::duration(kLongSleep) : Clock::duration(kShortSleep));
   if (wait.deadline) until = std::min(until, *wait.deadline);
+  auto& waits_in = memory_.state(this->rank()).waits_in;
+  waits_in.store(queue_.empty() ? 0 : queue_.front()->call.number, std::memory_order_relaxed);
   {
     const Unlocked meanwhile(mutex_);
     memory_.lines().sleep(
         rank, [&] { return !awaited.lags(rank); }, until);
   }
   expect_usable();
-  if (awaited.lags(rank)) look_at_others(awaited, wait);
+  if (awaited.lags(rank)) return look_at_others(awaited, wait);
+  waits_in.store(0, std::memory_order_relaxed);
 }
 
 void ShmEngine::look_at_others(const Awaited& awaited, Wait& wait) {
@@ -99,12 +104,34 @@ void ShmEngine::look_at_others(const Awaited& awaited, Wait& wait) {
                              what_waits(), options_.name, rank_in_words(*lagging),
                              last_call_in_words(*lagging)));
   }
+  const auto cycle = waited >= kCycleReport
+                         ? membership_.progress->find_cycle(*this, global_rank(*lagging))
+                         : std::nullopt;
+  if (cycle && !std::exchange(wait.cycle_reported, true)) {
+    log_.warning(fmt::format(
+        "this rank waits in {} of group {} for {}, which waits for this rank in {}: neither can "
+        "continue. One of them has left out a call, or made one too many",
+        what_waits(), options_.name, rank_in_words(*lagging), *cycle));
+  }
   const bool late = wait.deadline ? wait.deadline->expired() : waited >= options_.timeout;
   if (late) {
     fail({*lagging, fmt::format("{} did not come to {} of group {} within {:.1f} s: {}",
                                 rank_in_words(*lagging), what_waits(), options_.name, seconds,
-                                last_call_in_words(*lagging))});
+                                cycle ? "it waits for this rank in " + *cycle
+                                      : last_call_in_words(*lagging))});
   }
+}
+
+std::optional<std::string> ShmEngine::awaits_this_rank(int global_rank) {
+  const Lock lock(mutex_, std::try_to_lock);
+  if (!lock || failure_) return std::nullopt;
+  const auto& ranks = membership_.global_ranks;
+  const auto found = std::find(ranks.begin(), ranks.end(), global_rank);
+  if (found == ranks.end()) return std::nullopt;
+  const auto other = static_cast<int>(found - ranks.begin());
+  const auto number = memory_.state(other).waits_in.load(std::memory_order_relaxed);
+  if (number <= calls_) return std::nullopt;
+  return fmt::format("{} of group {}", call_in_words(other, number), options_.name);
 }
 
 // What another rank says of the group's failure.

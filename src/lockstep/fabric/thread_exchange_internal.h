@@ -22,7 +22,8 @@ struct ThreadMemory {
 class ThreadExchange final : public SegmentExchange {
  public:
   ThreadExchange(std::shared_ptr<ThreadMemory> memory, int size)
-      : memory_(std::move(memory)), processes_(static_cast<std::size_t>(size), ::getpid()) {}
+      : memory_(std::move(memory)),
+        processes_(static_cast<std::size_t>(size), ProcessIdentity::of(::getpid())) {}
 
   [[nodiscard]] std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline,
                                                    const Watch&) override {
@@ -32,11 +33,13 @@ class ThreadExchange final : public SegmentExchange {
     return place;
   }
   [[nodiscard]] bool mapped_apart() const noexcept override { return false; }
-  [[nodiscard]] std::span<const pid_t> processes() const noexcept override { return processes_; }
+  [[nodiscard]] std::span<const ProcessIdentity> processes() const noexcept override {
+    return processes_;
+  }
 
  private:
   std::shared_ptr<ThreadMemory> memory_;
-  std::vector<pid_t> processes_;
+  std::vector<ProcessIdentity> processes_;
   int next_ = 0;
 };
 

@@ -37,10 +37,11 @@ struct AgentOptions {
   std::vector<std::string> command = {};  // program and arguments
   std::vector<WorkerPlan> workers = {};
   StopLimits limits = {};
-  std::string host = {};  // for reports
-  std::string logs = {};  // the folder of the log files
-  int restarts = 0;       // before this round
-  int secret = -1;        // borrowed: handed on as LOCKSTEP_SECRET_FD
+  std::string host = {};               // for reports
+  std::string logs = {};               // the folder of the log files
+  int restarts = 0;                    // before this round
+  int secret = -1;                     // borrowed: handed on as LOCKSTEP_SECRET_FD
+  std::uint64_t descriptor_limit = 0;  // the workers' soft limit; 0: the launcher's
   StandardInput standard_input = StandardInput::nothing;
   std::chrono::milliseconds look{1'000};  // between two looks for stopped workers
 };

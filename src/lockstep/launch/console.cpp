@@ -10,6 +10,7 @@
 #include <csignal>
 #include <string_view>
 
+#include "lockstep/base/crash_handler.h"
 #include "lockstep/launch/console_style.h"
 
 namespace lockstep {
@@ -101,6 +102,7 @@ bool Console::is_shown(int rank) const {
 }
 
 void Console::work(const std::stop_token& stop) {
+  const AlternateSignalStack stack;
   block_broken_pipe_signal();
   bool last = false;
   while (!last && !stop.stop_requested()) {

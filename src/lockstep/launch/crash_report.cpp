@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -49,6 +50,8 @@ void take_line(CrashRecord& record, const std::string& line) {
 
 // The virtual address that `file` has at `offset`, from its program headers.
 std::optional<std::uintptr_t> virtual_address_at(const std::string& file, std::uintptr_t offset) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return std::nullopt;
   std::ifstream elf(file, std::ios::binary);
   Elf64_Ehdr head{};
   if (!elf.read(reinterpret_cast<char*>(&head), sizeof(head))) return std::nullopt;

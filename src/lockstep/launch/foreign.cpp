@@ -1,14 +1,21 @@
 #include "lockstep/launch/foreign.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/crash_handler.h"
 #include "lockstep/base/error.h"
 #include "lockstep/launch/job.h"
 #include "lockstep/net/listener.h"
@@ -30,21 +37,52 @@ bool is_one_host(const Placement& placement) {
   return placement.master && is_loopback(placement.master->host);
 }
 
+// MPICH's launcher names no job. The process at the other end of the socket that it gave this rank
+// is the same for all its ranks on a host, and no other job's; without that socket, the parent.
+std::string mpich_job(const Environment& environment) {
+  ucred launcher{};
+  socklen_t size = sizeof launcher;
+  const auto socket = environment.find_integer("PMI_FD");
+  const bool tells = socket && ::getsockopt(static_cast<int>(*socket), SOL_SOCKET, SO_PEERCRED,
+                                            &launcher, &size) == 0;
+  return fmt::format("mpich-{}", tells && launcher.pid > 0 ? launcher.pid : ::getppid());
+}
+
 // The porch: where ranks of one host ask rank 0 for the secret.
 std::string porch_name(const Placement& placement) {
   return fmt::format("lockstep-{}-{}-{}", ::getuid(), placement.round, placement.job);
 }
 std::string store_name(const Placement& placement) { return porch_name(placement) + "-store"; }
 
-// Hands the secret to `askers` processes of this user; strangers get nothing and are not counted.
-void hand_out(Listener& porch, const Secret& secret, int askers, Deadline deadline) {
+// Listens where ranks look for rank 0. A name that is taken is explained: it belongs to another job
+// of this user, or to a stranger.
+Listener listen_as_rank_0(const std::string& name) {
+  try {
+    return Listener::unix_socket(name);
+  } catch (const SystemError& error) {
+    if (error.error_number() != EADDRINUSE) throw;
+  }
+  auto holder = Socket::connect_unix(name, Deadline::after(std::chrono::seconds(1)));
+  const auto user = holder.peer_user();
+  throw UsageError(fmt::format(
+      "the Unix socket {} that rank 0 of this job needs is taken by process {} of {}: {}", name,
+      holder.peer_process(), user == ::getuid() ? "yours" : fmt::format("user {}", user),
+      user == ::getuid() ? "another rank 0 of the same job runs; end it, or give this job another "
+                           "MASTER_PORT"
+                         : "ask that user to end it, or give this job another MASTER_PORT"));
+}
+
+// Hands the secret to processes of this user until `stop` is readable; strangers get nothing.
+void hand_out(Listener& porch, const Secret& secret, int stop, Deadline deadline) {
   const auto descriptor = secret.to_descriptor();
-  while (askers > 0) {
-    auto asker = porch.accept(deadline);
-    if (asker.peer_user() != ::getuid()) continue;
+  for (;;) {
+    std::array<pollfd, 2> waits{{{porch.number(), POLLIN, 0}, {stop, POLLIN, 0}}};
+    const int count = ::poll(waits.data(), waits.size(), deadline.poll_milliseconds());
+    if ((count < 0 && errno != EINTR) || deadline.expired() || waits[1].revents != 0) return;
+    auto asker = count > 0 ? porch.try_accept() : std::nullopt;
+    if (!asker || asker->peer_user() != ::getuid()) continue;
     try {
-      asker.send_descriptor(descriptor.number(), deadline);
-      --askers;
+      asker->send_descriptor(descriptor.number(), deadline);
     } catch (const SystemError&) {  // it died; whoever waits for it will say so
     }
   }
@@ -81,11 +119,17 @@ World meet_on_one_host(const Placement& placement, Deadline deadline) {
   }
   const auto secret = Secret::random();
   auto server =
-      std::make_shared<StoreServer>(Listener::unix_socket(store_name(placement)), secret, context);
-  auto porch = Listener::unix_socket(porch_name(placement));
-  const std::jthread host([&] {
+      std::make_shared<StoreServer>(listen_as_rank_0(store_name(placement)), secret, context);
+  auto porch = listen_as_rank_0(porch_name(placement));
+  const FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
+  if (!stop) throw SystemError("cannot make an eventfd", errno);
+  // However meet() ends, nobody needs the secret any more: a thread that waited on would hold a
+  // failed meeting until the deadline.
+  const std::jthread host([&](const std::stop_token& ended) {
+    const AlternateSignalStack stack;
+    const std::stop_callback wake(ended, [&] { ::eventfd_write(stop.number(), 1); });
     try {
-      hand_out(porch, secret, placement.size - 1, deadline);
+      hand_out(porch, secret, stop.number(), deadline);
     } catch (const Error&) {  // meet() reports who did not come
     }
   });
@@ -130,8 +174,10 @@ World meet_on_several_hosts(const Placement& placement, const Environment& envir
 World meet_under_foreign_launcher(const Placement& placement, const Environment& environment,
                                   Deadline deadline) {
   if (placement.size == 1) return World::alone(placement);
-  return is_one_host(placement) ? meet_on_one_host(placement, deadline)
-                                : meet_on_several_hosts(placement, environment, deadline);
+  if (!is_one_host(placement)) return meet_on_several_hosts(placement, environment, deadline);
+  auto here = placement;
+  if (here.source == PlacementSource::mpich) here.job = mpich_job(environment);
+  return meet_on_one_host(here, deadline);
 }
 
 }  // namespace lockstep

@@ -166,6 +166,7 @@ Guard::Guard(const GuardedCommand& command) {
       .processors = processors.get(),
       .processors_bytes = processors.bytes(),
       .linger_ns = std::chrono::nanoseconds(command.linger).count(),
+      .descriptor_limit = command.descriptor_limit,
   });
   line_ = std::move(line.ours);
   standard_output = std::move(output.ours);
@@ -175,7 +176,11 @@ Guard::Guard(const GuardedCommand& command) {
   const int number = errno;
   kill_all();
   ::waitpid(pid_, nullptr, 0);
-  throw SystemError(fmt::format("cannot open a descriptor for guard process {}", pid_), number);
+  throw SystemError(
+      fmt::format("cannot open a descriptor for supervisor process {} (Linux 5.4 or newer is "
+                  "needed; with very many ranks, a higher `ulimit -Hn`)",
+                  pid_),
+      number);
 }
 
 Guard::~Guard() {

@@ -38,6 +38,7 @@ struct GuardedCommand {
   int standard_input = -1;           // a descriptor of the caller's; negative: /dev/null
   std::vector<int> descriptors = {};  // of the caller's: 3, 4, … in the worker, which has no others
   std::chrono::milliseconds linger{5'000};
+  std::uint64_t descriptor_limit = 0;  // the worker's soft limit of descriptors; 0: the caller's
 };
 
 /// What a guard says.

@@ -58,6 +58,12 @@ class Embryo {
         ::sched_setaffinity(0, plan_.processors_bytes, plan_.processors) != 0) {
       fail(StartFailure::Step::pin, errno);
     }
+    if (plan_.descriptor_limit > 0) {
+      rlimit limit{};
+      ::getrlimit(RLIMIT_NOFILE, &limit);
+      limit.rlim_cur = plan_.descriptor_limit;
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
     restore_default_signals();
     sigset_t none;
     sigemptyset(&none);

@@ -36,6 +36,7 @@ struct GuardPlan {
   const cpu_set_t* processors = nullptr;  // may be null
   std::size_t processors_bytes = 0;
   std::int64_t linger_ns = 0;
+  std::uint64_t descriptor_limit = 0;  // the worker's soft limit; 0: the launcher's
 };
 
 /// Call it in a forked child with all signals blocked.

@@ -165,13 +165,34 @@ TEST(Guard, AWorkersSignalsAreAsAFreshProcessHasThem) {
 
 TEST(Guard, PassesSignalsToTheWorkerAlone) {
   Watched worker(
-      "trap 'echo got it; exit 3' TERM; (trap 'echo child too' TERM; sleep 5) & echo up; "
+      "trap 'sleep 0.5; echo got it; exit 3' TERM; (trap 'echo child too' TERM; sleep 5) & echo "
+      "up; "
       "while :; do sleep 0.05; done");
   worker.wait_for_output("up");
   worker.guard.send(SIGTERM);
   worker.wait_for_output("got it");
   worker.finish();
   EXPECT_EQ(worker.status, ExitStatus::exited(3));
+  // The child is told only when the worker has ended.
+  EXPECT_TRUE(worker.output.starts_with("up\ngot it\n")) << worker.output;
+}
+
+TEST(Guard, AWorkerHasTheLimitOfDescriptorsItIsGiven) {
+  auto command = Watched::shell("ulimit -Sn");
+  command.descriptor_limit = 77;
+  Watched worker(command);
+  worker.finish();
+  EXPECT_EQ(worker.output, "77\n");
+}
+
+TEST(Guard, AStoppedGuardIsKilledWithItsSession) {
+  const auto token = census_token("stopped-guard");
+  std::optional<Watched> worker(std::in_place, "echo up; sleep 100", token);
+  worker->wait_for_output("up");
+  ::kill(worker->guard.pid(), SIGSTOP);
+  worker->guard.force();
+  worker->finish();
+  EXPECT_TRUE(wait_for_count(token, 0, Deadline::after(10s)));
 }
 
 TEST(Guard, WhatAWorkerLeavesBehindEndsWithIt) {

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "lockstep/base/crash_handler.h"
@@ -25,9 +26,11 @@
 namespace lockstep {
 namespace {
 
-// A descriptor that the launcher left for this process; closed on the next exec, so that what the
-// program starts does not have it too.
-std::optional<int> find_inherited(const Environment& environment, const char* variable) {
+// A descriptor that the launcher left for this process, a file in memory called `name`; closed on
+// the next exec, so that what the program starts does not have it too. That inherits the variables
+// all the same, and its descriptor of that number may be any file.
+std::optional<int> find_inherited(const Environment& environment, const char* variable,
+                                  const std::string& name) {
   const auto number = environment.find_integer(variable);
   if (!number) return std::nullopt;
   const int descriptor = static_cast<int>(*number);
@@ -37,6 +40,15 @@ std::optional<int> find_inherited(const Environment& environment, const char* va
         "that closes them?",
         variable, descriptor));
   }
+  std::error_code error;
+  const auto link =
+      std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), error).string();
+  if (!error && link.find("memfd:" + name) == std::string::npos) {
+    throw UsageError(fmt::format(
+        "{} is {}, but that descriptor is {}: this process was started by a rank, not by `lockstep "
+        "run`; unset the variables LOCKSTEP_* for it, or start it with a launcher of its own",
+        variable, descriptor, link));
+  }
   return descriptor;
 }
 
@@ -45,17 +57,18 @@ void report_crashes_to(int descriptor) { static const CrashHandler handler(descr
 
 World meet_under_lockstep_run(const Placement& placement, const Environment& environment,
                               Deadline deadline) {
-  if (const auto crash = find_inherited(environment, Agent::kCrashVariable)) {
-    report_crashes_to(*crash);
-  }
   // The launcher reads lines from a pipe; a full buffer would hold them back until the program
   // ends.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  const auto secret = find_inherited(environment, Agent::kSecretVariable);
+  const auto secret = find_inherited(environment, Agent::kSecretVariable, "lockstep secret");
   if (!secret)
     throw UsageError(
         "LOCKSTEP_STORE is set but LOCKSTEP_SECRET_FD is not: start with `lockstep run`");
   const FileDescriptor owned(*secret);
+  if (const auto crash =
+          find_inherited(environment, Agent::kCrashVariable, "lockstep crash record")) {
+    report_crashes_to(*crash);
+  }
   const auto server = Endpoint::parse(environment.find("LOCKSTEP_STORE").value());
   return meet(Store::connect(server, Secret::from_descriptor(owned.number()),
                              {placement.job, placement.round}, {MemberKind::rank, placement.rank},
@@ -95,6 +108,7 @@ World init(const InitOptions& options) {
   const auto environment = Environment::of_process();
   const auto placement = find_placement(environment);
   const auto deadline = Deadline::after(options.timeout);
+  if (placement.source != PlacementSource::none) raise_descriptor_limit();  // peers need one each
   if (placement.source == PlacementSource::lockstep) {
     return meet_under_lockstep_run(placement, environment, deadline);
   }

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/console.h"
@@ -88,6 +89,9 @@ class Job {
   const JobOptions& options_;
   const Environment& environment_;
   const system_clock::time_point started_ = system_clock::now();
+  // A rank takes six of the launcher's descriptors, and one more while it runs. Ranks are given the
+  // limit of before.
+  const std::uint64_t descriptor_limit_ = raise_descriptor_limit();
   const std::string host_ = this_host();
   std::string job_ = random_token();
   RunFolder folder_;
@@ -129,7 +133,9 @@ void Job::meet_nodes() {
                                                 .node = options_.node,
                                                 .num_nodes = options_.num_nodes,
                                                 .local_size = options_.num_ranks,
-                                                .job = job_},
+                                                .job = job_,
+                                                .command = options_.command,
+                                                .max_restarts = options_.max_restarts},
                                    secret_, Deadline::after(options_.timeout));
   job_ = nodes_->job();
   size_ = nodes_->size();
@@ -162,6 +168,7 @@ AgentOptions Job::agent_options(int round, const RoundPlace& place,
   agent.logs = folder_.logs_path();
   agent.restarts = round;
   agent.secret = secret.number();
+  agent.descriptor_limit = descriptor_limit_;
   for (int local = 0; local < options_.num_ranks; ++local) {
     const auto& share = shares[static_cast<std::size_t>(local)];
     WorkerVariables variables;

@@ -1,12 +1,16 @@
 #include "lockstep/launch/nodes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
+#include "lockstep/base/crash_handler.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/version.h"
 #include "lockstep/net/listener.h"
+#include "lockstep/rendezvous/peer_text.h"
 
 namespace lockstep {
 namespace {
@@ -71,6 +75,35 @@ NodeReport to_report(const std::string& text) {
   return report;
 }
 
+// What is equal for the launchers of one job. The number of ranks may differ from node to node.
+std::string start_of(const NodesOptions& options) {
+  return json{{"command", options.command},
+              {"nodes", options.num_nodes},
+              {"max_restarts", options.max_restarts},
+              {"version", kVersion}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string in_words(const std::string& start) {
+  return read_peer_text("what node 0 was started with", [&] {
+    const auto parsed = json::parse(start);
+    return fmt::format("`{}` on {} nodes, {} restarts, lockstep {}",
+                       fmt::join(parsed.at("command").get<std::vector<std::string>>(), " "),
+                       parsed.at("nodes").get<int>(), parsed.at("max_restarts").get<int>(),
+                       parsed.at("version").get<std::string>());
+  });
+}
+
+void expect_same_start(const NodesOptions& options, const std::string& theirs) {
+  const auto own = start_of(options);
+  if (own == theirs) return;
+  throw UsageError(
+      fmt::format("this launcher is not of the job that node 0 runs at {}: node 0 was started with "
+                  "{}; node {} with {}. End launchers of earlier tries, and start all nodes with "
+                  "the same command",
+                  options.rendezvous.to_string(), in_words(theirs), options.node, in_words(own)));
+}
+
 }  // namespace
 
 Nodes::Nodes(const NodesOptions& options, const Secret& secret, Deadline deadline)
@@ -81,6 +114,12 @@ Nodes::Nodes(const NodesOptions& options, const Secret& secret, Deadline deadlin
   }
   const Member self{MemberKind::node, options.node};
   store_ = Store::connect(options.rendezvous, secret, kContext, self, deadline);
+  // First of all, so that a launcher of another job leaves its place again at once.
+  if (options.node == 0) {
+    store_->set("start", start_of(options), deadline);
+  } else {
+    expect_same_start(options, store_->get_text("start", deadline, Member{MemberKind::node, 0}));
+  }
   const Member watcher{MemberKind::node, options.num_nodes + options.node};
   watching_ = Store::connect(options.rendezvous, secret, kContext, watcher, deadline);
 
@@ -90,7 +129,8 @@ Nodes::Nodes(const NodesOptions& options, const Secret& secret, Deadline deadlin
   job_ = store_->get_text("job", deadline);
   for (int node = 0; node < options.num_nodes; ++node) {
     if (node == options.node) first_rank_ = size_;
-    size_ += std::stoi(store_->get_text(fmt::format("nodes/{}", node), deadline));
+    const auto text = store_->get_text(fmt::format("nodes/{}", node), deadline);
+    size_ += read_peer_text("the number of ranks of a node", [&] { return std::stoi(text); });
   }
 }
 
@@ -116,15 +156,18 @@ RoundPlace Nodes::share_place(int round, const std::optional<RoundPlace>& mine) 
     return *mine;
   }
   const auto text = store_->get_text(key(round, "store"), answer(), Member{MemberKind::node, 0});
-  const auto space = text.find(' ');
-  return {Endpoint::parse(text.substr(0, space)),
-          static_cast<std::uint16_t>(std::stoi(text.substr(space + 1)))};
+  return read_peer_text("where the ranks of a round meet", [&]() -> RoundPlace {
+    const auto space = text.find(' ');
+    return {Endpoint::parse(text.substr(0, space)),
+            static_cast<std::uint16_t>(std::stoi(text.substr(space + 1)))};
+  });
 }
 
 void Nodes::watch(int round, std::function<void(std::string)> stop) {
   round_ = round;
   const int neighbour = (options_.node + 1) % options_.num_nodes;
   watcher_ = std::jthread([this, round, neighbour, stop = std::move(stop)] {
+    const AlternateSignalStack stack;
     std::string reason;
     try {
       reason = watching_->get_text(key(round, "stop"), end_of_round(),
@@ -141,7 +184,10 @@ void Nodes::watch(int round, std::function<void(std::string)> stop) {
 
 void Nodes::announce_failure(int round, std::string reason) {
   if (teller_.joinable()) return;  // one reason is enough
-  teller_ = std::jthread([this, round, reason = std::move(reason)] { end_round(round, reason); });
+  teller_ = std::jthread([this, round, reason = std::move(reason)] {
+    const AlternateSignalStack stack;
+    end_round(round, reason);
+  });
 }
 
 void Nodes::end_round(int round, const std::string& reason) noexcept {
@@ -159,7 +205,8 @@ std::vector<NodeReport> Nodes::gather(int round, const NodeReport& mine) {
   end_round(round, "");  // in order: releases the watchers
   std::vector<NodeReport> reports;
   for (int node = 0; node < options_.num_nodes; ++node) {
-    reports.push_back(to_report(store_->get_text(node_key(round, node), answer())));
+    const auto text = store_->get_text(node_key(round, node), answer());
+    reports.push_back(read_peer_text("a node's report", [&] { return to_report(text); }));
   }
   if (watcher_.joinable()) watcher_.join();
   return reports;
@@ -174,7 +221,7 @@ std::optional<milliseconds> Nodes::agree_on_restart(int round,
   store_->barrier(key(round, "agreed"), launchers(),
                   answer());  // node 0's server outlives the question
   if (text == "end") return std::nullopt;
-  return milliseconds(std::stoll(text));
+  return milliseconds(read_peer_text("a pause", [&] { return std::stoll(text); }));
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 //
 // Protocol. Node 0 serves a store at the rendezvous; every launcher is a member of it. Keys of
 // round R:
+//   start              what node 0 was started with: command, nodes, restarts, version
 //   nodes/<k>          local size of node k, once
 //   job                the job's name, by node 0, once
 //   round/R/store      where the ranks of the round meet, and MASTER_PORT, by node 0
@@ -37,6 +38,9 @@ struct NodesOptions {
   int num_nodes = 2;
   int local_size = 1;
   std::string job = {};  // node 0's counts
+  // What must be equal on all nodes: a launcher that an earlier try has left must not join.
+  std::vector<std::string> command = {};
+  int max_restarts = 0;
 };
 
 /// Where the ranks of one round meet.
@@ -56,7 +60,8 @@ struct NodeReport {
 class Nodes {
  public:
   /// Collective among the launchers. Returns when all have come.
-  /// Throws PeerError naming who did not come by the deadline, UsageError for a wrong secret.
+  /// Throws PeerError naming who did not come by the deadline, UsageError for a wrong secret, and
+  /// on a node that was started with another command than node 0.
   Nodes(const NodesOptions& options, const Secret& secret, Deadline deadline);
   ~Nodes();
   Nodes(const Nodes&) = delete;

@@ -69,9 +69,17 @@ int signal_session(pid_t session, int signal) noexcept {
       const char* digits = entry->d_name;
       const pid_t pid = take_number(digits);
       if (pid <= 0 || pid == session || *digits != '\0') continue;
-      if (!is_member(proc, entry->d_name, session)) continue;
-      ++members;
-      if (signal != 0) ::kill(pid, signal);
+      // Looked at when the descriptor holds the number: another process may be given it meanwhile.
+      const auto process = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+      if (is_member(proc, entry->d_name, session)) {
+        ++members;
+        if (signal != 0 && process >= 0) {
+          ::syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0);
+        } else if (signal != 0) {
+          ::kill(pid, signal);  // descriptors have run out
+        }
+      }
+      if (process >= 0) ::close(process);
     }
   }
   ::close(proc);

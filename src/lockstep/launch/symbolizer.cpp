@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file_descriptor.h"
@@ -97,8 +99,11 @@ std::optional<std::string> try_run_tool(const std::vector<std::string>& command,
   const pid_t pid = spawn_tool(command, write_end.number());
   if (pid < 0) return std::nullopt;
   write_end.reset();
+  const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   auto text = read_until(read_end.number(), deadline);
-  if (!text) ::kill(pid, SIGKILL);
+  // It may have closed its output and not end.
+  pollfd end{process.number(), POLLIN, 0};
+  if (!text || ::poll(&end, 1, deadline.poll_milliseconds()) <= 0) ::kill(pid, SIGKILL);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
@@ -130,7 +135,12 @@ std::vector<std::vector<NamedPlace>> name_places(std::span<const CodePlace> plac
   std::vector<std::string> modules;
   for (const auto& place : places) {
     const bool known = std::find(modules.begin(), modules.end(), place.module) != modules.end();
-    if (!known && place.module.starts_with('/')) modules.push_back(place.module);
+    // A mapping's name may be a pipe's by now, which addr2line would wait for.
+    std::error_code error;
+    if (!known && place.module.starts_with('/') &&
+        std::filesystem::is_regular_file(place.module, error)) {
+      modules.push_back(place.module);
+    }
   }
   for (const auto& module : modules) {
     std::vector<std::size_t> here;

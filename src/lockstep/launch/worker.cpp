@@ -30,7 +30,8 @@ GuardedCommand guarded(const AgentOptions& options, const WorkerPlan& plan, int 
                          .environment = plan.environment,
                          .processors = plan.processors,
                          .descriptors = {crash},
-                         .linger = options.limits.grace};
+                         .linger = options.limits.grace,
+                         .descriptor_limit = options.descriptor_limit};
   command.environment.set(Agent::kCrashVariable, std::to_string(Guard::kFirstDescriptor));
   if (options.secret >= 0) {
     command.descriptors.push_back(options.secret);

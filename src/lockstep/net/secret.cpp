@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <new>
 #include <optional>
 #include <string_view>
 
@@ -35,6 +36,8 @@ int digit_value(char digit) noexcept {
   if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
   return -1;
 }
+
+std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 // Reads up to `bytes` from the file's beginning without moving its place: how many there are.
 std::size_t read_beginning(int descriptor, std::span<std::byte> bytes, std::string_view what) {
@@ -162,13 +165,13 @@ bool try_publish(const Secret& secret, const std::string& path) {
 }  // namespace
 
 Secret Secret::random() {
-  Owned bytes(new Bytes{});
+  auto bytes = allocate();
   fill_random(*bytes);
   return Secret(std::move(bytes));
 }
 
 Secret Secret::from_bytes(std::span<const std::byte, kBytes> bytes) {
-  Owned owned(new Bytes{});
+  auto owned = allocate();
   std::copy(bytes.begin(), bytes.end(), owned->begin());
   return Secret(std::move(owned));
 }
@@ -181,7 +184,7 @@ Secret Secret::from_descriptor(int descriptor) {
                     "from the process that started this one",
                     descriptor));
   }
-  Owned bytes(new Bytes{});
+  auto bytes = allocate();
   const auto count =
       read_beginning(descriptor, *bytes, fmt::format("the secret in descriptor {}", descriptor));
   if (count != kBytes) {
@@ -219,9 +222,18 @@ std::span<const std::byte, Secret::kBytes> Secret::bytes() const noexcept {
   return *bytes_;
 }
 
+Secret::Owned Secret::allocate() {
+  void* page =
+      ::mmap(nullptr, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) throw SystemError("cannot map a page for a secret", errno);
+  ::madvise(page, page_bytes(), MADV_DONTDUMP);
+  ::madvise(page, page_bytes(), MADV_WIPEONFORK);
+  return Owned(new (page) Bytes{});
+}
+
 void Secret::Wipe::operator()(Bytes* bytes) const noexcept {
   wipe(*bytes);
-  delete bytes;
+  ::munmap(bytes, page_bytes());
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 // 32 bytes that prove to belong to a job: whoever knows them is let in. A Secret is moved, never
-// copied by accident, wiped when it goes away, and cannot be printed. It travels by a file of mode
+// copied by accident, wiped when it goes away, and cannot be printed; it is in
+// no core dump, and a process that is forked does not have it. It travels by a file of mode
 // 0600 or by an inherited descriptor; never in arguments, the environment, logs or messages.
 #pragma once
 
@@ -57,10 +58,12 @@ class Secret {
   };
   using Owned = std::unique_ptr<Bytes, Wipe>;
 
+  // On a page of its own that is left out of core dumps and wiped in forked children: a supervisor
+  // process executes no other program, and would keep a copy. Throws SystemError.
+  [[nodiscard]] static Owned allocate();
   explicit Secret(Owned bytes) noexcept : bytes_(std::move(bytes)) {}
 
-  Owned
-      bytes_;  // on the heap: a move leaves no copy behind, and a dump of the object shows nothing
+  Owned bytes_;  // a move leaves no copy behind, and a dump of the object shows nothing
 };
 
 }  // namespace lockstep

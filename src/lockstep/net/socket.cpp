@@ -37,6 +37,19 @@ int domain_of(int descriptor) {
   return domain;
 }
 
+// Of the process at the other end, when it connected or began to listen.
+ucred credentials_of(int descriptor, const std::string& peer) {
+  if (domain_of(descriptor) != AF_UNIX) {
+    throw UsageError(fmt::format("the user of {} is unknown: only a Unix socket tells", peer));
+  }
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    throw SystemError(fmt::format("cannot get the user of {}", peer), errno);
+  }
+  return credentials;
+}
+
 // A process that ends is noticed through its kernel; a machine that loses power only through
 // silence. A stopped process still answers these probes: a debugger loses no connection.
 void tune_tcp(int descriptor) {
@@ -204,17 +217,9 @@ std::optional<std::size_t> Socket::try_receive(std::span<std::byte> bytes) {
 
 void Socket::wait_readable(Deadline deadline) const { wait_for(POLLIN, "bytes from", deadline); }
 
-uid_t Socket::peer_user() const {
-  if (domain_of(number()) != AF_UNIX) {
-    throw UsageError(fmt::format("the user of {} is unknown: only a Unix socket tells", peer_));
-  }
-  ucred credentials{};
-  socklen_t size = sizeof credentials;
-  if (::getsockopt(number(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    throw SystemError(fmt::format("cannot get the user of {}", peer_), errno);
-  }
-  return credentials.uid;
-}
+uid_t Socket::peer_user() const { return credentials_of(number(), peer_).uid; }
+
+pid_t Socket::peer_process() const { return credentials_of(number(), peer_).pid; }
 
 Endpoint Socket::local_endpoint() const {
   auto endpoint = try_endpoint(local_address(number()));

@@ -72,6 +72,8 @@ class Socket {
   /// The user who connected, or who began to listen, as the kernel vouches for it.
   /// Throws UsageError for a TCP socket, whose peer the kernel does not know.
   [[nodiscard]] uid_t peer_user() const;
+  /// Its process number, as this process's namespace has it.
+  [[nodiscard]] pid_t peer_process() const;
 
   /// The address this end of a TCP connection uses: one the peer's machine can reach.
   /// Throws UsageError for a Unix socket.

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/crash_handler.h"
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/rendezvous/store_connection_internal.h"
@@ -61,6 +62,7 @@ class StoreServer::Loop {
   }
 
   void run(const std::stop_token& stop) {
+    const AlternateSignalStack stack;
     std::array<epoll_event, 256> events{};
     while (!stop.stop_requested()) {
       const int count = ::epoll_wait(epoll_.number(), events.data(), events.size(), timeout());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <cerrno>
@@ -333,7 +334,12 @@ TEST(StoreServer, AMemberJoinsDuringAFloodOfConnections) {
   const auto flood = [&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       std::vector<Socket> wave;  // they say nothing, and each wave is larger than what may wait
-      for (int i = 0; i < 200; ++i) wave.push_back(Socket::connect(server.endpoint(), soon()));
+      for (int i = 0; i < 200; ++i) {
+        wave.push_back(Socket::connect(server.endpoint(), soon()));
+        const linger reset{1,
+                           0};  // or each connection would keep a port of this machine for a minute
+        ::setsockopt(wave.back().number(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+      }
     }
   };
   const std::jthread first(flood);

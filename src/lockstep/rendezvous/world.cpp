@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/rendezvous/member.h"
+#include "lockstep/rendezvous/peer_text.h"
 #include "lockstep/rendezvous/world_places_internal.h"
 
 namespace lockstep {
@@ -39,11 +40,20 @@ std::vector<RankFacts> exchange(Store& store, const RankFacts& own, int size, De
   const int rank = store.member().number;
   store.set(key_of("rank", rank), to_text(std::span(&own, 1)), deadline);
   store.barrier("world/arrived", all_ranks(size), deadline);
-  if (rank != 0) return facts_from_text(store.get_text("world/ranks", deadline, kRank0));
+  const auto read = [](const std::string& text) {
+    return read_peer_text("what another rank says of itself",
+                          [&] { return facts_from_text(text); });
+  };
+  if (rank != 0) return read(store.get_text("world/ranks", deadline, kRank0));
   std::vector<RankFacts> facts;
   for (const auto& member : all_ranks(size)) {
     const auto text = store.get_text(key_of("rank", member.number), deadline, member);
-    facts.push_back(facts_from_text(text).at(0));
+    const auto own_facts = read(text);
+    if (own_facts.size() != 1) {
+      throw UsageError(
+          fmt::format("rank {} describes {} ranks, not itself", member.number, own_facts.size()));
+    }
+    facts.push_back(own_facts.front());
   }
   store.set("world/ranks", to_text(facts), deadline);
   return facts;
@@ -54,13 +64,15 @@ std::string text_of(std::span<const int> numbers) {
 }
 
 std::vector<int> numbers_of(const std::string& text) {
-  std::vector<int> numbers;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const auto end = std::min(text.find(' ', begin), text.size());
-    numbers.push_back(std::stoi(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return numbers;
+  return read_peer_text("a list of hosts", [&] {
+    std::vector<int> numbers;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const auto end = std::min(text.find(' ', begin), text.size());
+      numbers.push_back(std::stoi(text.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+    return numbers;
+  });
 }
 
 // The host of every rank, at every rank; collected by rank 0 from the first rank of each group.
