@@ -1,8 +1,13 @@
 #include "lockstep/checkpoint/scan.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <future>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/manifest.h"
 
 namespace lockstep {
 namespace {
@@ -39,6 +44,24 @@ TEST(Agreement, NeverStartsAfreshOverCheckpointsThatCannotBeUsed) {
   EXPECT_NE(refusal({{-1, 0, 1}, {-1, 0, 0}}).find("none that is valid"), std::string::npos);
   EXPECT_NE(refusal({{300, 7, 1}, {300, 8, 1}}).find("does not hold the same checkpoint"),
             std::string::npos);
+}
+
+TEST(Scan, AManifestThatIsAPipeIsRefusedAtOnce) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "scan_test_pipe";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "step-1");
+  const auto pipe = (folder / "step-1" / kManifestName).string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  auto refused = std::async(std::launch::async, [&] {
+    EXPECT_THROW((void)verify_step(*local_file_system(), folder, 1), UsageError);
+    EXPECT_TRUE(kept_steps(*local_file_system(), folder).empty());
+  });
+  const bool at_once = refused.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  EXPECT_TRUE(at_once);
+  while (refused.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    (void)!::system(("timeout 1 sh -c ': > " + pipe + "'").c_str());  // a writer lets it continue
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

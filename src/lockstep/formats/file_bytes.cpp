@@ -23,7 +23,9 @@ constexpr std::size_t kLargeBytes = std::size_t{1} << 30;
 }  // namespace
 
 FileBytes FileBytes::map(const std::string& path) {
-  const auto file = FileDescriptor::open(path, O_RDONLY);
+  // A pipe without a writer must not hold the call, nor a terminal become that of the process:
+  // what `path` is becomes known only once it is open.
+  const auto file = FileDescriptor::open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   struct stat facts {};
   if (::fstat(file.number(), &facts) != 0) {
     throw SystemError(fmt::format("cannot examine {}", path), errno);

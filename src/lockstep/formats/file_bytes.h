@@ -19,7 +19,8 @@ class FileBytes {
  public:
   /// Maps the regular file at `path`. Of files over 1 GiB only the pages that are touched are read,
   /// not their neighbours: a shuffled read of a large file would otherwise load most of it for
-  /// nothing. Throws SystemError naming the file, UsageError if it is a folder, a pipe or a device.
+  /// nothing. Throws SystemError naming the file, UsageError if it is a folder, a pipe or a device,
+  /// at once.
   [[nodiscard]] static FileBytes map(const std::string& path);
 
   /// Bytes that are in memory already; `name` stands for them in messages.

@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <future>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
@@ -41,14 +44,38 @@ TEST(FileBytes, AnEmptyFileIsNoBytes) {
   unlink(path.c_str());
 }
 
-TEST(FileBytes, AFolderAndAMissingFileAreRefusedByName) {
+TEST(FileBytes, AFolderADeviceAndAMissingFileAreRefusedByName) {
   EXPECT_THROW((void)FileBytes::map("/no/such/file"), SystemError);
+  EXPECT_THROW((void)FileBytes::map("/"), UsageError);
   try {
     (void)FileBytes::map("/dev/null");
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_NE(std::string(error.what()).find("/dev/null is not a regular file"), std::string::npos);
   }
+}
+
+// Opening a pipe that nobody writes to would wait for a writer.
+TEST(FileBytes, ANamedPipeIsRefusedAtOnce) {
+  const auto path = temporary("file_bytes_pipe");
+  unlink(path.c_str());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  auto refused = std::async(std::launch::async, [&]() -> std::string {
+    try {
+      (void)FileBytes::map(path);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "mapped";
+  });
+  const bool at_once = refused.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  EXPECT_TRUE(at_once);
+  if (!at_once) {  // a writer lets it continue
+    const auto writer = FileDescriptor::open(path, O_WRONLY);
+    refused.wait();
+  }
+  EXPECT_NE(refused.get().find(path + " is not a regular file"), std::string::npos);
+  unlink(path.c_str());
 }
 
 TEST(FileBytes, APartOutlivesTheWhole) {
