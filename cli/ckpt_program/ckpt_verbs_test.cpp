@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -141,6 +142,32 @@ TEST_F(CkptVerbs, ExportAndImportCarryAPartToANewRun) {
   EXPECT_EQ(next.resume(), 0);
   EXPECT_TRUE(toy.weight.equal(at::arange(100, at::kFloat).mul_(4)));
   EXPECT_TRUE(untouched.is_after(0));
+}
+
+TEST_F(CkptVerbs, ImportLeavesAFolderAloneThatARunIsUsing) {
+  const auto file = folder_.path() + "/toy.safetensors";
+  (void)printed(run_export, {run(), "-o", file, "--part", "toy"});
+  const auto other = folder_.path() + "/other";
+  Toy toy;
+  lockstep::Run next(World::alone(), other, {.log = Log({.level = LogLevel::error})});
+  next.track(toy);
+  (void)next.resume();
+  try {
+    (void)printed(run_import, {file, "--to", other, "--part", "toy"});
+    FAIL() << "imported";
+  } catch (const UsageError& error) {
+    EXPECT_TRUE(has(error.what(), "a run is using")) << error.what();
+  }
+}
+
+// The run would resume from step 2; the verb says what is wrong with step 4.
+TEST_F(CkptVerbs, VerifyRefusesAPipeInPlaceOfAFile) {
+  const auto path = step(4) + "/toy.safetensors";
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const auto words = printed(run_verify, {run()});
+  EXPECT_TRUE(has(words, path + " is not a regular file")) << words;
+  EXPECT_TRUE(has(words, "1 of 2 whole")) << words;
 }
 
 TEST_F(CkptVerbs, PathsThatHoldNoCheckpointAreNamed) {

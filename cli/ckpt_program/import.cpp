@@ -58,8 +58,13 @@ int run_import(const std::vector<std::string>& arguments) {
   }
   const SafetensorsFile file(files->read(path));  // refuses what is none
   make_folders(*files, folder);
+  const auto lock = files->try_lock(folder);
+  if (!lock.held) {
+    throw UsageError(
+        fmt::format("a run is using {} ({}); import into a new run", folder, lock.owner));
+  }
   const auto temporary = temporary_path(folder, 0, "import");
-  remove_quietly(*files, temporary);  // of an import that was cut short
+  remove_quietly(*files, temporary);  // of an import that ended early
   files->make_folder(temporary);
   const std::array<std::span<const std::byte>, 1> pieces{file.file().bytes()};
   Manifest manifest{.lockstep_version = kVersion, .reason = SaveReason::import};

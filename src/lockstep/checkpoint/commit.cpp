@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
+constexpr char kNextManifestName[] = "manifest.json.next";
 constexpr std::size_t kChunkBytes = 4U << 20;  // digested while it is in the cache, then written
 
 std::vector<std::int64_t> steps_in(FileSystem& files, const std::string& folder) {
@@ -24,11 +25,35 @@ std::vector<std::int64_t> steps_in(FileSystem& files, const std::string& folder)
   return steps;
 }
 
-void remove_folder_of_files(FileSystem& files, const std::string& path) {
-  for (const auto& name : files.list(path).value_or(std::vector<std::string>{})) {
-    files.remove_file(path + "/" + name);
+// The files that a checkpoint can hold.
+bool is_own_file(const std::string& name) {
+  if (name == kManifestName || name == kNextManifestName) return true;
+  const auto dot = name.rfind('.');
+  if (dot == std::string::npos) return false;
+  const auto part = name.substr(0, dot);
+  return is_part_name(part) && name == part_file(part);
+}
+
+// What follows .tmp- and .gone-: 16 hex digits of the run, and the number of its save; or "import".
+bool is_nonce(std::string_view text) {
+  if (text == "import") return true;
+  constexpr std::size_t kRun = 16;
+  if (text.size() < kRun + 2 || text[kRun] != '-') return false;
+  const auto is_in = [](std::string_view all) {
+    return [all](char c) { return all.find(c) != std::string_view::npos; };
+  };
+  return std::ranges::all_of(text.substr(0, kRun), is_in("0123456789abcdef")) &&
+         std::ranges::all_of(text.substr(kRun + 1), is_in("0123456789"));
+}
+
+bool is_left_over(const std::string& name) {
+  const auto dot = name.find('.');
+  if (dot == std::string::npos || !try_step_of(name.substr(0, dot))) return false;
+  const auto rest = std::string_view(name).substr(dot);
+  for (const std::string_view mark : {".tmp-", ".gone-"}) {
+    if (rest.starts_with(mark) && is_nonce(rest.substr(mark.size()))) return true;
   }
-  files.remove_folder(path);
+  return false;
 }
 
 std::string path_of(const std::string& folder, std::int64_t step) {
@@ -95,7 +120,7 @@ void commit(FileSystem& files, const std::string& folder, std::string_view nonce
 
 void amend(FileSystem& files, const std::string& folder, const Manifest& manifest) {
   const auto where = path_of(folder, manifest.step);
-  const auto next = fmt::format("{}.next", kManifestName);
+  const std::string next = kNextManifestName;
   const auto names = files.list(where).value_or(std::vector<std::string>{});
   if (std::ranges::find(names, next) != names.end()) {  // of one that was cut short
     files.remove_file(where + "/" + next);
@@ -131,33 +156,41 @@ std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps,
   return old;
 }
 
-void prune(FileSystem& files, const std::string& folder, const KeptSteps& keep,
-           std::string_view nonce) {
+std::vector<std::string> prune(FileSystem& files, const std::string& folder, const KeptSteps& keep,
+                               std::string_view nonce) {
+  std::vector<std::string> stays;
   for (const auto step : steps_to_remove(steps_in(files, folder), keep)) {
     // Renamed first: a checkpoint that is half removed must not look like a damaged one.
     const auto gone = fmt::format("{}.gone-{}", path_of(folder, step), nonce);
-    files.rename(path_of(folder, step), gone);
-    remove_folder_of_files(files, gone);
+    try {
+      files.rename(path_of(folder, step), gone);
+      std::ranges::move(files.remove_folder(gone, is_own_file), std::back_inserter(stays));
+    } catch (const SystemError& error) {
+      stays.emplace_back(error.what());
+    }
   }
+  return stays;
 }
 
-std::vector<std::string> sweep(FileSystem& files, const std::string& folder) {
-  std::vector<std::string> swept;
+Swept sweep(FileSystem& files, const std::string& folder) {
+  Swept swept;
   for (const auto& name : files.list(folder).value_or(std::vector<std::string>{})) {
-    const auto dot = name.find('.');
-    if (dot == std::string::npos || !try_step_of(name.substr(0, dot))) continue;
-    const auto rest = std::string_view(name).substr(dot);
-    if (!rest.starts_with(".tmp-") && !rest.starts_with(".gone-")) continue;
-    remove_folder_of_files(files, folder + "/" + name);
-    swept.push_back(name);
+    if (!is_left_over(name)) continue;
+    try {
+      auto stays = files.remove_folder(folder + "/" + name, is_own_file);
+      if (stays.empty()) swept.removed.push_back(name);
+      std::ranges::move(stays, std::back_inserter(swept.stays));
+    } catch (const SystemError& error) {
+      swept.stays.emplace_back(error.what());
+    }
   }
   return swept;
 }
 
 void remove_quietly(FileSystem& files, const std::string& path) noexcept {
   try {
-    remove_folder_of_files(files, path);
-  } catch (const std::exception&) {  // the disk is in trouble, as whoever called has said already
+    (void)files.remove_folder(path, is_own_file);
+  } catch (const std::exception&) {  // the disk is in trouble, as the caller has said already
   }
 }
 

@@ -68,15 +68,23 @@ struct KeptSteps {
 [[nodiscard]] std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps,
                                                         const KeptSteps& keep);
 
-/// Removes them. Throws SystemError.
-void prune(FileSystem& files, const std::string& folder, const KeptSteps& keep,
-           std::string_view nonce);
+/// Removes them. Returns one sentence for each thing that could not be removed. Like sweep(), it
+/// removes only names that lockstep writes, and never follows a symbolic link.
+std::vector<std::string> prune(FileSystem& files, const std::string& folder, const KeptSteps& keep,
+                               std::string_view nonce);
 
-/// Removes what saves and removals that were cut short have left, and returns their names. Only
-/// while nobody else writes here. Throws SystemError.
-std::vector<std::string> sweep(FileSystem& files, const std::string& folder);
+/// What sweep() has found.
+struct Swept {
+  std::vector<std::string> removed = {};  // names in the folder
+  std::vector<std::string> stays = {};    // one sentence for each thing that could not be removed
+};
 
-/// Removes a folder of files; what cannot be removed stays, for sweep().
+/// Removes what saves and removals that were cut short have left: step-<n>.tmp-<nonce> and
+/// step-<n>.gone-<nonce>. Only by the process that has the folder's lock. Throws SystemError when
+/// the folder cannot be listed.
+Swept sweep(FileSystem& files, const std::string& folder);
+
+/// Removes the folder of a checkpoint; what cannot be removed stays, for sweep().
 void remove_quietly(FileSystem& files, const std::string& path) noexcept;
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/quote.h"
 
 namespace lockstep {
 namespace {
@@ -22,6 +22,24 @@ namespace {
 // The kernel is told to begin writing after so many bytes, so that the disk works while the next
 // ones are still being digested, and sync() finds little left to do.
 constexpr std::size_t kWriteBehindBytes = 8U << 20;
+
+// Sorted.
+std::vector<std::string> names_in(const FileDescriptor& folder, const std::string& path) {
+  auto stream = folder.duplicate();
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::fdopendir(stream.number()), ::closedir);
+  if (!open) throw SystemError(fmt::format("cannot list {}", path), errno);
+  (void)stream.release();  // the stream closes it
+  std::vector<std::string> names;
+  errno = 0;
+  while (const auto* entry = ::readdir(open.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+    errno = 0;
+  }
+  if (errno != 0) throw SystemError(fmt::format("cannot list {}", path), errno);
+  std::ranges::sort(names);
+  return names;
+}
 
 class LocalFile final : public OutputFile {
  public:
@@ -62,21 +80,10 @@ class LocalFileSystem final : public FileSystem {
   FileBytes read(const std::string& path) override { return FileBytes::map(path); }
 
   std::optional<std::vector<std::string>> list(const std::string& folder) override {
-    const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
-    if (!open) {
-      if (errno == ENOENT) return std::nullopt;
-      throw SystemError(fmt::format("cannot list {}", folder), errno);
-    }
-    std::vector<std::string> names;
-    errno = 0;
-    while (const auto* entry = ::readdir(open.get())) {
-      const std::string name = entry->d_name;
-      if (name != "." && name != "..") names.push_back(name);
-      errno = 0;
-    }
-    if (errno != 0) throw SystemError(fmt::format("cannot list {}", folder), errno);
-    std::ranges::sort(names);
-    return names;
+    const FileDescriptor open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (open) return names_in(open, folder);
+    if (errno == ENOENT) return std::nullopt;
+    throw SystemError(fmt::format("cannot list {}", folder), errno);
   }
 
   bool make_folder(const std::string& path) override {
@@ -104,19 +111,43 @@ class LocalFileSystem final : public FileSystem {
       throw SystemError(fmt::format("cannot remove {}", path), errno);
   }
 
-  void remove_folder(const std::string& path) override {
-    if (::rmdir(path.c_str()) != 0) {
-      throw SystemError(fmt::format("cannot remove the folder {}", path), errno);
+  std::vector<std::string> remove_folder(const std::string& path,
+                                         const NameFilter& is_own) override {
+    const FileDescriptor folder(
+        ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!folder) return remove_link(path, errno);
+    std::vector<std::string> stays;
+    bool is_empty = true;
+    for (const auto& name : names_in(folder, path)) {
+      const auto inside = path + "/" + name;
+      if (!is_own(name)) {
+        stays.push_back(fmt::format("cannot remove {}: lockstep writes no file of the name {}",
+                                    path, in_quotes(name)));
+      } else if (::unlinkat(folder.number(), name.c_str(), 0) == 0) {
+        continue;
+      } else {
+        stays.push_back(SystemError(fmt::format("cannot remove {}", inside), errno).what());
+      }
+      is_empty = false;
     }
+    if (is_empty && ::rmdir(path.c_str()) != 0 && errno != ENOENT) {
+      stays.push_back(SystemError(fmt::format("cannot remove the folder {}", path), errno).what());
+    }
+    return stays;
   }
 
-  std::shared_ptr<const void> try_lock(const std::string& folder) override {
-    auto open = FileDescriptor::open(folder, O_RDONLY | O_DIRECTORY);
-    if (::flock(open.number(), LOCK_EX | LOCK_NB) == 0) {
-      return std::make_shared<const FileDescriptor>(std::move(open));
+  FolderLock try_lock(const std::string& folder) override { return lock_folder(folder); }
+
+ private:
+  // `path` could not be opened as a folder.
+  static std::vector<std::string> remove_link(const std::string& path, int error) {
+    struct stat facts {};
+    if (::lstat(path.c_str(), &facts) != 0 && errno == ENOENT) return {};
+    if (!S_ISLNK(facts.st_mode)) {
+      return {SystemError(fmt::format("cannot remove {}", path), error).what()};
     }
-    if (errno == EWOULDBLOCK) return nullptr;
-    throw SystemError(fmt::format("cannot lock the folder {}", folder), errno);
+    if (::unlink(path.c_str()) == 0) return {};
+    return {SystemError(fmt::format("cannot remove the link {}", path), errno).what()};
   }
 };
 

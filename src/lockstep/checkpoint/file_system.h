@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/folder_lock.h"
 #include "lockstep/formats/file_bytes.h"
 
 namespace lockstep {
@@ -27,6 +29,8 @@ class OutputFile {
   /// second try on the same descriptor may succeed without the bytes being there.
   virtual void sync() = 0;
 };
+
+using NameFilter = std::function<bool(const std::string& name)>;
 
 /// Any thread may use one. Everything throws SystemError that names the path.
 class FileSystem {
@@ -47,11 +51,14 @@ class FileSystem {
   virtual void sync_folder(const std::string& path) = 0;
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void remove_file(const std::string& path) = 0;
-  /// An empty one.
-  virtual void remove_folder(const std::string& path) = 0;
-  /// Takes `folder` for this process until what is returned goes, or the process does; null when
-  /// another has it.
-  [[nodiscard]] virtual std::shared_ptr<const void> try_lock(const std::string& folder) = 0;
+  /// Removes the files of the folder `path` whose names `is_own` accepts, then the folder. Never
+  /// follows a symbolic link: one at `path`, or among the files, is removed itself. Does not throw
+  /// for what cannot be removed, or is not own: returns one sentence for each thing that stays.
+  /// None when there is no such folder.
+  [[nodiscard]] virtual std::vector<std::string> remove_folder(const std::string& path,
+                                                               const NameFilter& is_own) = 0;
+  /// Takes `folder` for this process, as lock_folder does.
+  [[nodiscard]] virtual FolderLock try_lock(const std::string& folder) = 0;
 };
 
 /// The machine's own.

@@ -36,7 +36,8 @@ namespace lockstep {
 /// What becomes of a run whose checkpoint could not be written.
 enum class OnSaveFailure {
   stop,   // end_of_step() throws on all ranks, in the same step
-  go_on,  // it is logged; the next one is tried when it is due
+  go_on,  // it is logged; the next one is tried when it is due. finish() and a stop by signal throw
+          // all the same, when theirs fails
 };
 
 struct RunOptions {
@@ -46,7 +47,8 @@ struct RunOptions {
   std::uint64_t data_id = 0;         // the same; 0: none
   std::string configuration = "{}";  // noted; any JSON
   OnSaveFailure on_save_failure = OnSaveFailure::stop;
-  std::chrono::seconds timeout{600};  // for a checkpoint to be written, and for ranks to meet
+  std::chrono::seconds timeout{600};  // for a checkpoint to be written: a slower one has failed;
+                                      // ranks wait for each other 20 s longer
   std::optional<Log> log = {};        // none: standard error, with the rank
   std::shared_ptr<FileSystem> files = local_file_system();
 };
@@ -61,12 +63,14 @@ struct StepEnd {
 class Run {
  public:
   /// Checkpoints go to <folder>/checkpoints, which all ranks see. From here on the four signals ask
-  /// for a stop. Collective: every rank makes its Run. Throws UsageError for options that cannot
-  /// be, PeerError for ranks that are lost or late.
+  /// for a stop; a second INT or TERM acts as before (stop_signals.h). Collective: every rank makes
+  /// its Run. Throws UsageError for options that cannot be, PeerError for ranks that are lost or
+  /// late.
   Run(const World& world, const std::string& folder, RunOptions options = {});
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
-  /// Finishes the write under way and puts the signals back. Does not save: finish() does.
+  /// Finishes the write under way and puts the signals back. Does not save: finish() does. Rank 0
+  /// warns when steps are not saved; not while an exception passes, which says why the run ended.
   ~Run();
 
   /// Borrows each of `things`, to be saved and loaded under the name of its kind: "model",

@@ -1,7 +1,9 @@
 // Disks that fail or lie: what a run loses (nothing that was committed), what it says, and that all
 // ranks come to the same.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
@@ -13,7 +15,9 @@
 #include "lockstep/checkpoint/run.h"
 #include "lockstep/checkpoint/scan.h"
 #include "lockstep/checkpoint/test_crash_file_system_internal.h"
+#include "lockstep/checkpoint/test_forwarding_file_system_internal.h"
 #include "lockstep/checkpoint/test_toy_internal.h"
+#include "lockstep/testing/processes.h"
 
 namespace lockstep {
 namespace {
@@ -54,7 +58,8 @@ TEST(RunFaults, RanksFallBackTogetherFromADamagedFile) {
       const auto files = local_file_system();
       EXPECT_EQ(verify_step(*files, copy.path() + "/checkpoints", 6).manifest.failures, 1);
       EXPECT_EQ(list_steps(*files, copy.path() + "/checkpoints").size(), 2U);
-      EXPECT_EQ(std::distance(fs::directory_iterator(copy.path() + "/checkpoints"), {}), 3);
+      EXPECT_EQ(std::distance(fs::directory_iterator(copy.path() + "/checkpoints"), {}), 4)
+          << "the two, the one set aside and the lock";
     }
   }
 }
@@ -70,30 +75,17 @@ TEST(RunFaults, AFolderWithoutAValidCheckpointIsNoFreshStart) {
 }
 
 // One rank's view of a disk that lags: some checkpoint is not there yet.
-class LaggingFileSystem final : public FileSystem {
+class LaggingFileSystem final : public ForwardingFileSystem {
  public:
   explicit LaggingFileSystem(std::string hidden) : hidden_(std::move(hidden)) {}
-  std::unique_ptr<OutputFile> create(const std::string& path) override {
-    return real_->create(path);
-  }
-  FileBytes read(const std::string& path) override { return real_->read(path); }
   std::optional<std::vector<std::string>> list(const std::string& folder) override {
-    auto names = real_->list(folder);
+    auto names = ForwardingFileSystem::list(folder);
     if (names) std::erase(*names, hidden_);
     return names;
-  }
-  bool make_folder(const std::string& path) override { return real_->make_folder(path); }
-  void sync_folder(const std::string& path) override { real_->sync_folder(path); }
-  void rename(const std::string& from, const std::string& to) override { real_->rename(from, to); }
-  void remove_file(const std::string& path) override { real_->remove_file(path); }
-  void remove_folder(const std::string& path) override { real_->remove_folder(path); }
-  std::shared_ptr<const void> try_lock(const std::string& folder) override {
-    return real_->try_lock(folder);
   }
 
  private:
   std::string hidden_;
-  std::shared_ptr<FileSystem> real_ = local_file_system();
 };
 
 TEST(RunFaults, RanksThatSeeDifferentCheckpointsTakeTheNewestCommonOne) {
@@ -180,19 +172,25 @@ TEST(RunFaults, ARunMayGoOnWithoutACheckpointIfItIsToldTo) {
   EXPECT_EQ(verify_step(*files, "/run/checkpoints", 9).manifest.step, 9);
 }
 
-// With the rights to mount one, a disk that is really full; else the seam's, as above.
-TEST(RunFaults, AFullDiskOfTheMachineLeavesTheOldCheckpoint) {
-  const TestFolder folder;
-  if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=640k") != 0) {
-    EXPECT_EQ(errno, EPERM);
-    ::printf("no right to mount a small disk here; the seam's full disk is the test\n");
-    return;
-  }
+// A process that is alone, and may make namespaces, has the right to mount in one of its own.
+bool may_mount() {
+  if (::unshare(CLONE_NEWNS) == 0) return true;
+  const auto user = ::getuid();
+  const auto group = ::getgid();
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+  std::ofstream("/proc/self/setgroups") << "deny";
+  std::ofstream("/proc/self/uid_map") << "0 " << user << " 1";
+  std::ofstream("/proc/self/gid_map") << "0 " << group << " 1";
+  return true;
+}
+
+// Trains on a disk that is really full after three checkpoints.
+void fill_a_disk(const std::string& folder) {
   std::string words;
   Toy toy;
   toy.weight = at::zeros({50'000}, at::kFloat);  // 200 KB: three checkpoints fit, four do not
   try {
-    lockstep::Run run(World::alone(), folder.path(), {.save_every = 1, .keep = 3});
+    lockstep::Run run(World::alone(), folder, {.save_every = 1, .keep = 3});
     run.track(toy);
     (void)run.resume();
     for (int i = 0; i < 20; ++i) {
@@ -203,13 +201,32 @@ TEST(RunFaults, AFullDiskOfTheMachineLeavesTheOldCheckpoint) {
     words = error.what();
   }
   const auto files = local_file_system();
-  const auto steps = list_steps(*files, folder.path() + "/checkpoints");
+  const auto steps = list_steps(*files, folder + "/checkpoints");
   EXPECT_NE(words.find("No space left on device"), std::string::npos) << words;
   EXPECT_GE(steps.size(), 2U);
   for (const auto step : steps) {
-    EXPECT_EQ(verify_step(*files, folder.path() + "/checkpoints", step).manifest.step, step);
+    EXPECT_EQ(verify_step(*files, folder + "/checkpoints", step).manifest.step, step);
   }
-  EXPECT_EQ(::umount(folder.path().c_str()), 0);
+}
+
+TEST(RunFaults, AFullDiskOfTheMachineLeavesTheOldCheckpoint) {
+  constexpr int kNoRight = 77;
+  const auto outcomes = testing::run_ranks_as_processes(
+      1,
+      [](testing::Rank&) {
+        const TestFolder folder;
+        const bool mounted = may_mount() &&
+                             ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                             ::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=640k") == 0;
+        if (!mounted) ::_exit(kNoRight);
+        fill_a_disk(folder.path());
+        EXPECT_EQ(::umount(folder.path().c_str()), 0);
+      },
+      {.expect = testing::Expect::anything});
+  if (outcomes[0].exit_code == kNoRight) {
+    GTEST_SKIP() << "a small disk needs the right to mount (root, or user namespaces)";
+  }
+  EXPECT_TRUE(outcomes[0].succeeded()) << outcomes[0].output;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "lockstep/checkpoint/commit.h"
 #include "lockstep/checkpoint/loading.h"
 #include "lockstep/checkpoint/scan.h"
+#include "lockstep/checkpoint/test_forwarding_file_system_internal.h"
 #include "lockstep/checkpoint/test_toy_internal.h"
 #include "lockstep/testing/processes.h"
 
@@ -250,33 +251,18 @@ TEST(Run, NamesWhatDoesNotFitTheCheckpoint) {
 }
 
 // Lets each write of tensors wait for a sign.
-class GatedFileSystem final : public FileSystem {
+class GatedFileSystem final : public ForwardingFileSystem {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     if (path.ends_with(".safetensors")) {
       ++num_waiting;
       gate.acquire();
     }
-    return real_->create(path);
-  }
-  FileBytes read(const std::string& path) override { return real_->read(path); }
-  std::optional<std::vector<std::string>> list(const std::string& folder) override {
-    return real_->list(folder);
-  }
-  bool make_folder(const std::string& path) override { return real_->make_folder(path); }
-  void sync_folder(const std::string& path) override { real_->sync_folder(path); }
-  void rename(const std::string& from, const std::string& to) override { real_->rename(from, to); }
-  void remove_file(const std::string& path) override { real_->remove_file(path); }
-  void remove_folder(const std::string& path) override { real_->remove_folder(path); }
-  std::shared_ptr<const void> try_lock(const std::string& folder) override {
-    return real_->try_lock(folder);
+    return ForwardingFileSystem::create(path);
   }
 
   std::counting_semaphore<> gate{0};
   std::atomic<int> num_waiting{0};
-
- private:
-  std::shared_ptr<FileSystem> real_ = local_file_system();
 };
 
 TEST(Run, SavesTheStepItWasAtWhateverHappensToTheTensorsMeanwhile) {

@@ -36,25 +36,33 @@ std::string SaveReports::key(std::int64_t number, std::string_view what) const {
   return fmt::format("checkpoint/{}/{}/{}", nonce_, number, what);
 }
 
-void SaveReports::report(std::int64_t number, const FileRecord& file, Deadline deadline) {
+void SaveReports::report(std::int64_t number, const FileRecord& file) {
   const nlohmann::json json{{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}};
-  world_.store().set(key(number, fmt::format("rank-{}", world_.rank())), json.dump(), deadline);
+  world_.store().set(key(number, fmt::format("rank-{}", world_.rank())), json.dump(),
+                     Deadline::after(kTellingTime));
 }
 
-void SaveReports::report_failure(std::int64_t number, const std::string& why, Deadline deadline) {
+void SaveReports::report_failure(std::int64_t number, const std::string& why) {
   world_.store().set(key(number, fmt::format("rank-{}", world_.rank())),
                      nlohmann::json{{"failure", why}}.dump(
                          -1, ' ', false, nlohmann::json::error_handler_t::replace),
-                     deadline);
+                     Deadline::after(kTellingTime));
 }
 
-std::vector<FileRecord> SaveReports::collect(std::int64_t number, Deadline deadline,
-                                             const std::stop_token& stop) {
+std::vector<FileRecord> SaveReports::collect(const SaveWait& save, const std::stop_token& stop) {
   std::vector<FileRecord> files;
   for (int rank = 1; rank < world_.size(); ++rank) {
-    const auto name = key(number, fmt::format("rank-{}", rank));
-    const auto json = nlohmann::json::parse(wait_for(name, rank, deadline, stop));
-    (void)world_.store().remove(name, deadline);
+    const auto name = key(save.number, fmt::format("rank-{}", rank));
+    const auto text = wait_for(name, rank, save.deadline, stop);
+    if (!text) {
+      throw PeerError(rank, fmt::format("rank {} has not written its part of the checkpoint of "
+                                        "step {} within the timeout of {} s: its disk is slow or "
+                                        "stuck; if it is only slow, set a longer "
+                                        "RunOptions::timeout",
+                                        rank, save.step, save.timeout.count()));
+    }
+    const auto json = nlohmann::json::parse(*text);
+    (void)world_.store().remove(name, Deadline::after(kTellingTime));
     if (json.contains("failure")) {
       throw PeerError(rank, fmt::format("rank {} could not write its part of the checkpoint: {}",
                                         rank, json["failure"].get<std::string>()));
@@ -65,33 +73,59 @@ std::vector<FileRecord> SaveReports::collect(std::int64_t number, Deadline deadl
   return files;
 }
 
-void SaveReports::conclude(std::int64_t number, const std::string& failure, Deadline deadline) {
+void SaveReports::conclude(std::int64_t number, const std::string& failure) {
   if (world_.size() == 1) return;
+  const auto deadline = Deadline::after(kTellingTime);
   world_.store().set(key(number, "end"), failure, deadline);
   // Everyone who takes part in this save has read how the one before ended.
   if (failure.empty()) (void)world_.store().remove(key(number - 1, "end"), deadline);
 }
 
-std::string SaveReports::conclusion(std::int64_t number, Deadline deadline,
-                                    const std::stop_token& stop) {
-  return wait_for(key(number, "end"), 0, deadline, stop);
+std::string SaveReports::conclusion(const SaveWait& save, const std::stop_token& stop) {
+  const auto words =
+      wait_for(key(save.number, "end"), 0, Deadline(save.deadline.at() + kTellingTime), stop);
+  if (!words) {
+    throw PeerError(0, fmt::format("rank 0 has not completed the checkpoint of step {} within the "
+                                   "timeout of {} s: its disk is slow or stuck; if it is only "
+                                   "slow, set a longer RunOptions::timeout",
+                                   save.step, save.timeout.count()));
+  }
+  // Rank 0 has given up before it came to this report, which nobody else removes.
+  if (!words->empty()) {
+    (void)world_.store().remove(key(save.number, fmt::format("rank-{}", world_.rank())),
+                                Deadline::after(kTellingTime));
+  }
+  return *words;
 }
 
-std::string SaveReports::wait_for(const std::string& key, int rank, Deadline deadline,
-                                  const std::stop_token& stop) const {
+std::optional<std::string> SaveReports::try_failure(std::int64_t number) noexcept {
+  try {
+    const auto value = world_.store().try_get(key(number, "end"), Deadline::after(kTellingTime));
+    if (!value || value->empty()) return std::nullopt;
+    return std::string(reinterpret_cast<const char*>(value->data()), value->size());
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<std::string> SaveReports::wait_for(const std::string& key, int rank,
+                                                 Deadline deadline,
+                                                 const std::stop_token& stop) const {
   auto& store = world_.store();
-  while (!deadline.expired()) {
+  // Looks at least once: what was reported in time counts, however late it is read.
+  while (true) {
     if (stop.stop_requested()) {
       throw PeerError(rank, fmt::format("the run ended before rank {} had reported on the "
                                         "checkpoint being written",
                                         rank));
     }
     try {
-      return store.get_text(key, std::min(deadline, Deadline::after(kSlice)));
+      return store.get_text(key, Deadline::after(kSlice));
     } catch (const SystemError& error) {
       if (error.error_number() != ETIMEDOUT) throw;
     }
-    for (const auto& [member, state] : store.members(deadline)) {
+    if (deadline.expired()) return std::nullopt;
+    for (const auto& [member, state] : store.members(Deadline::after(kTellingTime))) {
       if (member == Member{MemberKind::rank, rank} && state != MemberState::connected) {
         throw PeerError(rank, fmt::format("rank {} is gone and has not reported on the checkpoint "
                                           "being written",
@@ -100,9 +134,6 @@ std::string SaveReports::wait_for(const std::string& key, int rank, Deadline dea
     }
     leave_a_gap(stop);
   }
-  throw PeerError(rank, fmt::format("rank {} has not reported on the checkpoint being written in "
-                                    "time; is its disk stuck?",
-                                    rank));
 }
 
 }  // namespace lockstep

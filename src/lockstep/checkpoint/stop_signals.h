@@ -6,7 +6,9 @@ namespace lockstep {
 
 /// While one lives, the signals are noted instead of ending the process; the last of several to go
 /// puts back the handlers of before. INT stays ignored where it is (shells' background jobs want it
-/// so).
+/// so). A second INT or TERM acts as it would without StopSignals, which ends a program that hangs
+/// in a step. Within 500 ms of the first it counts as the same request: timeout(1), and a launcher
+/// beside a terminal, send two.
 class StopSignals {
  public:
   StopSignals();

@@ -146,13 +146,30 @@ void CrashFileSystem::remove_file(const std::string& path) {
   change(expect_parent(path), {.removed = split(path).second, .added = {}, .node = -1});
 }
 
-void CrashFileSystem::remove_folder(const std::string& path) {
+std::vector<std::string> CrashFileSystem::remove_folder(const std::string& path,
+                                                        const NameFilter& is_own) {
   const std::lock_guard lock(mutex_);
-  begin("remove_folder " + path);
-  if (!nodes_[static_cast<std::size_t>(expect(path))].names.empty()) {
-    throw SystemError("cannot remove " + path, ENOTEMPTY);
+  const auto names = list(path);
+  if (!names) return {};
+  std::vector<std::string> stays;
+  for (const auto& name : *names) {
+    try {
+      if (!is_own(name)) throw SystemError("cannot remove " + name, EPERM);
+      remove_file(path + "/" + name);
+    } catch (const SystemError& error) {
+      stays.emplace_back(error.what());
+    }
   }
-  change(expect_parent(path), {.removed = split(path).second, .added = {}, .node = -1});
+  try {
+    begin("remove_folder " + path);
+    if (!nodes_[static_cast<std::size_t>(expect(path))].names.empty()) {
+      throw SystemError("cannot remove " + path, ENOTEMPTY);
+    }
+    change(expect_parent(path), {.removed = split(path).second, .added = {}, .node = -1});
+  } catch (const SystemError& error) {
+    stays.emplace_back(error.what());
+  }
+  return stays;
 }
 
 void CrashFileSystem::settle() {

@@ -46,9 +46,10 @@ class CrashFileSystem final : public FileSystem {
   void sync_folder(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
   void remove_file(const std::string& path) override;
-  void remove_folder(const std::string& path) override;
-  std::shared_ptr<const void> try_lock(const std::string& /*folder*/) override {
-    return std::make_shared<int>(0);
+  std::vector<std::string> remove_folder(const std::string& path,
+                                         const NameFilter& is_own) override;
+  FolderLock try_lock(const std::string& /*folder*/) override {
+    return {.held = std::make_shared<int>(0)};
   }
 
   /// Everything that is there now is on the disk.

@@ -53,22 +53,24 @@ class Writer {
 
   /// Stages `files`, those of this rank, and has them written; on rank 0 with `manifest`, to which
   /// the records of all files are added. Collective in the sense that every rank calls it for the
-  /// same steps, in the same order. Returns when the tensors can be changed.
-  /// Throws UsageError for a tensor that no file can hold, SystemError when the save before does
-  /// not leave the memory in time. What goes wrong later is for take_failure().
+  /// same steps, in the same order. Returns when the tensors can be changed. Waits for the save
+  /// before as settle() does; while that still has the memory, this save is skipped on all ranks:
+  /// a failure. Throws UsageError for a tensor that no file can hold. What else goes wrong is for
+  /// take_failure().
   void save(Manifest manifest, std::vector<FileToStage> files);
 
   /// Has the manifest of the checkpoint of `step`, which is committed, say that it was written for
   /// `reason` after so many `failures`. Every rank calls it, as save(), and hears how it ended.
   void amend(std::int64_t step, SaveReason reason, std::int64_t failures);
 
-  /// Returns when nothing is being written. Throws SystemError at the deadline.
-  void wait(Deadline deadline);
+  /// Returns when nothing is being written; or when what is being written is so late that no rank
+  /// waits for it any more, which is a failure for take_failure(), once.
+  void settle();
 
   /// True when a save has failed and nobody has taken the failure yet.
   [[nodiscard]] bool has_failed() const;
-  /// What ended the last save that failed, if any; on other ranks than the one it happened to, a
-  /// PeerError that says it.
+  /// What ended the first save that failed since this was last called, if any; on other ranks than
+  /// the one it happened to, a PeerError that says it.
   [[nodiscard]] std::exception_ptr take_failure();
 
   /// On rank 0: `step` was found whole, and a run that goes on from it will not see newer ones:
@@ -79,30 +81,36 @@ class Writer {
 
  private:
   struct Job {
-    std::int64_t number = 0;
+    SaveWait save;
     Manifest manifest;
     std::vector<StagedFile> files;
-    Deadline deadline;
     std::chrono::steady_clock::time_point begun;
-    bool amends = false;  // step, reason and failures of the manifest are all there is
+    bool amends = false;    // step, reason and failures of the manifest are all there is
+    bool given_up = false;  // settle() has told of it
     std::chrono::steady_clock::time_point committed = begun;
   };
 
+  [[nodiscard]] std::optional<std::int64_t> step_being_written() const;
+  void start(std::int64_t number, Manifest manifest, std::vector<StagedFile> files, bool amends);
+  void skip(std::int64_t number, std::int64_t step, std::int64_t busy_with);
+  void tell_failure(std::int64_t number, const std::string& why);
   void run(const std::stop_token& stop);
   void write(Job& job, const std::stop_token& stop);
   void amend_as_committer(const Job& job);
   void write_as_committer(Job& job, const std::stop_token& stop);
   void write_as_other(Job& job, const std::stop_token& stop);
   void remove_old(const Job& job);
+  void remove_abandoned();
   [[nodiscard]] std::vector<FileRecord> write_files(const Job& job);
-  [[nodiscard]] std::string nonce_of(const Job& job) const;
+  [[nodiscard]] std::string temporary_of(std::int64_t number, std::int64_t step) const;
+  [[nodiscard]] std::string nonce_of(std::int64_t number) const;
 
   const std::shared_ptr<FileSystem> files_;  // shared: the run reads with it
   const std::string folder_;
   const World world_;
   const std::string nonce_;
   const WriterOptions options_;
-  SaveReports reports_;               // the thread's
+  SaveReports reports_;
   Staging staging_;                   // save()'s while there is no job, the thread's while there is
   KeptSteps keep_;                    // the thread's while there is a job
   std::optional<std::int64_t> from_;  // the same
@@ -112,6 +120,7 @@ class Writer {
   std::condition_variable_any changed_;
   std::optional<Job> job_;  // being written
   std::exception_ptr failure_;
+  std::vector<std::string> abandoned_;  // on rank 0: folders of saves that failed
   std::int64_t last_committed_ = -1;
   WriterTimes times_;
   std::jthread thread_;  // the last member: it uses the others

@@ -1,0 +1,199 @@
+#include "lockstep/checkpoint/run_state_internal.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
+#include "lockstep/checkpoint/commit.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kDefaultGenerator[] = "default_generator";
+
+// A number of rank 0's that no other run has, as text, on all ranks.
+std::string make_nonce(const ProcessGroup& group) {
+  auto number = at::zeros({1}, at::kLong);
+  auto* bits = number.mutable_data_ptr<std::int64_t>();
+  if (group.rank() == 0 && ::getrandom(bits, sizeof *bits, 0) != sizeof *bits) {
+    throw SystemError("cannot get random bits for the names of unfinished checkpoints", errno);
+  }
+  group.broadcast(number, 0, {.name = "run nonce"}).wait();
+  return fmt::format("{:016x}", static_cast<std::uint64_t>(*bits));
+}
+
+RunOptions checked(RunOptions options) {
+  if (options.save_every < 0) {
+    throw UsageError(fmt::format("save_every is {}; it is a number of steps, or 0 for none",
+                                 options.save_every));
+  }
+  Manifest probe;
+  probe.configuration = options.configuration;
+  // Throws when it is no JSON; and is as manifests have it from here on, to be compared.
+  options.configuration = manifest_from_text(to_text(probe)).configuration;
+  return options;
+}
+
+}  // namespace
+
+bool is_in_passing(SaveReason reason) noexcept {
+  return reason == SaveReason::periodic || reason == SaveReason::asked;
+}
+
+Run::State::State(const World& of, const std::string& folder, RunOptions chosen)
+    : world(of),
+      options(checked(std::move(chosen))),
+      checkpoints(folder + "/checkpoints"),
+      log(options.log.value_or(Log({.rank = of.rank()}))),
+      group(of, {.name = "run", .timeout = options.timeout + 4 * kTellingTime}),
+      nonce(make_nonce(group)),
+      writer(options.files, checkpoints, of, nonce,
+             {.keep = options.keep, .timeout = options.timeout, .log = log}) {
+  parts.emplace_back(kDefaultGenerator, track_generator(at::detail::getDefaultCPUGenerator()));
+}
+
+std::vector<FileToStage> Run::State::files_to_stage() const {
+  std::vector<FileToStage> files;
+  FileToStage own{rank_file(world.rank()), {}};
+  for (const auto& [name, thing] : parts) {
+    if (thing->is_per_rank()) {
+      for (auto& [tensor_name, tensor] : thing->named_tensors()) {
+        own.tensors.emplace_back(fmt::format("{}.{}", name, tensor_name), std::move(tensor));
+      }
+    } else if (world.rank() == 0) {
+      auto tensors = thing->named_tensors();
+      if (!tensors.empty()) files.push_back({part_file(name), std::move(tensors)});
+    }
+  }
+  files.push_back(std::move(own));
+  return files;
+}
+
+Manifest Run::State::manifest(SaveReason reason, const StepEnd& end) const {
+  Manifest result{.lockstep_version = kVersion,
+                  .step = step,
+                  .world = world.size(),
+                  .threads = at::get_num_threads(),
+                  .seed = options.seed,
+                  .data_id = options.data_id,
+                  .failures = failures,
+                  .reason = reason,
+                  .kept_as = end.keep_as,
+                  .configuration = options.configuration};
+  if (world.rank() != 0) return result;
+  for (const auto& [name, thing] : parts) {
+    if (auto state = thing->state_json()) result.states.emplace(name, std::move(*state));
+  }
+  return result;
+}
+
+void Run::State::expect_resumed() const {
+  if (resumed) return;
+  throw UsageError(
+      "call run.resume() before the first step: it goes on from the newest checkpoint, and starts "
+      "afresh if there is none");
+}
+
+void Run::State::save(SaveReason reason, const StepEnd& end) {
+  expect_resumed();
+  if (step != saved_step) {
+    writer.save(manifest(reason, end), files_to_stage());
+  } else if (reason == SaveReason::finish && is_in_passing(saved_reason)) {
+    writer.amend(step, reason, failures);
+  } else {
+    return;
+  }
+  saved_step = step;
+  saved_reason = reason;
+}
+
+// What a run ends with must be there, whatever it does about the others.
+void Run::State::save_and_wait(SaveReason reason, const StepEnd& end) {
+  if (any_save_failed()) judge_failure();
+  save(reason, end);
+  if (any_save_failed()) throw_failure();
+}
+
+// How the save under way has ended, alike on all ranks. Collective.
+bool Run::State::any_save_failed() {
+  writer.settle();
+  auto answer = group.barrier({.name = "save ended", .riders = riders()});
+  answer.wait();
+  return has_failed(answer.riders());
+}
+
+// A rank whose save has failed counts as one sample and is present; the others sit out.
+Riders Run::State::riders() const {
+  const bool failed = writer.has_failed();
+  return {.samples = failed ? 1 : 0, .stop = signals.received() != 0, .sitting_out = !failed};
+}
+
+bool Run::State::has_failed(const JoinedRiders& all) {
+  if (all.samples > 0) failed_rank = all.first_present;
+  return all.samples > 0;
+}
+
+// Every rank comes here when a save has failed on one of them, so that all agree about which step
+// is saved, and with it about the number of their next save.
+void Run::State::judge_failure() {
+  writer.settle();
+  if (options.on_save_failure == OnSaveFailure::stop) throw_failure();
+  saved_step = -1;
+  (void)writer.take_failure();
+}
+
+void Run::State::throw_failure() {
+  saved_step = -1;
+  if (const auto failure = writer.take_failure()) std::rethrow_exception(failure);
+  throw PeerError(failed_rank, fmt::format("rank {} has not seen the end of the last checkpoint; "
+                                           "its own message says why",
+                                           failed_rank));
+}
+
+void Run::State::take_folder() {
+  make_folders(*options.files, checkpoints);
+  lock = options.files->try_lock(checkpoints);
+  if (!lock.held) {
+    throw UsageError(
+        fmt::format("another run is using {} ({}): end it first, or use another folder",
+                    checkpoints, lock.owner));
+  }
+  if (lock.missing.empty()) return;
+  log.warning(fmt::format(
+      "{}; two runs that use this folder at the same time will not be noticed, and what earlier "
+      "runs have left unfinished is not removed",
+      lock.missing));
+}
+
+// What lies there unfinished is nobody's, because this process has the lock.
+void Run::State::sweep_folder() {
+  if (!lock.missing.empty()) return;
+  const auto swept = sweep(*options.files, checkpoints);
+  for (const auto& name : swept.removed) {
+    log.info(fmt::format("removed {}, which was never finished", name));
+  }
+  for (const auto& stays : swept.stays) log.warning(stays);
+}
+
+void Run::State::warn_of_lost_steps() noexcept {
+  if (world.rank() != 0 || ended || step == 0 || step == saved_step) return;
+  if (std::uncaught_exceptions() > num_exceptions) return;
+  try {
+    writer.settle();
+    const auto newest = std::max(writer.last_committed(), resumed_from);
+    log.warning(fmt::format("the run ended at step {} without finish(): {}", step,
+                            newest < 0
+                                ? std::string("there is no checkpoint")
+                                : fmt::format("the newest checkpoint is of step {}", newest)));
+  } catch (const std::exception&) {  // nothing is lost but the line
+  }
+}
+
+}  // namespace lockstep
