@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -37,14 +38,20 @@ TEST(SafetensorsLayout, PutsWideTypesFirstThenNames) {
 }
 
 TEST(SafetensorsLayout, BeginsTheDataAtAMultipleOfEightAndPadsWithSpaces) {
+  std::set<std::size_t> paddings;
   for (std::size_t length = 1; length < 20; ++length) {
     const auto layout =
         lay_out_safetensors({{std::string(length, 'n'), Dtype::f32, {1}}}, {{"format", "pt"}});
     EXPECT_EQ(layout.head.size() % 8, 0U);
+    const std::string head(reinterpret_cast<const char*>(layout.head.data()), layout.head.size());
+    const auto padding = head.substr(head.rfind('}') + 1);
+    EXPECT_EQ(padding, std::string(padding.size(), ' '));
+    paddings.insert(padding.size());
     const auto header = read_back(layout);
     EXPECT_EQ(header.entries.front().name, std::string(length, 'n'));
     EXPECT_EQ(header.metadata.at("format"), "pt");
   }
+  EXPECT_EQ(paddings, (std::set<std::size_t>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
 TEST(SafetensorsLayout, ReadsBackNamesOfAnyKindAndNoTensorsAtAll) {
