@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <random>
 #include <utility>
 
 #include "lockstep/base/crash_handler.h"
@@ -112,14 +113,16 @@ Nodes::Nodes(const NodesOptions& options, const Secret& secret, Deadline deadlin
     server_ = std::make_unique<StoreServer>(
         Listener::tcp(options.rendezvous.host, options.rendezvous.port), secret, kContext);
   }
+  if (options.node != 0) {
+    // As a visitor: a launcher of another job that had taken a node's place would be missed there.
+    const Member visitor{MemberKind::rank,
+                         static_cast<int>(std::random_device{}() % unsigned{kMaxMembers})};
+    auto look = Store::connect(options.rendezvous, secret, kContext, visitor, deadline);
+    expect_same_start(options, look.get_text("start", deadline, Member{MemberKind::node, 0}));
+  }
   const Member self{MemberKind::node, options.node};
   store_ = Store::connect(options.rendezvous, secret, kContext, self, deadline);
-  // First of all, so that a launcher of another job leaves its place again at once.
-  if (options.node == 0) {
-    store_->set("start", start_of(options), deadline);
-  } else {
-    expect_same_start(options, store_->get_text("start", deadline, Member{MemberKind::node, 0}));
-  }
+  if (options.node == 0) store_->set("start", start_of(options), deadline);
   const Member watcher{MemberKind::node, options.num_nodes + options.node};
   watching_ = Store::connect(options.rendezvous, secret, kContext, watcher, deadline);
 
