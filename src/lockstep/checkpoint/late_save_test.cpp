@@ -54,6 +54,10 @@ class SlowFileSystem final : public ForwardingFileSystem {
   bool is_first_ = true;
 };
 
+bool has(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
 struct Ended {
   std::int64_t step = 0;
   std::string words;  // of what the run threw, if it did
@@ -94,7 +98,11 @@ class LateSave : public ::testing::Test {
     });
   }
 
+  // The last step is saved, and nothing unfinished takes room.
   void expect_the_last_step_saved() const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/checkpoints")) {
+      EXPECT_FALSE(has(entry.path().filename(), ".tmp-")) << entry.path();
+    }
     EXPECT_EQ(verify_step(*local_file_system(), folder.path() + "/checkpoints", 12).manifest.step,
               12);
   }
@@ -103,10 +111,6 @@ class LateSave : public ::testing::Test {
   std::array<TestLog, 2> logs;
   std::array<Ended, 2> ended;
 };
-
-bool has(const std::string& text, const std::string& words) {
-  return text.find(words) != std::string::npos;
-}
 
 TEST_F(LateSave, EndsTheRunOnAllRanksInOneStepWithTheTrueCause) {
   for (const int slow_rank : {0, 1}) {
