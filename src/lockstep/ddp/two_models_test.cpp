@@ -51,17 +51,20 @@ TEST_P(TwoModels, ThatRanksComeToInAnotherOrder) {
     for (const auto& net : {g, d}) net->register_buffer("running", torch::full({2}, group.rank()));
     const Ddp g_ddp(*g, group, {.bucket_bytes = GetParam().bucket_bytes});
     const Ddp d_ddp(*d, group, {.bucket_bytes = GetParam().bucket_bytes});
-    const auto loss_of = [&](const WeightsImpl& net) {
-      return loss_with(net["a"], group.rank() + 1) + loss_with(net["b"], 2);
+    const auto loss_of = [&](bool of_g) {
+      const auto& net = of_g ? *g : *d;
+      const double scale = of_g ? 1 : 10;  // gradients of the other model would be noticed
+      return loss_with(net["a"], scale * (group.rank() + 1)) + loss_with(net["b"], 2 * scale);
     };
     for (int step = 0; step < 4; ++step) {
       const bool g_first = (group.rank() + step) % 2 == 0;
-      const auto later = loss_of(g_first ? *d : *g);
-      const auto first = loss_of(g_first ? *g : *d);  // what is computed last goes backward first
+      const auto later = loss_of(!g_first);
+      const auto first = loss_of(g_first);  // what is computed last goes backward first
       (first + later).backward();
       for (const auto& net : {g, d}) {
-        EXPECT_TRUE(is_filled((*net)["a"].grad(), mean_rank(size)));
-        EXPECT_TRUE(is_filled((*net)["b"].grad(), 2));
+        const double scale = net == g ? 1 : 10;
+        EXPECT_TRUE(is_filled((*net)["a"].grad(), scale * mean_rank(size)));
+        EXPECT_TRUE(is_filled((*net)["b"].grad(), 2 * scale));
         net->zero_grad();
       }
     }

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
@@ -39,6 +40,7 @@ struct Segment : torch::CustomClassHolder {
   AutocastStates autocast;
   BufferValues changed_buffers;  // with the values they had before the first run
   std::vector<bool> differentiable;
+  variable_list frozen;  // parameters that needed no gradient in the first run
 
   // As the first run, but for the graph; leaves everything as it found it.
   [[nodiscard]] variable_list run_again(const variable_list& inputs, at::Device device) const {
@@ -96,6 +98,18 @@ void expect_known_ends(const variable_list& outputs, const variable_list& known)
     for (const auto& edge : node->next_edges()) {
       if (edge.function) open.push_back(edge.function.get());
     }
+  }
+}
+
+// The node has no place for the gradients of such parameters.
+void expect_still_frozen(const variable_list& frozen) {
+  for (const auto& parameter : frozen) {
+    if (!parameter.requires_grad()) continue;
+    throw UsageError(fmt::format(
+        "a parameter [{}] of the block under recompute was frozen in forward() and was unfrozen "
+        "before backward(), so that its gradient would get lost; call requires_grad_() before "
+        "forward()",
+        fmt::join(parameter.sizes(), ", ")));
   }
 }
 
@@ -179,6 +193,7 @@ class Recomputed : public autograd::Function<Recomputed> {
                            ? at::alias(saved[i])
                            : saved[i].detach().set_requires_grad(saved[i].requires_grad()));
     }
+    expect_still_frozen(segment->frozen);
     const auto outputs = segment->run_again(inputs, device_of(saved));
     auto ends = inputs;
     ends.insert(ends.end(), saved.begin() + static_cast<std::ptrdiff_t>(count), saved.end());
@@ -220,17 +235,18 @@ bool any_requires_grad(const variable_list& tensors) {
 std::vector<at::Tensor> recompute(const BlockForward& forward, const BlockState& state,
                                   std::vector<at::Tensor> inputs) {
   auto tensors = inputs;
+  variable_list frozen;
   std::unordered_set<const void*> known;
   for (const auto& parameter : state.parameters) {
-    if (parameter.requires_grad() && known.insert(parameter.unsafeGetTensorImpl()).second) {
-      tensors.push_back(parameter);
-    }
+    if (!known.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    (parameter.requires_grad() ? tensors : frozen).push_back(parameter);
   }
   if (!at::GradMode::is_enabled() || !any_requires_grad(tensors)) return forward(inputs);
   const auto device = device_of(tensors);
   auto segment = c10::make_intrusive<Segment>();
   segment->forward = forward;
   segment->num_inputs = inputs.size();
+  segment->frozen = std::move(frozen);
   segment->generators = GeneratorStates::now(device);
   segment->autocast = AutocastStates::now(device);
   segment->changed_buffers = BufferValues::of(state.buffers);

@@ -267,6 +267,21 @@ TEST(Recompute, NamesWhatWouldGiveWrongGradients) {
   EXPECT_THROW(stale.sum().backward(), c10::Error) << "a changed weight was used";
 }
 
+TEST(Recompute, NamesAParameterThatWasUnfrozenBetweenForwardAndBackward) {
+  torch::nn::Linear block(3, 2);
+  block->weight.requires_grad_(false);
+  const auto y = recompute(block, torch::ones({1, 3}, torch::requires_grad()));
+  block->weight.requires_grad_(true);
+  try {
+    y.sum().backward();
+    ADD_FAILURE() << "the gradient of the weight got lost";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("a parameter [2, 3]"), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("unfrozen before backward()"), std::string::npos);
+  }
+}
+
 TEST(Recompute, LeavesEverythingAsItWasWhenTheSecondForwardThrows) {
   int runs = 0;
   auto count = torch::zeros({1});
