@@ -100,14 +100,23 @@ Reply expect(StoreReply reply) {
                   reply.index()));
 }
 
-// What `attempt` returns. While it throws SystemError, tries again until the deadline: the server
-// may not be there yet, or too busy with others.
+constexpr std::chrono::milliseconds kOneTry = 5000ms;  // must not use up the time of all
+
+// For a connection alone. The first tries are short: where a flood has filled the server's queue,
+// the kernel repeats the first packet only after a second.
+Deadline for_connecting(Deadline deadline, int tries) {
+  return std::min(deadline,
+                  Deadline::after(std::min(300ms * (1 << std::min(tries - 1, 5)), kOneTry)));
+}
+
+// What `attempt` returns, called with the number of the try, from 1. While it throws SystemError,
+// tries again until the deadline: the server may not be there yet, or too busy with others.
 template <typename Attempt>
 auto until_reached(const std::string& server, Deadline deadline, const Attempt& attempt) {
   auto pause = 5ms;
   for (int tries = 1;; ++tries) {
     try {
-      return attempt();
+      return attempt(tries);
     } catch (const SystemError& error) {
       if (deadline.remaining() <= pause) {
         throw SystemError(
@@ -121,19 +130,14 @@ auto until_reached(const std::string& server, Deadline deadline, const Attempt& 
   }
 }
 
-// One try of connecting must not use up the time of all.
-Deadline for_one_try(Deadline deadline) {
-  return std::min(deadline, Deadline::after(std::chrono::seconds(5)));
-}
-
 }  // namespace
 
 Store Store::connect(const Endpoint& server, const Secret& secret, const HandshakeContext& context,
                      const Member& member, Deadline deadline) {
   const auto where = server.to_string();
-  return until_reached(where, deadline, [&] {
-    const auto limit = for_one_try(deadline);
-    auto socket = Socket::connect(server, limit);
+  return until_reached(where, deadline, [&](int tries) {
+    const auto limit = std::min(deadline, Deadline::after(kOneTry));
+    auto socket = Socket::connect(server, for_connecting(deadline, tries));
     keep_alive(socket.number());
     auto local_address = socket.local_endpoint().host;
     auto channel = Channel::connect(std::move(socket), secret, context, limit);
@@ -147,8 +151,8 @@ Store Store::connect_unix(std::string_view name, const Secret& secret,
                           const HandshakeContext& context, const Member& member,
                           Deadline deadline) {
   const auto where = fmt::format("the Unix socket {}", name);
-  return until_reached(where, deadline, [&] {
-    const auto limit = for_one_try(deadline);
+  return until_reached(where, deadline, [&](int /*tries*/) {
+    const auto limit = std::min(deadline, Deadline::after(kOneTry));
     auto channel = Channel::connect(Socket::connect_unix(name, limit), secret, context, limit);
     return introduce(
         std::make_unique<Connection>(std::move(channel), member, where, "127.0.0.1", secret.copy()),
