@@ -159,6 +159,27 @@ TEST_F(LoaderTest, RefusesNumbersThatCannotBe) {
   EXPECT_THROW(loader.restore({data.id() + 1, 0, 0, 0}), UsageError);
 }
 
+// The loop of docs/data.md, broken off in every step and resumed by a new loader.
+TEST_F(LoaderTest, EpochsCountedByTheStateAreEachTrainedOnce) {
+  const CountingData data(30);
+  std::vector<std::int64_t> seen(30);
+  std::string state;
+  for (bool stop = true; stop;) {
+    Loader loader(data, {.batch = {.local = 5}, .order = {.seed = 3}});
+    if (!state.empty()) loader.load_state_json(state);
+    stop = false;
+    while (!stop && loader.state().epoch < 3) {
+      for (const auto& batch : loader.epoch()) {
+        for (const auto sample : batch.samples) ++seen[static_cast<std::size_t>(sample)];
+        stop = true;
+        break;
+      }
+    }
+    state = loader.state_json();
+  }
+  EXPECT_EQ(seen, std::vector<std::int64_t>(30, 3));
+}
+
 TEST_F(LoaderTest, NamesAForgottenRankOrWorld) {
   const CountingData data(30);
   const auto no_rank =

@@ -125,8 +125,9 @@ bool Ddp::State::is_non_finite() {
 }
 
 void Ddp::State::report_non_finite() {
-  if (non_finite.empty() || non_finite_reported) return;
-  non_finite_reported = true;
+  if (!joined.non_finite || non_finite_reported) return;
+  non_finite_reported = true;  // on all ranks: what follows may follow from it
+  if (non_finite.empty()) return;
   const auto& first = flat.parameters()[static_cast<std::size_t>(non_finite.front())];
   const Log log({.rank = group.global_rank(group.rank())});
   log.warning(fmt::format(

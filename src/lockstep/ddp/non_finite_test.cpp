@@ -38,7 +38,8 @@ TEST_P(NonFinite, GradientsAreReportedOnceWithRankParameterAndBackward) {
     const auto net = weights({"a", "b"});
     const Ddp ddp(*net, group);
     for (int step = 1; step <= 5; ++step) {
-      const bool bad = step >= 3 && group.rank() == culprit;
+      // In later steps every rank has one: a step with it has made the weights NaN.
+      const bool bad = step > 3 || (step == 3 && group.rank() == culprit);
       const double gradient = bad ? std::numeric_limits<double>::quiet_NaN() : 1;
       (loss_with((*net)["a"], 1) + loss_with((*net)["b"], gradient)).backward();
       EXPECT_EQ(ddp.non_finite(), step >= 3);
@@ -48,11 +49,9 @@ TEST_P(NonFinite, GradientsAreReportedOnceWithRankParameterAndBackward) {
   const auto text = ::testing::internal::GetCapturedStderr();
   const auto line =
       "rank " + std::to_string(culprit) + " | warning: the gradient of b is not finite";
-  const auto first = text.find(line);
-  ASSERT_NE(first, std::string::npos) << text;
+  ASSERT_NE(text.find(line), std::string::npos) << text;
   EXPECT_TRUE(holds(text, "in backward 3"));
-  EXPECT_EQ(text.find("not finite on this rank", first + line.size() + 20), std::string::npos)
-      << text;
+  EXPECT_EQ(text.find("warning", text.find("warning") + 1), std::string::npos) << text;
 }
 
 }  // namespace
