@@ -1,7 +1,9 @@
 #include "cli/nearest.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace lockstep::cli {
@@ -26,6 +28,30 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
+// What others call our options.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kOtherNames{{
+    {"--lr", "--rate"},
+    {"--learning-rate", "--rate"},
+    {"--learning_rate", "--rate"},
+    {"--batch-size", "--batch"},
+    {"--batch_size", "--batch"},
+    {"--max-steps", "--for"},
+    {"--max_steps", "--for"},
+    {"--nproc-per-node", "-n"},
+    {"--nproc_per_node", "-n"},
+    {"--node_rank", "--node-rank"},
+    {"--master-addr", "--rendezvous"},
+    {"--rdzv-endpoint", "--rendezvous"},
+}};
+
+std::optional<std::string_view> find_other_name(std::string_view word,
+                                                std::span<const std::string_view> candidates) {
+  for (const auto& [other, ours] : kOtherNames) {
+    if (word == other && std::ranges::find(candidates, ours) != candidates.end()) return ours;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string_view> try_nearest(std::string_view word,
@@ -39,7 +65,7 @@ std::optional<std::string_view> try_nearest(std::string_view word,
     best = candidate;
     fewest = distance;
   }
-  return best;
+  return best ? best : find_other_name(word, candidates);
 }
 
 }  // namespace lockstep::cli

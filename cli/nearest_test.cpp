@@ -23,6 +23,13 @@ TEST(Nearest, OffersNothingForAnotherWord) {
   EXPECT_EQ(try_nearest("", kVerbs), std::nullopt);
 }
 
+TEST(Nearest, KnowsWhatOthersCallAnOption) {
+  constexpr std::array<std::string_view, 3> kOptions{"--rate", "--batch", "--seed"};
+  EXPECT_EQ(try_nearest("--lr", kOptions), "--rate");
+  EXPECT_EQ(try_nearest("--batch-size", kOptions), "--batch");
+  EXPECT_EQ(try_nearest("--max-steps", kOptions), std::nullopt) << "there is no such option here";
+}
+
 TEST(Nearest, PrefersTheExactWord) { EXPECT_EQ(try_nearest("run", kVerbs), "run"); }
 
 }  // namespace
