@@ -94,6 +94,12 @@ class Endings(JobTest):
         self.assertEqual(block[1], "error: the shapes do not fit (std::runtime_error)")
         self.assertNotRegex("\n".join(block), r"#\d+ .*(terminate|__cxa_throw)")
 
+    def test_a_rank_that_leaves_the_others_with_code_0_is_named_first(self):
+        output = self.run_job(LOCKSTEP, "run", "-n", "3", PRINT_WORLD, "leave", "1", code=1)
+        block = output[output.rindex("lockstep |"):].splitlines()
+        self.assertRegex(block[0], r"rank 1\b.*exit code 0 while other ranks still made calls")
+        self.assertRegex(block[1], r"rank [02]\b.*exit code 1")
+
     def test_a_path_that_is_not_there_is_not_given_another_dot(self):
         output = self.run_job(LOCKSTEP, "run", "./nosuch", code=127)
         self.assertNotIn("././", output)

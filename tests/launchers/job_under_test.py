@@ -1,5 +1,6 @@
 """What the launcher tests share: starting jobs, reading what they print, and counting what they leave behind."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -87,7 +88,8 @@ class JobTest(unittest.TestCase):
 
     def kill_left_over(self):
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                os.kill(pid, signal.SIGKILL)
 
     def wait_for(self, condition, what, limit=60):
         end = time.monotonic() + limit

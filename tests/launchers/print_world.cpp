@@ -6,6 +6,7 @@
 //   print_world wait            waits to be ended; SIGTERM ends it
 //   print_world ignore RANK     rank RANK ignores SIGTERM, the others end with it
 //   print_world fail-once RANK  rank RANK ends with 3 in the first round only
+//   print_world leave RANK      rank RANK ends with 0 while the others are in a barrier
 //   print_world reduce          the ranks add their numbers, and print the sum
 //   print_world flood BYTES     writes that many bytes of numbered lines
 #include <chrono>
@@ -74,6 +75,10 @@ void act(const lockstep::World& world, int num_arguments, char** arguments) {
         lockstep::Environment::of_process().find_integer("TORCHELASTIC_RESTART_COUNT") == 0) {
       std::exit(3);
     }
+  } else if (what == "leave") {
+    const auto engine = lockstep::make_shm_engine(world, {.one_shot_bytes = 4096});
+    if (chosen) return;
+    engine->wait(*engine->start({.kind = lockstep::Collective::barrier}, nullptr));
   } else if (what == "reduce") {
     const auto engine = lockstep::make_shm_engine(world, {.one_shot_bytes = 4096});
     const std::int32_t own = world.rank();

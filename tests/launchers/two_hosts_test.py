@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 from job_under_test import LOCKSTEP, PRINT_WORLD, PYTHON, JobTest, expected_worlds, worlds
@@ -82,6 +83,18 @@ class TwoHosts(JobTest):
             jobs[victim].communicate()
             shutil.rmtree(self.folder / "run0")
             shutil.rmtree(self.folder / "run1")
+
+    def test_a_host_that_is_lost_while_bytes_are_on_their_way_to_it_is_noticed(self):
+        # Keep-alive does not look at a connection that has unacknowledged bytes: the kernel tries for 15 minutes.
+        script = "[ $RANK = 0 ] && sleep 3 && exit 3; sleep 100"
+        jobs = [self.lockstep_on(node, "sh", "-c", script, port="29407") for node in (1, 0)]
+        self.wait_for(lambda: (self.folder / "run1/logs/rank-003.log").exists(), "the ranks")
+        time.sleep(1)
+        subprocess.run(["ip", "link", "set", "h1", "down"], check=True)
+        self.addCleanup(subprocess.run, ["ip", "link", "set", "h1", "up"], check=True)
+        output = jobs[1].communicate(timeout=90)[0]
+        self.assertRegex(output, r"node 1|rank 0")
+        self.assertNotEqual(jobs[1].returncode, 0)
 
     def test_a_failed_group_is_started_again_on_both_nodes(self):
         jobs = [self.lockstep_on(node, "--max-restarts", "2", PRINT_WORLD, "fail-once", "3") for node in (0, 1)]
