@@ -37,13 +37,13 @@ bool is_own_file(const std::string& name) {
 // What follows .tmp- and .gone-: 16 hex digits of the run, and the number of its save; or "import".
 bool is_nonce(std::string_view text) {
   if (text == "import") return true;
-  constexpr std::size_t kRun = 16;
-  if (text.size() < kRun + 2 || text[kRun] != '-') return false;
+  constexpr std::size_t run = 16;
+  if (text.size() < run + 2 || text[run] != '-') return false;
   const auto is_in = [](std::string_view all) {
     return [all](char c) { return all.find(c) != std::string_view::npos; };
   };
-  return std::ranges::all_of(text.substr(0, kRun), is_in("0123456789abcdef")) &&
-         std::ranges::all_of(text.substr(kRun + 1), is_in("0123456789"));
+  return std::ranges::all_of(text.substr(0, run), is_in("0123456789abcdef")) &&
+         std::ranges::all_of(text.substr(run + 1), is_in("0123456789"));
 }
 
 bool is_left_over(const std::string& name) {
@@ -177,7 +177,7 @@ Swept sweep(FileSystem& files, const std::string& folder) {
   for (const auto& name : files.list(folder).value_or(std::vector<std::string>{})) {
     if (!is_left_over(name)) continue;
     try {
-      auto stays = files.remove_folder(folder + "/" + name, is_own_file);
+      auto stays = files.remove_folder(fmt::format("{}/{}", folder, name), is_own_file);
       if (stays.empty()) swept.removed.push_back(name);
       std::ranges::move(stays, std::back_inserter(swept.stays));
     } catch (const SystemError& error) {

@@ -119,19 +119,20 @@ class LocalFileSystem final : public FileSystem {
     std::vector<std::string> stays;
     bool is_empty = true;
     for (const auto& name : names_in(folder, path)) {
-      const auto inside = path + "/" + name;
       if (!is_own(name)) {
         stays.push_back(fmt::format("cannot remove {}: lockstep writes no file of the name {}",
                                     path, in_quotes(name)));
       } else if (::unlinkat(folder.number(), name.c_str(), 0) == 0) {
         continue;
       } else {
-        stays.push_back(SystemError(fmt::format("cannot remove {}", inside), errno).what());
+        stays.emplace_back(
+            SystemError(fmt::format("cannot remove {}/{}", path, name), errno).what());
       }
       is_empty = false;
     }
     if (is_empty && ::rmdir(path.c_str()) != 0 && errno != ENOENT) {
-      stays.push_back(SystemError(fmt::format("cannot remove the folder {}", path), errno).what());
+      stays.emplace_back(
+          SystemError(fmt::format("cannot remove the folder {}", path), errno).what());
     }
     return stays;
   }

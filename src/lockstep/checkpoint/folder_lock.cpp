@@ -33,7 +33,7 @@ bool is_host_character(char c) {
 
 // "host alpha process 41\n", in words. The bytes may come from anyone.
 std::string owner_in(std::string_view text) {
-  const auto unknown = std::string("it has not written its name");
+  constexpr char unknown[] = "it has not written its name";
   if (!text.starts_with(kHost)) return unknown;
   text.remove_prefix(kHost.size());
   const auto end = text.find(kProcess);

@@ -1,13 +1,13 @@
 #include "lockstep/checkpoint/stop_signals.h"
 
 #include <signal.h>
-#include <time.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <mutex>
 
 namespace lockstep {
