@@ -218,7 +218,10 @@ TEST(RunFaults, AFullDiskOfTheMachineLeavesTheOldCheckpoint) {
         const bool mounted = may_mount() &&
                              ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                              ::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=640k") == 0;
-        if (!mounted) ::_exit(kNoRight);
+        if (!mounted) {
+          fs::remove(folder.path());  // _exit destroys nothing
+          ::_exit(kNoRight);
+        }
         fill_a_disk(folder.path());
         EXPECT_EQ(::umount(folder.path().c_str()), 0);
       },
