@@ -95,8 +95,9 @@ class [[nodiscard]] Ddp {
                     const DdpOptions& options = {});
   Ddp(const Ddp&) = delete;
   Ddp& operator=(const Ddp&) = delete;
-  /// Logs that it has reduced nothing, steps with gradients that were never averaged, parameters
-  /// that left or were added.
+  /// Logs steps with gradients that were never averaged, and parameters that left or were added.
+  /// If it has reduced nothing, the first gradient that comes after it is logged: a Ddp without a
+  /// name would be gone before the loop.
   ~Ddp();
 
   /// Accumulation: `{ auto pause = ddp.no_sync(); loss.backward(); }`. The scope covers backward();

@@ -141,13 +141,19 @@ void Ddp::State::report_non_finite() {
       of(reducing).number()));
 }
 
-void Ddp::State::report_at_end() const {
+void Ddp::State::report_at_end() {
   const Log log({.rank = group.global_rank(group.rank())});
+  // Only a later gradient tells a temporary from a run that had nothing left to train.
   if (!attempted && group.size() > 1 && group.rank() == 0) {
-    log.warning(
-        "this Ddp ends and has reduced no gradients: is it a temporary? Gradients are averaged "
-        "only "
-        "while the Ddp lives: give it a name, in the scope of the training loop");
+    flat.slots().when_gone([log](const std::string& name) {
+      log.warning(
+          fmt::format("a gradient of {} is not averaged: its Ddp has ended and has reduced no "
+                      "gradients. Is it a "
+                      "temporary? Gradients are averaged only while the Ddp lives: give it a name, "
+                      "in the scope "
+                      "of the training loop",
+                      name));
+    });
   }
   for (int i = 0; i < num_parameters(); ++i) {
     if (!marks->is_changed(i)) continue;

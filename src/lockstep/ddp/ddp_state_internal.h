@@ -60,7 +60,7 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   /// What non_finite() says.
   [[nodiscard]] bool is_non_finite();
   /// In the destructor: what the user should know, to the log.
-  void report_at_end() const;
+  void report_at_end();
 
   /// Whether start() was called and finish() was not.
   [[nodiscard]] bool is_started() const { return of(reducing).is_begun(); }

@@ -62,24 +62,36 @@ TEST(MakingADdp, NamesAParameterOfADtypeThatIsNotReduced) {
   });
 }
 
-TEST(MakingADdp, ThatReducesNothingIsReportedOnce) {
+TEST(MakingADdp, ThatEndsBeforeTheFirstGradientIsReportedOnceByThatGradient) {
   const auto made_in_a_helper = [](ProcessGroup& group) {
-    const auto net = weights({"a"});
+    const auto net = weights({"a", "b"});
     { const Ddp ddp(*net, group); }
-    loss_with((*net)["a"], group.rank() + 1).backward();
+    for (int step = 0; step < 3; ++step) {
+      (loss_with((*net)["a"], group.rank() + 1) + loss_with((*net)["b"], 1)).backward();
+    }
   };
   const auto text = log_of(2, made_in_a_helper);
   const auto first = text.find("has reduced no gradients");
   ASSERT_NE(first, std::string::npos) << text;
-  EXPECT_TRUE(holds(text, "is it a temporary?"));
+  EXPECT_TRUE(holds(text, "Is it a temporary?"));
   EXPECT_EQ(text.find("has reduced no gradients", first + 1), std::string::npos) << text;
-  EXPECT_EQ(log_of(1, made_in_a_helper), "") << "nobody to average with";
+  EXPECT_EQ(log_of(1, made_in_a_helper), "") << "there is no other rank to average with";
+}
+
+TEST(MakingADdp, ThatIsUsedOrNotNeededIsNotReported) {
   const auto used = [](ProcessGroup& group) {
     const auto net = weights({"a"});
-    const Ddp ddp(*net, group);
+    { const Ddp ddp(*net, group); }
+    const Ddp second(*net, group);
     loss_with((*net)["a"], group.rank() + 1).backward();
+    EXPECT_TRUE(is_filled((*net)["a"].grad(), mean_rank(2)));
   };
   EXPECT_EQ(log_of(2, used), "");
+  const auto nothing_left_to_train = [](ProcessGroup& group) {
+    const auto net = weights({"a"});
+    const Ddp ddp(*net, group);
+  };
+  EXPECT_EQ(log_of(2, nothing_left_to_train), "");
 }
 
 // Gradients come for all parameters that the Ddp knows, so nothing else tells.

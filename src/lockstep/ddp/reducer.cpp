@@ -14,9 +14,9 @@ namespace lockstep {
 namespace {
 
 constexpr auto kAdvice =
-    "Every rank runs the same number of backwards: a rank without a batch, or whose loss uses no "
-    "parameter, calls ddp.sit_out() instead; Tail::drop and Tail::pad of the Loader give all ranks "
-    "as many batches";
+    "Every rank runs the same number of backwards and freezes the same parameters: a rank without a "
+    "batch, or whose loss uses no parameter, calls ddp.sit_out() instead; Tail::drop and Tail::pad "
+    "of the Loader give all ranks as many batches";
 
 at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket) {
   auto range = flat.gradients(bucket.segment, buffer).slice(0, bucket.begin, bucket.end);

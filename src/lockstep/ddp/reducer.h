@@ -32,7 +32,7 @@ inline void flag_failed(Riders& riders) noexcept { riders.stop = true; }
 class Reducer {
  public:
   /// For gradients in buffer `buffer` of `flat`, which outlives it. That buffer is in use while a
-  /// verb below runs, advance() and abandon() apart.
+  /// verb below runs, advance() and forget() apart.
   Reducer(FlatParameters& flat, int buffer, const ProcessGroup& group, BucketPlan plan);
 
   /// A gradient of `parameter` came, or was there already; also between reductions.

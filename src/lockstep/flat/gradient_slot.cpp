@@ -18,6 +18,7 @@ namespace autograd = torch::autograd;
 struct GradientSlots::Shared {
   GradientListener* listener = nullptr;
   bool in_use = true;  // false when the slots are gone and only graphs still have nodes
+  std::function<void(const std::string& name)> when_gone;
 };
 
 // The last sequence number makes the engine run a node as soon as its gradient is there, as it does
@@ -90,6 +91,7 @@ class GradientSlots::Node final : public autograd::Node {
   [[nodiscard]] bool non_finite() const noexcept { return non_finite_; }
   [[nodiscard]] bool is_in_use() const noexcept { return shared_->in_use; }
   [[nodiscard]] const at::Tensor& parameter() const noexcept { return place_.parameter; }
+  [[nodiscard]] const std::string& parameter_name() const noexcept { return place_.name; }
   [[nodiscard]] bool is_in_place() const {
     return lies_where_it_was() && place_.parameter.scalar_type() == slot().scalar_type() &&
            autograd::impl::try_get_grad_accumulator(place_.parameter).get() == this;
@@ -153,6 +155,38 @@ class GradientSlots::Node final : public autograd::Node {
   const std::shared_ptr<Shared> shared_;
 };
 
+// Stays with a parameter when its slot is gone.
+class GradientSlots::AfterEnd final : public autograd::PostAccumulateGradHook {
+ public:
+  AfterEnd(std::string name, std::shared_ptr<Shared> shared,
+           std::unique_ptr<PostAccumulateGradHook> of_user)
+      : name_(std::move(name)), shared_(std::move(shared)), of_user_(std::move(of_user)) {}
+
+  void operator()(const at::Tensor& parameter) override {
+    if (const auto report = std::exchange(shared_->when_gone, nullptr)) report(name_);
+    if (of_user_) (*of_user_)(parameter);
+  }
+
+  static void put(const Node& node, const std::shared_ptr<Shared>& shared) {
+    auto& place = autograd::impl::post_acc_grad_hooks(node.parameter());
+    auto of_user = std::move(place);
+    autograd::impl::set_post_acc_grad_hooks(
+        node.parameter(),
+        std::make_unique<AfterEnd>(node.parameter_name(), shared, std::move(of_user)));
+  }
+  /// `hook`, or the user's hook where it is one of these.
+  static std::unique_ptr<PostAccumulateGradHook> without(
+      std::unique_ptr<PostAccumulateGradHook> hook) {
+    auto* own = dynamic_cast<AfterEnd*>(hook.get());
+    return own == nullptr ? std::move(hook) : std::move(own->of_user_);
+  }
+
+ private:
+  std::string name_;
+  std::shared_ptr<Shared> shared_;  // with the other parameters
+  std::unique_ptr<PostAccumulateGradHook> of_user_;
+};
+
 // Called by LibTorch's own accumulator, which has run only when a gradient passed the slot by.
 class GradientSlots::Sentinel final : public autograd::PostAccumulateGradHook {
  public:
@@ -169,7 +203,7 @@ class GradientSlots::Sentinel final : public autograd::PostAccumulateGradHook {
 
   static void put(const std::shared_ptr<Node>& node) {
     auto& place = autograd::impl::post_acc_grad_hooks(node->parameter());
-    auto of_user = std::move(place);
+    auto of_user = AfterEnd::without(std::move(place));
     autograd::impl::set_post_acc_grad_hooks(node->parameter(),
                                             std::make_unique<Sentinel>(node, std::move(of_user)));
   }
@@ -211,13 +245,20 @@ GradientSlots::GradientSlots(std::vector<Place> places) : shared_(std::make_shar
 GradientSlots::~GradientSlots() {
   shared_->listener = nullptr;
   shared_->in_use = false;
-  for (const auto& node : nodes_) Sentinel::remove(node);
+  for (const auto& node : nodes_) {
+    Sentinel::remove(node);
+    if (shared_->when_gone) AfterEnd::put(*node, shared_);
+  }
 }
 
 bool GradientSlots::has_slot(const at::Tensor& parameter) {
   const auto node =
       std::dynamic_pointer_cast<Node>(autograd::impl::try_get_grad_accumulator(parameter));
   return node && node->is_in_use();
+}
+
+void GradientSlots::when_gone(std::function<void(const std::string& name)> report) {
+  shared_->when_gone = std::move(report);
 }
 
 void GradientSlots::listen(GradientListener* listener) noexcept { shared_->listener = listener; }

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,6 +53,10 @@ class GradientSlots {
   /// Whether `parameter` has a slot somewhere.
   [[nodiscard]] static bool has_slot(const at::Tensor& parameter);
 
+  /// `report` is called, once, with the name of the first parameter that gets a gradient after the
+  /// slots are gone, unless it has other slots by then.
+  void when_gone(std::function<void(const std::string& name)> report);
+
   /// At most one; null for none. It outlives its registration.
   void listen(GradientListener* listener) noexcept;
 
@@ -81,6 +86,7 @@ class GradientSlots {
   struct Shared;
   class Node;
   class Sentinel;
+  class AfterEnd;
 
   // Shared with the nodes: graphs may outlive this.
   std::shared_ptr<Shared> shared_;

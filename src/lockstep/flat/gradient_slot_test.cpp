@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -204,6 +205,33 @@ TEST_F(GradientSlot, KnowsWhoHasOne) {
   slots.reset();
   EXPECT_FALSE(GradientSlots::has_slot(w)) << "though a graph still has the node";
   EXPECT_FALSE(GradientSlots::has_slot(torch::zeros({1}, torch::requires_grad())));
+}
+
+TEST(GradientSlotsThatAreGone, AreReportedByTheNextGradientOnceAndUserHooksStillRun) {
+  const auto parameter = torch::zeros({3}, torch::requires_grad());
+  int calls_of_user = 0;
+  parameter.register_hook([&](const at::Tensor&) { ++calls_of_user; });
+  const auto make = [&] {
+    return std::make_unique<GradientSlots>(
+        std::vector<GradientSlots::Place>{{"w", parameter, {torch::zeros({3})}}});
+  };
+  std::vector<std::string> reported;
+  const auto end = [&] {
+    const auto slots = make();
+    slots->when_gone([&](const std::string& name) { reported.push_back(name); });
+  };
+  end();
+  {
+    const auto other = make();
+    parameter.sum().backward();
+  }
+  parameter.sum().backward();
+  EXPECT_TRUE(reported.empty()) << "other slots have taken over";
+  end();
+  parameter.sum().backward();
+  parameter.sum().backward();
+  EXPECT_EQ(reported, std::vector<std::string>{"w"});
+  EXPECT_EQ(calls_of_user, 4);
 }
 
 }  // namespace
