@@ -64,6 +64,13 @@ TEST(Peers, AProcessThatWasGivenTheNumberOfAnEndedOneIsNotTakenForIt) {
   EXPECT_FALSE(now.dead(0));
 }
 
+TEST(Peers, AProcessWhoseStartIsUnknownIsWatchedByItsNumber) {
+  const Idle idle;
+  ProcessWatches watches;
+  const Peers peers(std::array{ProcessIdentity{idle.process(), 0}}, watches);
+  EXPECT_FALSE(peers.dead(0));
+}
+
 TEST(Peers, GroupsShareTheDescriptorsOfTheirProcesses) {
   ProcessWatches watches;
   const auto self = ProcessIdentity::of(::getpid());

@@ -96,20 +96,6 @@ std::string headline(const CrashRecord& record) {
   return line;
 }
 
-// Of an uncaught exception the frames above the throw tell how the C++ runtime ends a process. They
-// are left out.
-std::vector<std::string> without_throwing(std::vector<std::string> lines) {
-  constexpr std::array kThrows{"__cxa_throw", "__cxa_rethrow", "std::rethrow_exception",
-                               "std::terminate"};
-  const auto throws = [&](const std::string& line) {
-    return std::any_of(kThrows.begin(), kThrows.end(),
-                       [&](const char* name) { return line.find(name) != line.npos; });
-  };
-  const auto last = std::find_if(lines.rbegin(), lines.rend(), throws);
-  if (last != lines.rend()) lines.erase(lines.begin() + 1, last.base());
-  return lines;
-}
-
 }  // namespace
 
 std::optional<CrashRecord> parse_crash_record(std::string_view text) {
@@ -130,6 +116,18 @@ std::vector<CodePlace> places_of(const CrashRecord& record) {
     places.push_back(place_of(record, i == 0 || frame == 0 ? frame : frame - 1));
   }
   return places;
+}
+
+std::vector<std::string> without_throwing(std::vector<std::string> lines) {
+  constexpr std::array kThrows{"__cxa_throw", "__cxa_rethrow", "std::rethrow_exception",
+                               "std::terminate"};
+  const auto throws = [&](const std::string& line) {
+    return std::any_of(kThrows.begin(), kThrows.end(),
+                       [&](const char* name) { return line.find(name) != line.npos; });
+  };
+  const auto last = std::find_if(lines.rbegin(), lines.rend(), throws);
+  if (last != lines.rend()) lines.erase(lines.begin() + 1, last.base());
+  return lines;
 }
 
 std::vector<std::string> explain_crash(const CrashRecord& record, Deadline deadline) {

@@ -41,6 +41,10 @@ struct CodePlace {
 /// Where each frame is; the byte before for return addresses, so that it lies in the call.
 [[nodiscard]] std::vector<CodePlace> places_of(const CrashRecord& record);
 
+/// The lines of a stack without the frames above the throw of an uncaught exception: they tell how
+/// the C++ runtime ends a process. The first line, which says what happened, stays.
+[[nodiscard]] std::vector<std::string> without_throwing(std::vector<std::string> lines);
+
 /// The stack of `record` as lines such as "#0 train_step at src/main.cpp:12", inlined functions
 /// included, after a line that says what happened. Asks addr2line or eu-addr2line for the names;
 /// what they do not tell by `deadline` is shown as "#2 libm.so.6+0x1234".

@@ -110,5 +110,15 @@ TEST(Symbolizer, AToolThatHangsFailsOrIsMissingGivesNothing) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }
 
+TEST(CrashReport, TheStackOfAnUncaughtExceptionBeginsWhereItWasThrown) {
+  EXPECT_EQ(without_throwing({"SIGABRT in thread 1 (main)", "#0 raise at libc.so.6+0x1", "#1 abort",
+                              "#2 std::terminate() at eh.cc:9", "#3 __cxa_throw at eh.cc:1",
+                              "#4 load_shard at data.cpp:7", "#5 main at main.cpp:3"}),
+            (std::vector<std::string>{"SIGABRT in thread 1 (main)", "#4 load_shard at data.cpp:7",
+                                      "#5 main at main.cpp:3"}));
+  const std::vector<std::string> plain{"SIGSEGV in thread 1 (main)", "#0 main at main.cpp:3"};
+  EXPECT_EQ(without_throwing(plain), plain);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -125,6 +125,7 @@ TEST(Guard, APinThatIsImpossibleIsReported) {
   worker.finish();
   ASSERT_TRUE(worker.failure);
   EXPECT_EQ(worker.failure->step, StartFailure::Step::pin);
+  EXPECT_EQ(worker.status, ExitStatus::exited(125)) << "the machine's fault, not the program's";
 }
 
 TEST(Guard, PinsTheWorker) {
