@@ -67,7 +67,8 @@ void ReplicaCheck::report(const FlatParameters& flat, const ProcessGroup& group)
       throw PeerError(
           group.global_rank(rank),
           fmt::format("the replicas are no longer equal: parameter {} differs between rank {} and "
-                      "rank {}. Every rank must make the same steps with the same settings; go "
+                      "rank {}. Every rank must make the same steps with the same learning rate, "
+                      "clipping and other settings; go "
                       "back to a checkpoint",
                       parameters[i].name, group.global_rank(0), group.global_rank(rank)));
     }

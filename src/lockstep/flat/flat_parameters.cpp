@@ -2,22 +2,16 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/as_strided.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
-#include <algorithm>
-#include <cstring>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {
@@ -89,43 +83,6 @@ std::vector<ParameterFacts> facts_of_all(const std::vector<Registered>& paramete
   std::vector<ParameterFacts> facts;
   for (const auto& [name, tensor] : parameters) facts.push_back(facts_of(name, tensor));
   return facts;
-}
-
-std::string text_of(const std::vector<ParameterFacts>& facts) {
-  std::string text;
-  for (const auto& each : facts) text += to_string(each) + "\n";
-  return text;
-}
-
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    const auto end = text.find('\n');
-    lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(end + 1);
-  }
-  return lines;
-}
-
-// Every rank's text, on every rank.
-std::vector<std::string> gather_texts(const ProcessGroup& group, const std::string& text) {
-  const auto size = static_cast<std::size_t>(group.size());
-  auto lengths = at::zeros({group.size()}, at::kLong);
-  const auto length = at::zeros({1}, at::kLong).fill_(static_cast<std::int64_t>(text.size()));
-  group.all_gather(lengths, length, {.name = "parameter lists"}).wait();
-  const auto longest = lengths.max().item<std::int64_t>();
-  auto own = at::zeros({longest}, at::kByte);
-  std::memcpy(own.data_ptr(), text.data(), text.size());
-  auto all = at::zeros({group.size() * longest}, at::kByte);
-  group.all_gather(all, own, {.name = "parameter lists"}).wait();
-  std::vector<std::string> texts;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    const auto* begin =
-        static_cast<const char*>(all.const_data_ptr()) + static_cast<std::int64_t>(rank) * longest;
-    texts.emplace_back(begin,
-                       static_cast<std::size_t>(lengths.const_data_ptr<std::int64_t>()[rank]));
-  }
-  return texts;
 }
 
 at::Tensor view_of(const at::Tensor& segment, const Slot& slot, const ParameterFacts& facts) {
@@ -278,31 +235,6 @@ void FlatParameters::rebind(const ProcessGroup& group) {
   values_.clear();
   gradients_.clear();
   move_in();
-}
-
-// Names and shapes are compared by their digest, which rides with a barrier; the texts follow only
-// where they differ.
-void FlatParameters::compare_with_peers(const std::vector<ParameterFacts>& facts) const {
-  const auto text = text_of(facts);
-  const auto own = digest(std::as_bytes(std::span(text)));
-  auto work = group_.barrier({.name = "same model", .riders = Riders{.digest = own}});
-  work.wait();
-  if (work.riders().digests_equal) return;
-  const auto texts = gather_texts(group_, text);
-  const auto first = lines_of(texts.front());
-  for (int rank = 1; rank < group_.size(); ++rank) {
-    const auto other = lines_of(texts[static_cast<std::size_t>(rank)]);
-    for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
-      const auto here = i < first.size() ? first[i] : "nothing";
-      const auto there = i < other.size() ? other[i] : "nothing";
-      if (here == there) continue;
-      throw PeerError(
-          group_.global_rank(rank),
-          fmt::format("the ranks have different models: parameter {} is \"{}\" on rank {} and "
-                      "\"{}\" on rank {}; every rank must make the same model",
-                      i, here, group_.global_rank(0), there, group_.global_rank(rank)));
-    }
-  }
 }
 
 void FlatParameters::move_in() {
