@@ -208,20 +208,19 @@ TEST(Failure, ALostRankCostsNoCopyOfTheMemory) {
 TEST(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
   auto setting = two_apart();
   setting.options.timeout = 2s;
-  run_group(setting, [](Engine& engine) {
+  std::atomic<int> told = 0;
+  run_group(setting, [&](Engine& engine) {
     const auto other = engine.split(0, 0);
     try {
       run(engine.rank() == 0 ? engine : *other, {.kind = Collective::barrier, .name = "one"});
       ADD_FAILURE() << "no error";
     } catch (const PeerError& error) {
-      const std::string words = error.what();
-      // The other may have given up first, and says that it has left.
-      EXPECT_TRUE(words.find("it waits for this rank in call") != std::string::npos ||
-                  words.find("has given up on this rank") != std::string::npos ||
-                  words.find("has left group") != std::string::npos)
-          << words;
+      if (std::string(error.what()).find("it waits for this rank in call") != std::string::npos) {
+        ++told;
+      }
     }
   });
+  EXPECT_GE(told, 1) << "the one that gives up later may hear that the other has left";
 }
 
 // Which is 100 ms here, and not the 30 s of the group.
