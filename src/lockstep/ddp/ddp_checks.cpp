@@ -109,19 +109,20 @@ bool Ddp::State::is_due() const {
   return false;
 }
 
-// Sums of finite gradients may overflow. The results have the same bits on all ranks, so every rank
-// finds the same; nobody pays for it who does not ask.
+// Sums of finite gradients may overflow, but for float16, which is summed in float32. The results
+// have the same bits on all ranks, so every rank finds the same. Only a caller that asks pays for
+// it.
 bool Ddp::State::is_non_finite() {
   if (joined.non_finite) return true;
-  if (!non_finite_result && due) {
-    bool found = false;
-    for (int i = 0; i < num_parameters() && !found; ++i) {
-      found = flat.slots().is_live(i) &&
-              has_non_finite(flat.parameters()[static_cast<std::size_t>(i)].gradient);
-    }
-    non_finite_result = found;
+  if (group.size() == 1 || !due) return false;
+  if (non_finite_result) return *non_finite_result;
+  non_finite_result = false;
+  for (const auto& range : flat.live_gradients()) {
+    const auto& segment = flat.gradients(range.segment);
+    if (segment.scalar_type() == at::kHalf) continue;
+    if (has_non_finite(segment.slice(0, range.begin, range.end))) non_finite_result = true;
   }
-  return non_finite_result.value_or(false);
+  return *non_finite_result;
 }
 
 void Ddp::State::report_non_finite() {
