@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -118,6 +119,25 @@ TEST_P(ProcessGroupOfSize, MovesTensorsByEveryVerb) {
     receive.wait();
     send.wait();
     EXPECT_TRUE(equal(received, contribution((rank + size - 1) % size, count)));
+  });
+}
+
+TEST_P(ProcessGroupOfSize, IsReservedAsLongAsACopyThatReservesItLives) {
+  with_groups([](ProcessGroup& group) {
+    EXPECT_FALSE(group.is_reserved());
+    const auto same = group;
+    std::optional<ProcessGroup> copy;
+    {
+      const auto reserved = group.reserve();
+      EXPECT_TRUE(group.is_reserved());
+      EXPECT_TRUE(same.is_reserved());
+      EXPECT_FALSE(group.split(0).is_reserved()) << "another group";
+      copy = reserved;
+    }
+    EXPECT_TRUE(group.is_reserved());
+    copy->barrier().wait();
+    copy.reset();
+    EXPECT_FALSE(group.is_reserved());
   });
 }
 
