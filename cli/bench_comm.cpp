@@ -13,8 +13,8 @@
 #include "cli/bench_comm_report.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
-#include "lockstep/launch/core_plan.h"
 #include "lockstep/launch/exit_code.h"
+#include "lockstep/machine/core_plan.h"
 
 namespace lockstep::cli {
 namespace {

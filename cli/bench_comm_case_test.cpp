@@ -8,7 +8,7 @@
 #include "cli/bench_comm_jobs.h"
 #include "cli/bench_comm_machine.h"
 #include "lockstep/base/error.h"
-#include "lockstep/launch/cpu_topology.h"
+#include "lockstep/machine/cpu_topology.h"
 
 namespace lockstep::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/cpu_topology.h"
+#include "lockstep/machine/cpu_topology.h"
 
 namespace lockstep::cli {
 namespace {

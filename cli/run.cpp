@@ -5,10 +5,10 @@
 #include "cli/verb.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
-#include "lockstep/launch/core_plan.h"
 #include "lockstep/launch/exit_code.h"
-#include "lockstep/launch/gpus.h"
 #include "lockstep/launch/job.h"
+#include "lockstep/machine/core_plan.h"
+#include "lockstep/machine/gpus.h"
 
 namespace lockstep::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/hidden_sve.h"
+#include "lockstep/machine/hidden_sve.h"
 
 namespace lockstep::cli {
 

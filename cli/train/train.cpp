@@ -19,11 +19,11 @@
 #include "cli/verb.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
-#include "lockstep/launch/core_plan.h"
 #include "lockstep/launch/exit_code.h"
-#include "lockstep/launch/gpus.h"
 #include "lockstep/launch/job.h"
 #include "lockstep/launch/run_folder.h"
+#include "lockstep/machine/core_plan.h"
+#include "lockstep/machine/gpus.h"
 
 namespace lockstep::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "cli/train_program/progress.h"
 #include "lockstep/base/environment.h"
-#include "lockstep/trace/metrics_log.h"
+#include "lockstep/metrics/metrics_log.h"
 
 namespace lockstep::cli {
 

@@ -9,7 +9,7 @@
 #include "cli/train/saved_config.h"
 #include "cli/train_program/evaluation.h"
 #include "cli/train_program/meter.h"
-#include "lockstep/trace/metrics_log.h"
+#include "lockstep/metrics/metrics_log.h"
 
 namespace lockstep::cli {
 

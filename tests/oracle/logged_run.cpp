@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "lockstep/trace/metrics_log.h"
+#include "lockstep/metrics/metrics_log.h"
 
 namespace {
 

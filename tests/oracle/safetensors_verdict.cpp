@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/safetensors_header.h"
+#include "lockstep/formats/safetensors_header.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/safetensors_header.h"
+#include "lockstep/formats/safetensors_header.h"
 
 namespace lockstep {
 

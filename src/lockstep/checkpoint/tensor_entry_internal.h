@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "lockstep/base/safetensors_header.h"
+#include "lockstep/formats/safetensors_header.h"
 
 namespace lockstep {
 

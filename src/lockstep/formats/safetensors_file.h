@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/safetensors_header.h"
 #include "lockstep/formats/element_type.h"
 #include "lockstep/formats/file_bytes.h"
+#include "lockstep/formats/safetensors_header.h"
 
 namespace lockstep {
 

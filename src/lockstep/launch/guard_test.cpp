@@ -10,8 +10,8 @@
 #include <csignal>
 #include <memory>
 
-#include "lockstep/launch/cpu_topology.h"
 #include "lockstep/launch/process_census_internal.h"
+#include "lockstep/machine/cpu_topology.h"
 #include "lockstep/testing/processes.h"
 
 namespace lockstep {

@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/rendezvous/member.h"
 #include "lockstep/rendezvous/peer_text.h"
+#include "lockstep/rendezvous/same_host.h"
 #include "lockstep/rendezvous/world_places_internal.h"
 
 namespace lockstep {

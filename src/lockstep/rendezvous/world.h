@@ -2,7 +2,7 @@
 // others run.
 //
 // Words: a node is what the launcher calls one, and local rank and size count within it; a host is
-// a set of ranks that have proven to share memory (host_identity.h). They are the same where the
+// a set of ranks that have proven to share memory (same_host.h). They are the same where the
 // launcher says nothing, and nearly always.
 #pragma once
 
@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/machine/host_identity.h"
 #include "lockstep/net/secret.h"
-#include "lockstep/rendezvous/host_identity.h"
 #include "lockstep/rendezvous/launcher_environment.h"
 #include "lockstep/rendezvous/store.h"
 

@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <csignal>
 #include <map>
 #include <mutex>
@@ -251,24 +248,6 @@ TEST(World, AStoreOfAnotherRankIsRefused) {
   const auto server = point.serve();
   expect_words(failure_of_meeting(point.join(1), bare_placement(0, 1), soon()),
                {"rank 0 was placed by", "connected as rank 1"});
-}
-
-TEST(HostIdentity, IsTheSameInEveryProcessOfAHost) {
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::pipe(ends.data()), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const auto identity = host_identity();
-    ::_exit(::write(ends[1], identity.data(), identity.size()) > 0 ? 0 : 1);
-  }
-  ::close(ends[1]);
-  ::waitpid(child, nullptr, 0);
-  std::array<char, 4096> text{};
-  const auto count = ::read(ends[0], text.data(), text.size());
-  ::close(ends[0]);
-  EXPECT_EQ(std::string(text.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0))),
-            host_identity());
-  expect_words(host_identity(), {"net:", "ipc:", "mnt:"});
 }
 
 }  // namespace

@@ -1,24 +1,19 @@
 // Which ranks run on one host, so that they can share memory. Names and counts do not tell: every
 // container of a machine has its own name, and several machines can have the same. Two steps do:
-//   1. host_identity names the running kernel and the namespaces of this process. Ranks whose
+//   1. host_identity (machine/host_identity.h) names the running kernel and the namespaces of this
+//   process. Ranks whose
 //      identities differ are on different hosts, and nothing more is tried.
 //   2. prove_same_host makes those with equal identities share a page of memory, and write into it
 //      what the others know to look for. Who cannot is on another host.
 #pragma once
 
 #include <span>
-#include <string>
 #include <vector>
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/rendezvous/store.h"
 
 namespace lockstep {
-
-/// The boot id of the kernel and the network, IPC, mount and process namespaces of this process, as
-/// text. The boot id alone is not enough: containers of one machine share it. Where /proc does not
-/// say, a random text, so that the rank is a host of its own.
-[[nodiscard]] std::string host_identity();
 
 /// Which ranks of `supposed` share memory with its first: that one, and all that have proven it, in
 /// ascending order. `supposed` is in ascending order, has this Store's rank, and each rank is given

@@ -1,4 +1,4 @@
-#include "lockstep/trace/metrics_log.h"
+#include "lockstep/metrics/metrics_log.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/quote.h"
-#include "lockstep/trace/metrics_kind_internal.h"
+#include "lockstep/metrics/metrics_kind_internal.h"
 
 namespace lockstep {
 namespace {

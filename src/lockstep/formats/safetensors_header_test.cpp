@@ -1,4 +1,4 @@
-#include "lockstep/base/safetensors_header.h"
+#include "lockstep/formats/safetensors_header.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/launch/gpus.h"
+#include "lockstep/machine/gpus.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

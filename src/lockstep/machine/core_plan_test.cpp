@@ -1,4 +1,4 @@
-#include "lockstep/launch/core_plan.h"
+#include "lockstep/machine/core_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/trace/metrics_log.h"
+#include "lockstep/metrics/metrics_log.h"
 
 namespace lockstep {
 

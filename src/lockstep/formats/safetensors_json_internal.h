@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/base/safetensors_header.h"
+#include "lockstep/formats/safetensors_header.h"
 
 namespace lockstep {
 

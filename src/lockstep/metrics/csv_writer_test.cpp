@@ -1,4 +1,4 @@
-#include "lockstep/trace/csv_writer.h"
+#include "lockstep/metrics/csv_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "lockstep/trace/test_folder_internal.h"
+#include "lockstep/metrics/test_folder_internal.h"
 
 namespace lockstep {
 namespace {

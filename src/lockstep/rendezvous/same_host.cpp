@@ -1,12 +1,10 @@
-#include "lockstep/rendezvous/host_identity.h"
+#include "lockstep/rendezvous/same_host.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -17,13 +15,6 @@
 
 namespace lockstep {
 namespace {
-
-// "net:4026531840", the number of a namespace of this process; nothing when /proc does not say.
-std::optional<std::string> try_namespace(std::string_view kind) {
-  struct stat facts {};
-  if (::stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &facts) != 0) return std::nullopt;
-  return fmt::format("{}:{}", kind, facts.st_ino);
-}
 
 std::string hexadecimal(std::span<const std::byte> bytes) {
   std::string text;
@@ -125,17 +116,6 @@ class Proof {
 };
 
 }  // namespace
-
-std::string host_identity() {
-  std::string identity;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
-  for (const auto* kind : {"net", "ipc", "mnt", "pid"}) {
-    const auto number = try_namespace(kind);
-    if (!number || identity.empty()) return "unknown " + hexadecimal(fresh_nonce());
-    identity += ' ' + *number;
-  }
-  return identity;
-}
 
 std::vector<int> prove_same_host(Store& store, std::span<const int> supposed, Deadline deadline) {
   Proof proof(store, supposed, deadline);

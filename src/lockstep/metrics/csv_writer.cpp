@@ -1,4 +1,4 @@
-#include "lockstep/trace/csv_writer.h"
+#include "lockstep/metrics/csv_writer.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

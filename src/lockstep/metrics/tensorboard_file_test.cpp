@@ -1,4 +1,4 @@
-#include "lockstep/trace/tensorboard_file.h"
+#include "lockstep/metrics/tensorboard_file.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/trace/test_folder_internal.h"
+#include "lockstep/metrics/test_folder_internal.h"
 
 namespace lockstep {
 namespace {

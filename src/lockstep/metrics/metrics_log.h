@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "lockstep/base/file_descriptor.h"
-#include "lockstep/trace/csv_writer.h"
-#include "lockstep/trace/tensorboard_file.h"
+#include "lockstep/metrics/csv_writer.h"
+#include "lockstep/metrics/tensorboard_file.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "lockstep/trace/metrics_log.h"
+#include "lockstep/metrics/metrics_log.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
-#include "lockstep/trace/test_folder_internal.h"
+#include "lockstep/metrics/test_folder_internal.h"
 
 namespace lockstep {
 namespace {

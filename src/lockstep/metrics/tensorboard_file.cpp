@@ -1,4 +1,4 @@
-#include "lockstep/trace/tensorboard_file.h"
+#include "lockstep/metrics/tensorboard_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -8,8 +8,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/quote.h"
-#include "lockstep/trace/metrics_kind_internal.h"
-#include "lockstep/trace/metrics_log.h"
+#include "lockstep/metrics/metrics_kind_internal.h"
+#include "lockstep/metrics/metrics_log.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/launch/cpu_topology.h"
+#include "lockstep/machine/cpu_topology.h"
 
 #include <fmt/format.h>
 #include <sched.h>

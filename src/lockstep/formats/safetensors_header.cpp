@@ -1,4 +1,4 @@
-#include "lockstep/base/safetensors_header.h"
+#include "lockstep/formats/safetensors_header.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "lockstep/base/safetensors_json_internal.h"
+#include "lockstep/formats/safetensors_json_internal.h"
 
 namespace lockstep {
 namespace {

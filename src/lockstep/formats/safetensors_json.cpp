@@ -1,4 +1,4 @@
-#include "lockstep/base/safetensors_json_internal.h"
+#include "lockstep/formats/safetensors_json_internal.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/launch/hidden_sve.h"
+#include "lockstep/machine/hidden_sve.h"
 
 #include <gtest/gtest.h>
 

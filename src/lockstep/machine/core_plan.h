@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "lockstep/launch/cpu_topology.h"
+#include "lockstep/machine/cpu_topology.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/safetensors_header.h"
+#include "lockstep/formats/safetensors_header.h"
 
 namespace {
 
