@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/test_stay_internal.h"
 #include "lockstep/rendezvous/meeting_point_internal.h"
+#include "lockstep/rendezvous/same_host.h"
 #include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
 
