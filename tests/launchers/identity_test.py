@@ -54,17 +54,16 @@ class Identity(JobTest):
 
     def plain_rank(self, rank, size, port):
         return self.start(PRINT_WORLD, RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
-                          MASTER_PORT=str(port), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size))
+                          MASTER_PORT=str(port), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size),
+                          PRINT_WORLD_TIMEOUT="600")
 
     def test_rank_0_ends_when_the_meeting_has_failed(self):
         port = free_port()
         first, second = self.plain_rank(0, 3, port), self.plain_rank(1, 3, port)
         time.sleep(2)  # both wait for rank 2
         second.send_signal(signal.SIGKILL)
-        begin = time.monotonic()
-        output = first.communicate(timeout=60)[0]
+        output = first.communicate(timeout=120)[0]  # where it waits for ranks that ask for the secret, 600 s
         self.assertIn("rank 1", output)
-        self.assertLess(time.monotonic() - begin, 15, output)  # it would wait for 30 s
         second.communicate()
 
     def test_a_name_that_is_taken_is_named_with_its_process(self):

@@ -99,7 +99,9 @@ void act(const lockstep::World& world, int num_arguments, char** arguments) {
 
 int main(int num_arguments, char** arguments) {
   try {
-    const auto world = lockstep::init({.timeout = std::chrono::seconds(30)});
+    const auto environment = lockstep::Environment::of_process();
+    const std::chrono::seconds limit(environment.find_integer("PRINT_WORLD_TIMEOUT").value_or(30));
+    const auto world = lockstep::init({.timeout = limit});
     std::string hosts;
     for (int rank = 0; rank < world.size(); ++rank) hosts += std::to_string(world.host_of(rank));
     std::printf("world rank %d of %d, local %d of %d, node %d of %d, hosts %s\n", world.rank(),

@@ -120,13 +120,13 @@ std::string next_step(const RankOutcome* culprit, const FailureFacts& facts) {
   return fmt::format("read its whole log: less {}", culprit->log_path);
 }
 
-// The rank that `culprit` says has left its group, if that rank ended well before: it returned from
-// main in the middle, and pulled the others down.
+// The rank that `culprit` says has left its group, if that rank ended with exit code 0: it returned
+// from main in the middle, and pulled the others down. Its process may end after theirs.
 std::optional<std::size_t> find_left_early(std::span<const RankOutcome> ranks,
                                            const RankOutcome& culprit) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const RankOutcome& rank = ranks[i];
-    if (!rank.status || !rank.status->succeeded() || rank.ended > culprit.ended) continue;
+    if (!rank.status || !rank.status->succeeded()) continue;
     const auto words = fmt::format("rank {} has left group", rank.rank);
     const auto says = [&](const std::string& line) { return line.find(words) != line.npos; };
     if (says(culprit.uncaught) ||
