@@ -31,7 +31,8 @@ struct Mean {
   double sum = 0;
   double count = 0;  // of samples, or their weights together
 
-  /// `value` is the mean over `weight` samples. With weight 0, as for an empty batch, it is ignored.
+  /// `value` is the mean over `weight` samples. With weight 0, as for an empty batch, it is
+  /// ignored.
   void add(double value, double weight = 1) noexcept;
   /// The same for a loss without dimensions.
   void add(const at::Tensor& value, double weight = 1);
