@@ -1,4 +1,4 @@
-// The lockstep command. Each verb is a file beside this one; verb.cpp holds the table.
+// The lockstep command. Each verb is a folder beside this file; verb.cpp holds the table.
 #include <iostream>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// A verb of the lockstep command: `lockstep <name> arguments…`. One file a verb; the table is in
-// verb.cpp.
+// A verb of the lockstep command: `lockstep <name> arguments…`. Each but help, which is one file,
+// has a folder with its name; the table is in verb.cpp.
 #pragma once
 
 #include <ostream>

@@ -12,8 +12,8 @@ if(TARGET lockstep)
   # They look for each other beside themselves, so a prefix can be moved. LibTorch stays where it is.
   set_target_properties(${programs} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS ${programs})
-  install(FILES ${PROJECT_SOURCE_DIR}/cli/bench_comm_gloo.py
-          DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+  install(FILES ${PROJECT_SOURCE_DIR}/cli/bench/comm/gloo.py
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep RENAME bench_comm_gloo.py)
 endif()
 if(TARGET lockstep-bench-mpi)
   set_target_properties(lockstep-bench-mpi PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)

@@ -83,17 +83,21 @@ function(lockstep_one_thread_per_rank test)
                OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1)
 endfunction()
 
-# lockstep_test(FILE [ROOM name] [LINK …] [PROCESSORS n]) builds FILE as one GoogleTest program and names it to ctest.
+# lockstep_test(FILE [ROOM name] [NAME name] [LINK …] [PROCESSORS n]) builds FILE as one GoogleTest program and names it
+# to ctest: by NAME, else by FILE with the room before it.
 # A test's own watchdog (room testing) speaks first; ctest's limit is the net under it.
 function(lockstep_test file)
   if(LOCKSTEP_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "ROOM;PROCESSORS" "LINK;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "ROOM;NAME;PROCESSORS" "LINK;LABELS")
   if(NOT test_PROCESSORS)
     set(test_PROCESSORS 1)
   endif()
   get_filename_component(name ${file} NAME_WE)
+  if(test_NAME)
+    set(name ${test_NAME})
+  endif()
   if(test_ROOM)
     set(name ${test_ROOM}_${name})
     list(APPEND test_LINK lockstep::${test_ROOM})

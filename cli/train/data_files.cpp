@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/fetch.h"
+#include "cli/data/fetch.h"
+#include "cli/data/tokenize.h"
 #include "cli/nearest.h"
-#include "cli/tokenize.h"
 #include "lockstep/base/error.h"
 #include "lockstep/formats/file_kind.h"
 #include "lockstep/formats/token_file.h"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/train/train_config.h"
+#include "cli/train/config.h"
 
 namespace lockstep::cli {
 

@@ -4,8 +4,8 @@
 
 #include <set>
 
+#include "cli/train/options.h"
 #include "cli/train/saved_config.h"
-#include "cli/train/train_options.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cli {

@@ -1,0 +1,126 @@
+#include "cli/bench/comm/comm.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "build_facts.h"
+#include "cli/bench/comm/jobs.h"
+#include "cli/bench/comm/options.h"
+#include "cli/bench/comm/report.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/launch/exit_code.h"
+#include "lockstep/machine/core_plan.h"
+
+namespace lockstep::cli {
+namespace {
+
+// A folder of our own for requests, answers and logs.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(const Environment& environment)
+      : path_(environment.find("TMPDIR").value_or("/tmp") + "/lockstep-bench-XXXXXX") {
+    if (::mkdtemp(path_.data()) == nullptr) {
+      throw SystemError(fmt::format("cannot make a folder {}", path_), errno);
+    }
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!keep_) std::filesystem::remove_all(path_, ignored);
+  }
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// A failure's report points at the logs.
+  void keep() noexcept { keep_ = true; }
+
+ private:
+  std::string path_;
+  bool keep_ = false;
+};
+
+CommRequest request_of(const BenchCommOptions& options, const CommMachine& machine) {
+  CommRequest request{.ranks = options.num_ranks > 0 ? options.num_ranks : machine.cores,
+                      .seconds = std::chrono::duration<double>(options.time).count(),
+                      .iterations = options.iterations};
+  for (const auto op : options.ops) {
+    for (const auto dtype : options.dtypes) {
+      for (const auto memory : options.memory) {
+        for (const auto bytes : options.sizes) {
+          request.cases.push_back(whole_case(
+              {.op = op, .dtype = dtype, .bytes = bytes, .memory = memory}, request.ranks));
+        }
+      }
+    }
+  }
+  plan_memory(request, machine.last_level_cache);
+  const auto shares = plan_cores(read_cpu_topology(allowed_processors()), request.ranks);
+  for (const auto& share : shares) request.processors.push_back(share.processors);
+  return request;
+}
+
+void write_file(const std::string& path, const std::string& text, std::ostream& out) {
+  if (path.empty()) return;
+  const auto file = FileDescriptor::open(path, O_WRONLY | O_CREAT | O_TRUNC);
+  write_all(file.number(), std::as_bytes(std::span(text)), path);
+  out << "written: " << path << '\n';
+}
+
+// Engines take turns, so that a machine that gets busier or hotter treats all of them alike.
+int measure_and_report(const BenchCommOptions& options, const Environment& environment,
+                       Streams streams) {
+  CommReport report{.machine = read_comm_machine(), .build = kBuildType};
+  report.request = request_of(options, report.machine);
+  report.rounds = options.rounds > 0 ? options.rounds : options.compare.empty() ? 1 : 3;
+  const auto engines =
+      find_engines(options, report.request.ranks, report.machine.cores, environment);
+  streams.out << header_text(report) << std::flush;
+  ScratchFolder folder(environment);
+  std::vector<std::vector<CommAnswer>> answers(engines.size());
+  for (int round = 0; round < report.rounds; ++round) {
+    for (std::size_t engine = 0; engine < engines.size(); ++engine) {
+      auto outcome = run_engine(engines[engine], report.request, folder.path(), round, environment);
+      if (const int* code = std::get_if<int>(&outcome)) {
+        const bool interrupted = *code == 128 + SIGINT || *code == 128 + SIGTERM;
+        if (!interrupted) folder.keep();
+        return *code;
+      }
+      answers[engine].push_back(std::get<CommAnswer>(std::move(outcome)));
+    }
+  }
+  for (std::size_t engine = 0; engine < engines.size(); ++engine) {
+    report.names.push_back(engines[engine].name);
+    report.abouts.push_back(answers[engine].front().about);
+  }
+  report.rows = rows_of(report.request, answers);
+  streams.out << table_text(report);
+  write_file(options.json, json_text(report), streams.out);
+  write_file(options.svg, svg_text(report), streams.out);
+  return kSuccess;
+}
+
+}  // namespace
+
+int run_bench_comm(const std::vector<std::string>& arguments, Streams streams) {
+  try {
+    const auto options = parse_bench_comm_options(arguments);
+    if (options.help) {
+      streams.out << bench_comm_help();
+      return kSuccess;
+    }
+    return measure_and_report(options, Environment::of_process(), streams);
+  } catch (const UsageError& error) {
+    streams.error << "lockstep bench comm: " << error.what() << '\n';
+    return kUsage;
+  } catch (const Error& error) {
+    streams.error << "lockstep bench comm: " << error.what() << '\n';
+    return launcher_exit_code({.cause = RunCause::environment});
+  }
+}
+
+}  // namespace lockstep::cli

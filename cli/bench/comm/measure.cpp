@@ -1,0 +1,160 @@
+#include "cli/bench/comm/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+namespace lockstep::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmUp = 3;
+constexpr int kLeastIterations = 10;
+constexpr int kMostIterations = 5000;
+// Sums of zeros in place may stay unwritten (docs/collectives.md), which gradients seldom are.
+constexpr std::byte kNoZero{0x3C};
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Slots of one length in an arena, one after the other and from the start again: as many as it
+// takes to come back to a slot only when the caches have forgotten it.
+class Rotation {
+ public:
+  Rotation(std::span<std::byte> arena, std::size_t slot_bytes, std::size_t rotation_bytes)
+      : arena_(arena),
+        slot_bytes_(slot_bytes),
+        num_slots_(std::clamp((rotation_bytes + slot_bytes - 1) / slot_bytes, std::size_t{1},
+                              arena.size() / slot_bytes)) {}
+
+  [[nodiscard]] std::span<std::byte> next() {
+    const auto slot = arena_.subspan(next_ * slot_bytes_, slot_bytes_);
+    next_ = (next_ + 1) % num_slots_;
+    return slot;
+  }
+  void restart() { next_ = 0; }
+  [[nodiscard]] int num_slots() const { return static_cast<int>(num_slots_); }
+
+ private:
+  std::span<std::byte> arena_;
+  std::size_t slot_bytes_;
+  std::size_t num_slots_;
+  std::size_t next_ = 0;
+};
+
+CallMemory memory_in(std::span<std::byte> slot, const SlotLayout& layout) {
+  return {.input = slot.first(layout.input_bytes),
+          .output = slot.subspan(layout.output_offset, layout.output_bytes)};
+}
+
+// One time a call, the longest of all ranks. Calls follow each other without a pause, as buckets
+// of gradients do; only where one rank could run ahead of the others, a barrier, which is not
+// timed, stands in between.
+template <typename NextSlot>
+std::vector<double> time_calls(TimedEngine& engine, const CommCase& timed, const SlotLayout& layout,
+                               int iterations, NextSlot next_slot) {
+  std::vector<double> seconds(static_cast<std::size_t>(iterations));
+  for (auto& taken : seconds) {
+    const auto memory = memory_in(next_slot(), layout);
+    if (has_root(timed.op)) engine.barrier();
+    const auto begin = Clock::now();
+    engine.call(timed, memory);
+    taken = seconds_since(begin);
+  }
+  engine.max_over_ranks(seconds);
+  return seconds;
+}
+
+int iterations_for(const CommRequest& request, const std::vector<double>& warm_up) {
+  if (request.iterations > 0) return request.iterations;
+  const double wanted = request.seconds / std::max(median(warm_up), 1e-7);
+  return static_cast<int>(std::clamp(wanted, double{kLeastIterations}, double{kMostIterations}));
+}
+
+// A cache line at a time: with one vector a turn the loop, not the memory, is the limit.
+__attribute__((noinline)) void add_in_place(float* __restrict sum, const float* __restrict other,
+                                            std::size_t count) {
+  constexpr std::size_t line = 64 / sizeof(float);  // slots are whole lines
+  for (std::size_t i = 0; i < count; i += line) {
+    for (std::size_t lane = 0; lane < line; ++lane) sum[i + lane] += other[i + lane];
+  }
+}
+
+// How many ranks run at the same time: more ranks than processors take turns.
+int ranks_at_once(const CommRequest& request) {
+  std::set<int> processors;
+  for (const auto& of_rank : request.processors) processors.insert(of_rank.begin(), of_rank.end());
+  return std::min(request.ranks, static_cast<int>(processors.size()));
+}
+
+// What the memory gives to all ranks at once when each adds arrays of `bytes` in place: reads two,
+// writes one. A sample is many adds where one is too short for the clock, yet short enough that a
+// busy machine leaves most of them undisturbed: the median counts.
+double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std::size_t bytes) {
+  constexpr std::size_t sample_bytes = 1u << 20;
+  constexpr std::size_t all_bytes = 256u << 20;
+  const auto length = (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+  const auto arena = engine.arena(MemoryKind::ordinary);
+  const auto half = arena.size() / 2 / kSlotAlignment * kSlotAlignment;
+  const auto usable = std::min(length, half);  // an arena just large enough for one slot
+  Rotation sums(arena.first(half), usable, request.rotation_bytes / 2);
+  Rotation others(arena.subspan(half), usable, request.rotation_bytes / 2);
+  const auto adds = std::max(sample_bytes / usable, std::size_t{1});
+  const auto most = request.iterations > 0 ? static_cast<std::size_t>(request.iterations) : 61U;
+  const auto samples = std::clamp(all_bytes / (usable * adds), std::size_t{9}, std::size_t{61});
+  std::vector<double> seconds(std::min(samples, most));
+  for (auto& taken : seconds) {
+    engine.barrier();
+    const auto begin = Clock::now();
+    for (std::size_t i = 0; i < adds; ++i) {
+      add_in_place(reinterpret_cast<float*>(sums.next().data()),
+                   reinterpret_cast<const float*>(others.next().data()), usable / sizeof(float));
+    }
+    taken = seconds_since(begin);
+  }
+  engine.max_over_ranks(seconds);
+  return 3.0 * static_cast<double>(usable * adds) * ranks_at_once(request) / median(seconds);
+}
+
+CommSamples measure_case(TimedEngine& engine, const CommRequest& request, const CommCase& timed) {
+  const auto layout = slot_layout(timed, engine.rank(), request.ranks);
+  const auto arena = engine.arena(timed.memory);
+  std::ranges::fill(arena, kNoZero);
+  CommSamples samples;
+  Rotation rotation(arena, layout.slot_bytes, request.rotation_bytes);
+  const auto rotated = [&] { return rotation.next(); };
+  const auto same = [&] { return arena.first(layout.slot_bytes); };
+  const auto warm_up = time_calls(engine, timed, layout, kWarmUp, rotated);
+  const int iterations = iterations_for(request, warm_up);
+  // Once over the slots to come: a rank maps the others' pages when it first touches them, which
+  // training does in its first step. The adds then push them out of the caches again.
+  rotation.restart();
+  (void)time_calls(engine, timed, layout, std::min(iterations, rotation.num_slots()), rotated);
+  samples.add_bytes_per_second = add_bytes_per_second(engine, request, timed.bytes);
+  rotation.restart();
+  samples.cold = time_calls(engine, timed, layout, iterations, rotated);
+  (void)time_calls(engine, timed, layout, kWarmUp, same);
+  samples.hot = time_calls(engine, timed, layout, std::max(iterations / 2, 1), same);
+  return samples;
+}
+
+}  // namespace
+
+CommAnswer measure(TimedEngine& engine, const CommRequest& request, const std::string& about) {
+  CommAnswer answer{.about = about};
+  for (const auto& timed : request.cases) {
+    answer.samples.push_back(engine.can(timed) ? std::optional(measure_case(engine, request, timed))
+                                               : std::nullopt);
+  }
+  return answer;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,43 @@
+// How a case is timed, whatever the engine: the loops, the rotation of buffers, the in-place add
+// that the figures are held against. bench_comm_gloo.py does the same in Python.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "cli/bench/comm/request.h"
+
+namespace lockstep::cli {
+
+/// The memory of one call on one rank.
+struct CallMemory {
+  std::span<std::byte> input = {};
+  std::span<std::byte> output = {};
+};
+
+/// An engine as the loops see it: one rank of it.
+class TimedEngine {
+ public:
+  TimedEngine() = default;
+  TimedEngine(const TimedEngine&) = delete;
+  TimedEngine& operator=(const TimedEngine&) = delete;
+  virtual ~TimedEngine() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual bool can(const CommCase& timed) const = 0;
+  /// arena_bytes of the request, touched.
+  [[nodiscard]] virtual std::span<std::byte> arena(MemoryKind memory) = 0;
+
+  /// Collective: one call, from start to end.
+  virtual void call(const CommCase& timed, const CallMemory& memory) = 0;
+  virtual void barrier() = 0;
+  /// Replaces each value by the largest of all ranks. Collective.
+  virtual void max_over_ranks(std::span<double> values) = 0;
+};
+
+/// Times all cases of the request. Collective; the answer is the same on every rank.
+[[nodiscard]] CommAnswer measure(TimedEngine& engine, const CommRequest& request,
+                                 const std::string& about);
+
+}  // namespace lockstep::cli

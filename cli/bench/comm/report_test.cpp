@@ -1,0 +1,137 @@
+#include "cli/bench/comm/report.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "lockstep/base/json.h"
+
+namespace lockstep::cli {
+namespace {
+
+// Two sizes in both kinds of memory, ours and two peers, of which MPI lacks one case.
+CommReport example() {
+  CommReport report;
+  report.request.ranks = 2;
+  for (const auto memory : {MemoryKind::library, MemoryKind::ordinary}) {
+    for (const std::size_t bytes : {1024U, 1U << 20}) {
+      report.request.cases.push_back({.bytes = bytes, .memory = memory});
+    }
+  }
+  report.request.rotation_bytes = 64 << 20;
+  report.request.processors = {{0}, {1}};
+  report.machine = {.cores = 2, .last_level_cache = 32 << 20, .load = 0.1};
+  report.build = "Release";
+  report.names = {"shm", "gloo", "mpi"};
+  report.abouts = {"lockstep 1", "Gloo 2", "Open MPI 3"};
+  const CommSamples small{.cold = {1e-6}, .hot = {0.5e-6}, .add_bytes_per_second = 100e9};
+  const CommSamples large{.cold = {50e-6}, .hot = {40e-6}, .add_bytes_per_second = 100e9};
+  const CommSamples slow{.cold = {200e-6}, .hot = {200e-6}};
+  report.rows = rows_of(report.request, {{{.samples = {small, large, small, large}}},
+                                         {{.samples = {slow, slow}}},
+                                         {{.samples = {small, std::nullopt}}}});
+  return report;
+}
+
+TEST(BenchCommReport, APercentileIsAValueThatOccurred) {
+  EXPECT_EQ(percentile({3, 1, 2}, 0.5), 2);
+  EXPECT_EQ(percentile({4, 3, 1, 2}, 0.5), 2);
+  EXPECT_EQ(percentile({1, 2, 3}, 1), 3);
+  EXPECT_EQ(percentile({7}, 0.99), 7);
+}
+
+TEST(BenchCommReport, RoundsAreJoinedByTheirMediansAndTheLargestTime) {
+  const auto figures = join_rounds({{.cold = {1, 2, 30}, .hot = {1}},
+                                    {.cold = {5, 5, 5}, .hot = {3}},
+                                    {.cold = {3, 4, 9}, .hot = {2}}});
+  EXPECT_EQ(figures.round_p50, (std::vector<double>{2, 5, 4}));
+  EXPECT_EQ(figures.p50, 4);
+  EXPECT_EQ(figures.p99, 9);
+  EXPECT_EQ(figures.max, 30);
+  EXPECT_EQ(figures.hot, 2);
+  EXPECT_EQ(figures.iterations, 9);
+}
+
+TEST(BenchCommReport, RatesFollowTheTwoSRule) {
+  const auto report = example();
+  const auto rates = rates_of(report.rows[1], 2);
+  EXPECT_DOUBLE_EQ(rates.algorithm_bandwidth, (1 << 20) / 50e-6);
+  EXPECT_DOUBLE_EQ(rates.bus_bandwidth, rates.algorithm_bandwidth);
+  EXPECT_DOUBLE_EQ(rates.bound, 2.0 * 2 * (1 << 20) / 100e9);
+  EXPECT_DOUBLE_EQ(rates.bound_share, rates.bound / 50e-6);
+}
+
+TEST(BenchCommReport, BothKindsOfMemoryAreHeldAgainstThePeersOrdinaryOne) {
+  const auto report = example();
+  ASSERT_EQ(report.rows.size(), 4U);
+  for (const auto& row : report.rows) EXPECT_EQ(row.engines[1]->p50, 200e-6);
+  EXPECT_EQ(report.rows[0].engines[2]->p50, 1e-6);
+  EXPECT_EQ(report.rows[2].engines[2]->p50, 1e-6);
+  EXPECT_FALSE(report.rows[1].engines[2]);
+}
+
+TEST(BenchCommReport, TheTableFitsAHundredColumnsAndShowsRatios) {
+  auto report = example();
+  report.rows[1].engines[0]->max = 12.345678;  // seconds
+  std::istringstream text(header_text(report) + table_text(report));
+  int groups = 0;
+  bool has_ratio = false;
+  for (std::string line; std::getline(text, line);) {
+    EXPECT_LE(line.size(), 100U) << line;
+    groups += line.starts_with("all_reduce (sum), float32") ? 1 : 0;
+    has_ratio = has_ratio || line.find("200x") != std::string::npos;
+  }
+  EXPECT_EQ(groups, 2);
+  EXPECT_TRUE(has_ratio);
+}
+
+TEST(BenchCommReport, TheHeaderSaysWhoIsPinnedWhere) {
+  auto report = example();
+  EXPECT_NE(header_text(report).find("processors: rank 0 on 0, rank 1 on 1\n"), std::string::npos);
+  report.request.processors = {{0}, {0}, {0}, {1, 3}, {4, 5, 6}};
+  EXPECT_NE(header_text(report).find("ranks 0-2 on 0, rank 3 on 1,3, rank 4 on 4-6\n"),
+            std::string::npos);
+}
+
+TEST(BenchCommReport, ABuildThatIsNotForMeasuringSaysSo) {
+  auto report = example();
+  report.build = "Debug";
+  EXPECT_NE(header_text(report).find("Debug build: its figures say little"), std::string::npos);
+}
+
+TEST(BenchCommReport, JsonHoldsEveryFigureAndNullForWhatAPeerCannotDo) {
+  const auto json = nlohmann::json::parse(json_text(example()));
+  EXPECT_EQ(json["schema"], "lockstep-bench-comm-1");
+  EXPECT_EQ(json["engines"]["mpi"], "Open MPI 3");
+  ASSERT_EQ(json["rows"].size(), 4U);
+  const auto& row = json["rows"][0];
+  EXPECT_EQ(row["memory"], "library");
+  EXPECT_DOUBLE_EQ(row["engines"]["shm"]["p50_us"], 1);
+  EXPECT_DOUBLE_EQ(row["engines"]["gloo"]["ratio"], 200);
+  EXPECT_TRUE(json["rows"][1]["engines"]["mpi"].is_null());
+}
+
+TEST(BenchCommReport, TheChartHasOneLineAnEngineAndKindOfMemoryAndTheBound) {
+  const auto svg = svg_text(example());
+  std::size_t lines = 0;
+  for (auto at = svg.find("<polyline"); at != std::string::npos;
+       at = svg.find("<polyline", at + 1)) {
+    ++lines;
+  }
+  EXPECT_EQ(lines, 5U);
+  EXPECT_TRUE(svg.starts_with("<svg "));
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+}
+
+TEST(BenchCommReport, AChartOfOneSizeIsStillAPicture) {
+  auto report = example();
+  report.rows.resize(1);
+  const auto svg = svg_text(report);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::cli

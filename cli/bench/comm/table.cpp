@@ -1,0 +1,136 @@
+// The table of bench_comm_report.h. Bandwidths are in GB/s (10^9), times in microseconds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "cli/bench/comm/report.h"
+
+namespace lockstep::cli {
+namespace {
+
+// Three digits that count, in eight columns: 0.33, 26.1, 61234.
+std::string microseconds(double seconds) {
+  const double value = seconds * 1e6;
+  if (value < 9.995) return fmt::format("{:.2f}", value);
+  return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+
+std::string gigabytes(double bytes_per_second) {
+  const double value = bytes_per_second * 1e-9;
+  return value < 99.95 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
+}
+
+std::string times(double ratio) {
+  return ratio < 9.95 ? fmt::format("{:.1f}x", ratio) : fmt::format("{:.0f}x", ratio);
+}
+
+std::string group_title(const CommCase& timed) {
+  return fmt::format("{}{}, {}, {} memory", to_string(timed.op), reduces(timed.op) ? " (sum)" : "",
+                     to_string(timed.dtype), to_string(timed.memory));
+}
+
+std::string column_titles(const CommReport& report) {
+  auto line = fmt::format("{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}{:>7}{:>9}", "size", "p50 us", "p99 us",
+                          "max us", "algbw", "busbw", "bound", "hot us");
+  for (std::size_t peer = 1; peer < report.names.size(); ++peer) {
+    line += fmt::format("{:>9}{:>7}", report.names[peer] + " us", "ratio");
+  }
+  return line + '\n';
+}
+
+std::string row_line(const CommRow& row, int ranks) {
+  const auto& ours = row.engines.front().value();
+  const auto rates = rates_of(row, ranks);
+  auto line =
+      fmt::format("{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}{:>6.0f}%{:>9}", size_in_words(row.timed.bytes),
+                  microseconds(ours.p50), microseconds(ours.p99), microseconds(ours.max),
+                  gigabytes(rates.algorithm_bandwidth), gigabytes(rates.bus_bandwidth),
+                  100 * rates.bound_share, microseconds(ours.hot));
+  for (std::size_t peer = 1; peer < row.engines.size(); ++peer) {
+    const auto& theirs = row.engines[peer];
+    line += fmt::format("{:>9}{:>7}", theirs ? microseconds(theirs->p50) : "-",
+                        theirs ? times(theirs->p50 / ours.p50) : "-");
+  }
+  return line + '\n';
+}
+
+bool same_group(const CommCase& a, const CommCase& b) {
+  return a.op == b.op && a.dtype == b.dtype && a.memory == b.memory;
+}
+
+// "0", "0-3", "0,2,4".
+std::string processors_in_words(const std::vector<int>& processors) {
+  const bool contiguous = processors.back() - processors.front() + 1 == std::ssize(processors);
+  if (processors.size() > 2 && contiguous) {
+    return fmt::format("{}-{}", processors.front(), processors.back());
+  }
+  return fmt::format("{}", fmt::join(processors, ","));
+}
+
+// "rank 0 on 0, ranks 1-3 on 1", as much of it as a line holds.
+std::string places(const CommRequest& request) {
+  std::string text;
+  const auto& processors = request.processors;
+  for (std::size_t first = 0; first < processors.size();) {
+    auto last = first;
+    while (last + 1 < processors.size() && processors[last + 1] == processors[first]) ++last;
+    const auto place = fmt::format(
+        "{}{} on {}", first > 0 ? ", " : "",
+        first == last ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, last),
+        processors_in_words(processors[first]));
+    if (text.size() + place.size() > 80) return text + ", ...";
+    text += place;
+    first = last + 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string header_text(const CommReport& report) {
+  const auto& request = report.request;
+  const auto cache = report.machine.last_level_cache;
+  auto text = fmt::format(
+      "lockstep bench comm: {} rank{} on {} core{}, one thread each, {} build{}\n", request.ranks,
+      request.ranks == 1 ? "" : "s", report.machine.cores, report.machine.cores == 1 ? "" : "s",
+      report.build, report.build == "Release" ? "" : ": its figures say little");
+  text += fmt::format("processors: {}\n", places(request));
+  text += fmt::format(
+      "buffers: rotate through {} a rank, last-level cache {}; at most {} a rank in all\n",
+      size_in_words(request.rotation_bytes), cache > 0 ? size_in_words(cache) : "not known",
+      size_in_words(kMostBytesPerRank));
+  if (report.machine.load) {
+    text +=
+        fmt::format("load of the last minute before the start: {:.1f}{}\n", *report.machine.load,
+                    *report.machine.load > 0.5 ? "; others use this machine too" : "");
+  }
+  return text;
+}
+
+std::string table_text(const CommReport& report) {
+  std::string text;
+  for (std::size_t engine = 0; engine < report.names.size(); ++engine) {
+    text += fmt::format("{}: {}\n", report.names[engine], report.abouts[engine]);
+  }
+  double fastest_add = 0;
+  const CommCase* group = nullptr;
+  for (const auto& row : report.rows) {
+    if (group == nullptr || !same_group(*group, row.timed)) {
+      text += fmt::format("\n{}\n{}", group_title(row.timed), column_titles(report));
+    }
+    group = &row.timed;
+    text += row_line(row, report.request.ranks);
+    fastest_add = std::max(fastest_add, row.engines.front().value().add_bytes_per_second);
+  }
+  text += fmt::format(
+      "\n{} round{}. Each time is the longest of all ranks. algbw, busbw: GB/s. bound: share of "
+      "the\n"
+      "rate of in-place adds of all ranks, timed before each row ({} GB/s at most). hot: p50 on\n"
+      "one buffer, as OSU's benchmarks do it.{}\n",
+      report.rounds, report.rounds == 1 ? "" : "s", gigabytes(fastest_add),
+      report.names.size() > 1 ? " ratio: the peer's p50 over ours." : "");
+  return text;
+}
+
+}  // namespace lockstep::cli

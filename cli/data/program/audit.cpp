@@ -1,0 +1,188 @@
+// `lockstep data audit`
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <optional>
+
+#include "cli/arguments.h"
+#include "cli/data/program/sample_audit.h"
+#include "cli/data/program/verbs.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/file_datasets.h"
+#include "lockstep/data/sampler.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    "lockstep data audit: deal an epoch to W ranks and count who was given what\n"
+    "\n"
+    "  FILE… | --samples N     the data, or only how many samples there would be\n"
+    "  --world 1,2,4           world sizes to try and to compare (default 1,2,4)\n"
+    "  --global-batch B        samples a step on all ranks together (default 256)\n"
+    "  --epochs E              how many (default 2)\n"
+    "  --order KIND            native (default), torch or sequential\n"
+    "  --seed S                of the order (default 0)\n"
+    "  --tail KIND             drop (default), pad or uneven\n"
+    "  --share KIND            chunk (default) or stride\n"
+    "  --window T              tokens in a sample, for token files (default 1024)\n"
+    "\n"
+    "Nothing is read but sizes. Ends with 0 when every sample comes once, but for the tail that "
+    "was\n"
+    "asked for, and every world size makes the same global batches; else it lists what is not so\n"
+    "and ends with 1.\n"
+    "\n"
+    "Examples:\n"
+    "  lockstep data audit --samples 60000 --world 1,2,4,8 --epochs 3\n"
+    "  lockstep data audit train.bin --window 256 --global-batch 512 --tail uneven\n";
+
+struct AuditOptions {
+  bool help = false;
+  std::vector<std::string> files;
+  std::int64_t num_samples = 0;
+  std::vector<int> worlds{1, 2, 4};
+  std::int64_t num_epochs = 2;
+  std::int64_t window = 1024;
+  OrderOptions order;
+  SamplerOptions sampler{.global_batch = 256};
+};
+
+AuditOptions read_options(const std::vector<std::string>& arguments) {
+  AuditOptions options;
+  std::string order = "native";
+  std::string tail = "drop";
+  std::string share = "chunk";
+  Arguments declared("data audit", options.help);
+  declared.option("files", options.files);
+  declared.option("--samples", options.num_samples);
+  declared.option("--world", options.worlds);
+  declared.option("--global-batch", options.sampler.global_batch);
+  declared.option("--epochs", options.num_epochs);
+  declared.option("--order", order);
+  declared.option("--seed", options.order.seed);
+  declared.option("--tail", tail);
+  declared.option("--share", share);
+  declared.option("--window", options.window);
+  declared.read(arguments);
+  if (options.help) return options;
+  options.order.kind = std::array{
+      OrderKind::native, OrderKind::torch,
+      OrderKind::sequential}[read_choice("--order", order, {"native", "torch", "sequential"})];
+  options.sampler.tail = std::array{
+      Tail::drop, Tail::pad, Tail::uneven}[read_choice("--tail", tail, {"drop", "pad", "uneven"})];
+  options.sampler.share =
+      std::array{Share::chunk, Share::stride}[read_choice("--share", share, {"chunk", "stride"})];
+  if (options.files.empty() == (options.num_samples == 0)) {
+    throw UsageError("name data files, or how many samples there are: --samples 60000");
+  }
+  if (options.num_epochs < 1 || options.num_samples < 0 || options.worlds.empty() ||
+      std::ranges::min(options.worlds) < 1) {
+    throw UsageError("--epochs, --samples and every size that --world names are at least 1");
+  }
+  return options;
+}
+
+std::vector<Sampler> samplers(const AuditOptions& options, std::int64_t size, int world) {
+  std::vector<Sampler> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    auto sampler = options.sampler;
+    sampler.rank = rank;
+    sampler.world = world;
+    ranks.emplace_back(Order(size, options.order), 0, sampler);
+  }
+  return ranks;
+}
+
+AuditResult audit_epoch(const AuditOptions& options, std::int64_t size, int world,
+                        std::int64_t epoch) {
+  auto ranks = samplers(options, size, world);
+  for (auto& rank : ranks) rank.set_epoch(epoch);
+  SampleAudit audit(size);
+  std::vector<std::int64_t> batch;
+  for (auto left = ranks.front().steps_per_epoch(); left > 0; --left) {
+    batch.clear();
+    for (auto& rank : ranks) {
+      const auto share = rank.next();
+      batch.insert(batch.end(), share.samples.begin(), share.samples.end());
+    }
+    audit.add_step(batch);
+  }
+  return audit.result();
+}
+
+// What the tail asked for leaves out and gives again; anything else is a fault.
+struct Tolerated {
+  std::int64_t missing = 0;
+  std::int64_t repeated = 0;
+};
+
+Tolerated tolerated(const AuditOptions& options, std::int64_t size) {
+  const auto rest = size % options.sampler.global_batch;
+  if (rest == 0 || options.sampler.tail == Tail::uneven) return {};
+  if (options.sampler.tail == Tail::drop) return {.missing = rest};
+  return {.repeated = options.sampler.global_batch - rest};
+}
+
+bool print_row(const AuditResult& found, const AuditResult& first, const Tolerated& allowed,
+               int world, std::int64_t epoch) {
+  const bool right = found.num_missing == allowed.missing && found.num_repeated == allowed.repeated;
+  const bool same = found.batches == first.batches;
+  std::cout << fmt::format("{:>5}  {:>5}  {:>8}  {:>12}  {:>8}  {:>8}  {}\n", world, epoch,
+                           found.num_steps, found.num_once, found.num_missing, found.num_repeated,
+                           same ? "yes" : "NO");
+  if (!right && !found.first_missing.empty()) {
+    std::cout << fmt::format("       missing: {} …\n", fmt::join(found.first_missing, ", "));
+  }
+  if (!right && !found.first_repeated.empty()) {
+    std::cout << fmt::format("       repeated: {} …\n", fmt::join(found.first_repeated, ", "));
+  }
+  return right && same;
+}
+
+}  // namespace
+
+int run_audit(const std::vector<std::string>& arguments) {
+  const auto options = read_options(arguments);
+  if (options.help) {
+    std::cout << kHelp;
+    return 0;
+  }
+  const auto size =
+      options.files.empty()
+          ? options.num_samples
+          : open_dataset(options.files, {.windows = {.window = options.window}})->size();
+  // A world that cannot be is refused before the first row.
+  for (const int world : options.worlds) (void)samplers(options, size, world);
+  std::cout << fmt::format("{} samples, global batch {}\n", size, options.sampler.global_batch)
+            << "world  epoch     steps     seen once   missing  repeated  same global batches\n";
+  const auto allowed = tolerated(options, size);
+  std::int64_t num_faults = 0;
+  std::uint64_t last_order = 0;
+  bool shuffled = true;
+  for (std::int64_t epoch = 0; epoch < options.num_epochs; ++epoch) {
+    std::optional<AuditResult> first;
+    for (const int world : options.worlds) {
+      const auto found = audit_epoch(options, size, world, epoch);
+      if (!first) first = found;
+      if (!print_row(found, *first, allowed, world, epoch)) ++num_faults;
+    }
+    shuffled = shuffled && (epoch == 0 || first->order != last_order);
+    last_order = first->order;
+  }
+  if (num_faults > 0) {
+    std::cout << fmt::format("NOT RIGHT in {} rows: see above.\n", num_faults);
+    return 1;
+  }
+  std::cout << fmt::format(
+      "Every sample once an epoch{}{}, the same global batches at every world size; the order {} "
+      "from epoch to epoch.\n",
+      allowed.missing > 0 ? fmt::format(", but for {} left out by the tail", allowed.missing) : "",
+      allowed.repeated > 0 ? fmt::format(", and {} given again by the tail", allowed.repeated) : "",
+      shuffled ? "changes" : "stays the same");
+  return 0;
+}
+
+}  // namespace lockstep::cli

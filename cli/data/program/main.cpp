@@ -1,0 +1,27 @@
+// lockstep-data: what `lockstep data` and `lockstep bench data` need LibTorch for. The lockstep
+// command becomes this program; it is not meant to be typed.
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/data/program/verbs.h"
+#include "lockstep/base/error.h"
+
+int main(int argc, char** argv) {
+  const std::string_view verb = argc > 1 ? argv[1] : "";
+  if (verb != "audit" && verb != "bench") {
+    std::cerr
+        << "This program serves `lockstep data audit` and `lockstep bench data`: use those.\n";
+    return 2;
+  }
+  const std::vector<std::string> arguments(argv + 2, argv + argc);
+  const bool audit = verb == "audit";
+  try {
+    return audit ? lockstep::cli::run_audit(arguments) : lockstep::cli::run_bench(arguments);
+  } catch (const lockstep::Error& error) {
+    std::cerr << (audit ? "lockstep data audit: " : "lockstep bench data: ") << error.what()
+              << '\n';
+    return error.kind() == "usage" ? 2 : 1;
+  }
+}

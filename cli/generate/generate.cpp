@@ -1,0 +1,24 @@
+// `lockstep generate --prompt TEXT`
+#include "cli/generate/request.h"
+#include "cli/sibling.h"
+#include "cli/verb.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::cli {
+
+int run_generate(const std::vector<std::string>& arguments, Streams streams) {
+  try {
+    const auto request = read_generate_request(arguments);
+    if (request.help) {
+      streams.out << generate_help();
+      return kSuccess;
+    }
+    (void)config_of(request);  // refuses at once what LibTorch is not needed to refuse
+    become_sibling("lockstep-generate", arguments);
+  } catch (const Error& error) {
+    streams.error << "lockstep generate: " << error.what() << '\n';
+    return error.kind() == "usage" ? kUsage : kFailure;
+  }
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,78 @@
+// lockstep-generate: what `lockstep generate` needs LibTorch for. The lockstep command becomes this
+// program; it is not meant to be typed.
+#include <fmt/format.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/generate/program/generate.h"
+#include "cli/generate/program/terminal_text.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/stop_signals.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::cli;
+
+// Below this many parameters a token is quicker with one thread: they wait for each other more than
+// they work.
+constexpr std::int64_t kParametersWorthThreads = 10'000'000;
+
+void say(const std::string& line) { std::cerr << line << '\n'; }
+
+// A terminal gets text that is safe for it, a file or a pipe the bytes as they are; both at once.
+class Output {
+ public:
+  void show(std::string_view piece) {
+    if (is_terminal_) {
+      std::cout << safe_.add(piece);
+    } else {
+      std::cout << piece;
+    }
+    std::cout.flush();
+  }
+  void end() { std::cout << safe_.end() << '\n' << std::flush; }
+
+ private:
+  bool is_terminal_ = ::isatty(STDOUT_FILENO) == 1;
+  TerminalText safe_;
+};
+
+int run(const GenerateRequest& request) {
+  const auto trained = load_trained_gpt(request);
+  const auto size = models::num_parameters(trained.net->options());
+  if (size < kParametersWorthThreads) torch::set_num_threads(1);
+  const StopSignals signals;
+  say(fmt::format("{}: step {}{}, {:.1f} M parameters; seed {}", request.run, trained.step,
+                  trained.is_best ? ", the best" : "", static_cast<double>(size) / 1e6,
+                  request.seed));
+  Output output;
+  const auto report =
+      generate(trained, request,
+               {.show = [&](std::string_view piece) { output.show(piece); },
+                .wants_more = [&] { return signals.received() == 0 && std::cout.good(); }});
+  output.end();
+  if (!std::cout) throw SystemError("cannot write the text", errno);
+  say(fmt::format("{} tokens, {:.0f} a second{}", report.num_tokens,
+                  static_cast<double>(report.num_tokens) / report.seconds,
+                  report.end == GenerationEnd::of_text   ? "; the model ended its text"
+                  : report.end == GenerationEnd::stopped ? "; stopped"
+                                                         : ""));
+  return report.end == GenerationEnd::stopped ? 128 + signals.received() : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(read_generate_request({argv + 1, argv + argc}));
+  } catch (const Error& error) {
+    say(fmt::format("lockstep generate: {}", error.what()));
+    return error.kind() == "usage" ? 2 : 1;
+  }
+}

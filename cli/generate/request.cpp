@@ -1,0 +1,105 @@
+#include "cli/generate/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+
+#include "cli/arguments.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+void check_checkpoint(const std::string& word) {
+  const auto is_digit = [](unsigned char letter) { return std::isdigit(letter) != 0; };
+  if (word.empty() || word == "best" || word == "last" || std::ranges::all_of(word, is_digit)) {
+    return;
+  }
+  throw UsageError(
+      fmt::format("--checkpoint is \"{}\", expected best, last or a step such as 300", word));
+}
+
+void check(const GenerateRequest& request) {
+  if (request.prompt.empty()) {
+    throw UsageError("there is nothing to go on from: give some text with --prompt \"…\"");
+  }
+  if (!(request.temperature >= 0) || std::isinf(request.temperature)) {
+    throw UsageError(fmt::format(
+        "--temperature is {}, expected 0 (always the likeliest token) or a number above it",
+        request.temperature));
+  }
+  if (request.top_k < 0) {
+    throw UsageError(fmt::format("--top-k is {}, expected how many tokens may come, or 0 for all",
+                                 request.top_k));
+  }
+  if (request.num_tokens < 1) {
+    throw UsageError(fmt::format("--tokens is {}, expected 1 or more", request.num_tokens));
+  }
+  if (request.seed < 0) {
+    throw UsageError(fmt::format("--seed is {}, expected 0 or more", request.seed));
+  }
+  check_checkpoint(request.checkpoint);
+}
+
+}  // namespace
+
+GenerateRequest read_generate_request(const std::vector<std::string>& arguments) {
+  GenerateRequest request;
+  Arguments declared("generate", request.help);
+  declared.option("-r,--run", request.run);
+  declared.option("-p,--prompt", request.prompt);
+  declared.option("--checkpoint", request.checkpoint);
+  declared.option("-t,--temperature", request.temperature);
+  declared.option("-k,--top-k", request.top_k);
+  declared.option("-n,--tokens", request.num_tokens);
+  declared.option("--seed", request.seed);
+  declared.read(arguments);
+  if (!request.help) check(request);
+  return request;
+}
+
+SavedConfig config_of(const GenerateRequest& request) {
+  if (!std::filesystem::is_directory(request.run)) {
+    throw UsageError(fmt::format(
+        "there is no run in {}: name its folder with --run, or make one with `lockstep train gpt`",
+        request.run));
+  }
+  auto saved = read_config(request.run);
+  if (saved.resolved.config.model != ModelKind::gpt) {
+    throw UsageError(
+        fmt::format("{} is a run of {}, which writes no text: name one of gpt with --run",
+                    request.run, name_of(saved.resolved.config.model)));
+  }
+  return saved;
+}
+
+std::string generate_help() {
+  const GenerateRequest defaults;
+  return fmt::format(
+      "lockstep generate: text from a GPT that `lockstep train gpt` has trained\n"
+      "\n"
+      "  lockstep generate --prompt TEXT [options]\n"
+      "\n"
+      "  -p, --prompt TEXT      what it goes on from\n"
+      "  -r, --run DIR          the run's folder ({})\n"
+      "  -n, --tokens N         how many tokens to add ({}); a token is a byte or a piece of a "
+      "word\n"
+      "  -t, --temperature X    0: always the likeliest token; above 1: wilder ({})\n"
+      "  -k, --top-k N          only the N likeliest tokens may come; 0: all ({})\n"
+      "  --seed N               another text for each ({})\n"
+      "  --checkpoint WHICH     best, last or a step (best where there is one, else last)\n"
+      "\n"
+      "The text goes to standard output as it is made; what is said about it goes to standard "
+      "error.\n"
+      "Ctrl-C ends it.\n"
+      "\n"
+      "Examples:\n"
+      "  lockstep generate --prompt \"O Romeo, \"\n"
+      "  lockstep generate --run runs/mine --checkpoint last -t 0 --prompt \"The \" > text.txt\n",
+      defaults.run, defaults.num_tokens, defaults.temperature, defaults.top_k, defaults.seed);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,84 @@
+#include "cli/run/options.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string refusal(const Words& arguments) {
+  try {
+    (void)parse_run_options(arguments);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunOptions, WithoutOptionsTheMachineDecidesOnOneNode) {
+  const auto options = parse_run_options({"./train"});
+  EXPECT_EQ(options.ranks, Ranks::automatic);
+  EXPECT_EQ(options.num_nodes, 1);
+  EXPECT_TRUE(options.pin);
+  EXPECT_EQ(options.grace, std::chrono::seconds(30));
+  EXPECT_EQ(options.command, (Words{"./train"}));
+}
+
+TEST(RunOptions, WhatFollowsTheProgramIsItsOwn) {
+  const auto options = parse_run_options({"-n", "4", "./train", "-n", "9", "--help", "--", "x"});
+  EXPECT_EQ(options.num_ranks, 4);
+  EXPECT_FALSE(options.help);
+  EXPECT_EQ(options.command, (Words{"./train", "-n", "9", "--help", "--", "x"}));
+}
+
+TEST(RunOptions, TorchrunsSpellingsAreTaken) {
+  for (const auto& spelling : {"--nproc-per-node", "--nproc_per_node", "-n"}) {
+    EXPECT_EQ(parse_run_options({spelling, "3", "p"}).num_ranks, 3) << spelling;
+  }
+  EXPECT_EQ(parse_run_options({"--standalone", "--no-python", "--nproc_per_node=2", "p"}).num_ranks,
+            2);
+  const auto nodes = parse_run_options(
+      {"--nnodes=2", "--node_rank=1", "--master_addr=h0", "--master_port", "29400", "p"});
+  EXPECT_EQ(nodes.node_rank, 1);
+  EXPECT_EQ(nodes.rendezvous->host, "h0");
+  EXPECT_EQ(nodes.rendezvous->port, 29400);
+}
+
+TEST(RunOptions, RanksAreANumberOrAWord) {
+  EXPECT_EQ(parse_run_options({"-n", "gpu", "p"}).ranks, Ranks::per_gpu);
+  EXPECT_EQ(parse_run_options({"-n", "cpu", "p"}).ranks, Ranks::per_core);
+  EXPECT_EQ(parse_run_options({"-n", "auto", "p"}).ranks, Ranks::automatic);
+  for (const char* wrong : {"0", "-1", "4.5", "many", "99999", ""}) {
+    EXPECT_NE(refusal({"-n", wrong, "p"}).find("-n is"), std::string::npos) << wrong;
+  }
+}
+
+TEST(RunOptions, AnUnknownOptionGetsTheNearestMatch) {
+  EXPECT_EQ(refusal({"--max-restart=3", "p"}),
+            "\"--max-restart=3\" is not an option of lockstep run; did you mean --max-restarts? "
+            "`lockstep run --help` lists them.");
+}
+
+TEST(RunOptions, SeveralNodesNeedAPlaceToMeetAndANumber) {
+  EXPECT_NE(refusal({"--nnodes", "2", "p"}).find("--rendezvous HOST:PORT"), std::string::npos);
+  EXPECT_NE(refusal({"--nnodes", "2", "--node-rank", "2", "--rendezvous", "h:1", "p"})
+                .find("--node-rank is 2, expected 0 to 1"),
+            std::string::npos);
+}
+
+TEST(RunOptions, NoProgramIsAnErrorWithAnExample) {
+  EXPECT_NE(refusal({"-n", "2"}).find("lockstep run -n 4 ./my_program"), std::string::npos);
+}
+
+TEST(RunOptions, HelpFitsAScreen) {
+  EXPECT_TRUE(parse_run_options({"--help"}).help);
+  EXPECT_LE(std::ranges::count(run_help(), '\n'), 24);
+}
+
+}  // namespace
+}  // namespace lockstep::cli

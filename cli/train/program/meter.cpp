@@ -1,0 +1,59 @@
+#include "cli/train/program/meter.h"
+
+#include <torch/torch.h>
+
+namespace lockstep::cli {
+namespace {
+
+double share(Seconds part, Seconds whole) { return whole.count() > 0 ? part / whole : 0; }
+
+}  // namespace
+
+void Meter::add(const StepCost& cost, const Mean& loss) {
+  now_.whole += cost.whole;
+  now_.data_wait += cost.data_wait;
+  now_.exposed += cost.exposed;
+  loss_.join(loss);
+  ++interval_steps_;
+  split_.steps += cost.whole;
+  split_.data_wait += cost.data_wait;
+  split_.exposed += cost.exposed;
+  ++steps_;
+}
+
+Interval Meter::take(const ProcessGroup& group) {
+  Interval interval{.steps = interval_steps_, .loss = loss_};
+  interval.data_wait.add(share(now_.data_wait, now_.whole));
+  interval.worst_data_wait.add(share(now_.data_wait, now_.whole));
+  interval.exposed.add(share(now_.exposed, now_.whole));
+  interval.seconds.add(now_.whole.count());
+  reduce(group, interval.loss, interval.data_wait, interval.worst_data_wait, interval.exposed,
+         interval.seconds);
+  last_mean_ = mean_step();
+  now_ = {};
+  loss_ = {};
+  interval_steps_ = 0;
+  return interval;
+}
+
+Seconds Meter::mean_step() const {
+  return interval_steps_ > 0 ? now_.whole / static_cast<double>(interval_steps_) : last_mean_;
+}
+
+double matrix_product_rate() {
+  constexpr std::int64_t size = 512;
+  constexpr int rounds = 6;
+  const torch::NoGradGuard no_grad;
+  const auto a = torch::full({size, size}, 0.5F);
+  auto out = torch::mm(a, a);
+  double best = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    at::mm_out(out, a, a);
+    const Seconds spent = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, 2.0 * size * size * size / spent.count());
+  }
+  return best;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,41 @@
+// The end of a run, as a person wants it: how it went, where things are, what to type next.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/train/program/evaluation.h"
+#include "cli/train/program/meter.h"
+#include "cli/train/saved_config.h"
+#include "lockstep/metrics/metrics_log.h"
+
+namespace lockstep::cli {
+
+struct SummaryFacts {
+  std::string command = "lockstep";  // as it is typed here
+  std::string folder;
+  std::string why;       // it ended
+  bool gave_up = false;  // for lack of a better evaluation
+  std::int64_t steps = 0;
+  std::vector<MetricRow> metrics = {};
+  std::optional<Scores> scores = {};  // of the last evaluation
+  std::optional<double> best_loss = {};
+  std::int64_t best_step = 0;
+  TimeSplit split = {};
+  std::int64_t split_steps = 0;     // that the split is of
+  std::int64_t units_per_step = 0;  // over all ranks
+  std::string unit;
+  int world = 1;
+  std::uint64_t digest = 0;  // of the parameters, equal on all ranks
+  std::int64_t failures = 0;
+  std::string sample = {};
+};
+
+[[nodiscard]] std::string summary_text(const SavedConfig& saved, const SummaryFacts& facts);
+
+/// `text` with bytes that would disturb a terminal shown as spaces, line by line with `indent`.
+[[nodiscard]] std::string quoted_text(std::string_view text, std::string_view indent);
+
+}  // namespace lockstep::cli
