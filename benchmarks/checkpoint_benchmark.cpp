@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 50; ++i) parameters.tensors.push_back(torch::randn({1000, 1000}));
   lockstep::Run run(lockstep::World::alone(), folder,
                     {.keep = 2, .log = lockstep::Log({.level = lockstep::LogLevel::error})});
-  run.track(parameters);
+  run.track("parameters", parameters);
   (void)run.resume();
   for (std::string line; std::getline(std::cin, line);) {
     for (auto& tensor : parameters.tensors) tensor.add_(1);

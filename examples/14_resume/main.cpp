@@ -29,7 +29,9 @@ int main(int argc, char** argv) {
   const lockstep::ProcessGroup group(world);
   lockstep::Ddp ddp(*net, group);
   lockstep::Run run(world, folder, {.save_every = 50, .seed = 7, .data_id = data.id()});
-  run.track(net, optimizer, loader);
+  run.track("model", net);
+  run.track("optimizer", optimizer);
+  run.track("loader", loader);
   run.resume();  // the newest valid checkpoint, or a fresh start if there is none
   while (run.step() < 200) {
     const auto batch = loader.next();

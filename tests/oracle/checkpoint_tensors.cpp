@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     for (auto& buffer : model.buffers()) buffer.zero_();
   }
   lockstep::Run run(lockstep::World::alone(), argv[2], {.save_every = 1});
-  run.track_as("model", model);
+  run.track("model", model);
   (void)run.resume();
   torch::manual_seed(5);
   (void)run.end_of_step();

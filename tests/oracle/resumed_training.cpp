@@ -45,8 +45,9 @@ void train(const World& world, const std::string& folder, std::int64_t last, std
   Ddp ddp(*net, group);
   AdamW optimizer(ddp.flat(), {.rate = kRate});
   Run run(world, folder, {.save_every = kSaveEvery, .seed = 5, .data_id = data.id()});
-  run.track(net, loader);
-  run.track_as("optimizer", optimizer);
+  run.track("model", net);
+  run.track("loader", loader);
+  run.track("optimizer", optimizer);
   (void)run.resume();
   while (run.step() < last) {
     const auto batch = loader.next();

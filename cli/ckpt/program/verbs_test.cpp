@@ -72,7 +72,7 @@ TEST_F(CkptVerbs, ACheckpointIsFoundByTheNameItIsKeptAs) {
   {
     Toy toy;
     lockstep::Run next(World::alone(), run(), {.log = Log({.level = LogLevel::error})});
-    next.track(toy);
+    next.track("toy", toy);
     (void)next.resume();
     toy.train();
     (void)next.end_of_step({.keep_as = {"best"}});
@@ -137,8 +137,8 @@ TEST_F(CkptVerbs, ExportAndImportCarryAPartToANewRun) {
   Toy toy;
   Toy untouched;
   lockstep::Run next(World::alone(), other, {.seed = 9, .log = Log({.level = LogLevel::error})});
-  next.track(toy);
-  next.track_as("untouched", untouched);
+  next.track("toy", toy);
+  next.track("untouched", untouched);
   EXPECT_EQ(next.resume(), 0);
   EXPECT_TRUE(toy.weight.equal(at::arange(100, at::kFloat).mul_(4)));
   EXPECT_TRUE(untouched.is_after(0));
@@ -150,7 +150,7 @@ TEST_F(CkptVerbs, ImportLeavesAFolderAloneThatARunIsUsing) {
   const auto other = folder_.path() + "/other";
   Toy toy;
   lockstep::Run next(World::alone(), other, {.log = Log({.level = LogLevel::error})});
-  next.track(toy);
+  next.track("toy", toy);
   (void)next.resume();
   try {
     (void)printed(run_import, {file, "--to", other, "--part", "toy"});

@@ -57,7 +57,7 @@ class GenerateTest : public ::testing::Test {
     auto net = net_of_step(0);
     lockstep::Run run(World::alone(), run_,
                       {.save_every = 1, .log = Log({.level = LogLevel::error})});
-    run.track(net);
+    run.track("model", net);
     (void)run.resume();
     for (int step = 1; step <= 3; ++step) {
       const torch::NoGradGuard no_gradients;

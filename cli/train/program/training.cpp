@@ -108,12 +108,12 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
 }
 
 void Training::open_run() {
-  run_.track_as("model", task_->net());
-  run_.track_as("optimizer", *optimizer_);
-  run_.track_as("loader", loader_);
-  run_.track_as("best", best_);
-  if (config_.precision == Precision::float16) run_.track_as("scaler", scaler_);
-  run_.track_as("clock", clock_);  // stays 0 where the length is no time
+  run_.track("model", task_->net());
+  run_.track("optimizer", *optimizer_);
+  run_.track("loader", loader_);
+  run_.track("best", best_);
+  if (config_.precision == Precision::float16) run_.track("scaler", scaler_);
+  run_.track("clock", clock_);  // stays 0 where the length is no time
   const auto resumed_at = run_.resume();
   reporter_.emplace(ReporterOptions{.rank = world_.rank(),
                                     .folder = folder_,

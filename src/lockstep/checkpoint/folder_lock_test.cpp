@@ -39,7 +39,7 @@ class FolderLockTest : public ::testing::Test {
   std::string refusal_to_resume(RunOptions options = {}) {
     Toy toy;
     lockstep::Run run(World::alone(), folder.path(), std::move(options));
-    run.track(toy);
+    run.track("toy", toy);
     try {
       (void)run.resume();
     } catch (const UsageError& error) {
@@ -70,7 +70,7 @@ TEST_F(FolderLockTest, ARunHoldsALockThatAnotherHostSeesAndGivesItBack) {
   {
     Toy toy;
     lockstep::Run run(World::alone(), folder.path());
-    run.track(toy);
+    run.track("toy", toy);
     (void)run.resume();
     const auto other = FileDescriptor::open(lock, O_RDWR);
     EXPECT_FALSE(try_lock_bytes(other));

@@ -94,7 +94,9 @@ void train(int rank, int size, const std::string& folder, const std::optional<Bl
   torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.01));
   Sampler sampler(Order(90, {.seed = 3}), 0xDA7A, {.global_batch = 8, .rank = rank, .world = size});
   lockstep::Run run(world, folder, {.save_every = kSaveEvery, .seed = 3, .data_id = 0xDA7A});
-  run.track(net, optimizer, sampler);
+  run.track("model", net);
+  run.track("optimizer", optimizer);
+  run.track("sampler", sampler);
   const auto from = run.resume();
   std::ofstream log(folder + "/samples-" + std::to_string(rank), std::ios::app);
   while (run.step() < kSteps) {

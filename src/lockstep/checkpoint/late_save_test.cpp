@@ -83,7 +83,7 @@ class LateSave : public ::testing::Test {
       Toy toy;
       lockstep::Run run(world, folder.path(), options);
       try {
-        run.track(toy);
+        run.track("toy", toy);
         (void)run.resume();
         while (run.step() < 12) {
           toy.train();
@@ -164,7 +164,7 @@ TEST(FileSizeLimit, IsAFailedSaveAndNotTheEndOfTheRank) {
     Toy toy;
     try {
       lockstep::Run run(world, path, {.save_every = 2});
-      run.track(toy);
+      run.track("toy", toy);
       (void)run.resume();
       const rlimit small{1024, RLIM_INFINITY};
       if (self.rank() == 1) {

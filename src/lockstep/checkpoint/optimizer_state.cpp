@@ -78,6 +78,7 @@ class TrackedOptimizer final : public Tracked {
  public:
   explicit TrackedOptimizer(torch::optim::Optimizer& optimizer) : optimizer_(optimizer) {}
 
+  std::string_view kind() const noexcept override { return "an optimizer"; }
   NamedTensors named_tensors() override {
     NamedTensors tensors;
     for_each_state([&](std::size_t index, typename Kind::State& state) {

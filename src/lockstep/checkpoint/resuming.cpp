@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
 #include "lockstep/checkpoint/loading.h"
+#include "lockstep/checkpoint/old_part_names.h"
 #include "lockstep/checkpoint/resuming_internal.h"
 
 namespace lockstep {
@@ -75,8 +77,13 @@ class Intake {
   // What is here and not there, and the other way round. An import holds some parts only.
   void match_parts() {
     auto saved = saved_parts(checkpoint_.manifest);
+    std::set<std::string> tracked;
     for (const auto& [name, thing] : parts_) {
-      if (thing->is_per_rank() || saved.erase(name) > 0) continue;
+      if (!thing->is_per_rank()) tracked.insert(name);
+    }
+    old_names_ = old_part_names(saved, tracked);
+    for (const auto& [name, thing] : parts_) {
+      if (thing->is_per_rank() || saved.erase(saved_name(name)) > 0) continue;
       if (checkpoint_.manifest.reason != SaveReason::import) {
         faults_.push_back(fmt::format("{} is tracked here and not in the checkpoint", name));
       } else {
@@ -93,7 +100,7 @@ class Intake {
 
   void load_states() {
     for (const auto& [name, thing] : parts_) {
-      const auto state = checkpoint_.manifest.states.find(name);
+      const auto state = checkpoint_.manifest.states.find(saved_name(name));
       if (state == checkpoint_.manifest.states.end()) continue;
       try {
         thing->load_state_json(state->second);
@@ -107,7 +114,7 @@ class Intake {
   void open_replicated() {
     for (const auto& [name, thing] : parts_) {
       if (thing->is_per_rank() || left_.contains(name)) continue;
-      open(name, part_file(name), thing->named_tensors());
+      open(name, part_file(saved_name(name)), thing->named_tensors());
     }
   }
 
@@ -131,6 +138,12 @@ class Intake {
   }
 
  private:
+  // What a part that is tracked as `name` is called in this checkpoint.
+  [[nodiscard]] const std::string& saved_name(const std::string& name) const {
+    const auto old = old_names_.find(name);
+    return old == old_names_.end() ? name : old->second;
+  }
+
   void open(const std::string& part, const std::string& name, NamedTensors tensors) {
     if (!has_file(checkpoint_.manifest, name)) {
       if (!tensors.empty())
@@ -156,6 +169,7 @@ class Intake {
   const ValidCheckpoint& checkpoint_;
   const Parts& parts_;
   const Log& log_;
+  std::map<std::string, std::string> old_names_;
   std::vector<std::string> faults_;
   std::set<std::string> left_;  // parts an import does not have
   std::vector<std::pair<SafetensorsFile, NamedTensors>> opened_;

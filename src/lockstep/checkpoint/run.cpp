@@ -28,15 +28,15 @@ void Run::add(const std::string& name, std::unique_ptr<Tracked> thing) {
   if (!is_part_name(name) || name.starts_with("rank-")) {
     throw UsageError(
         fmt::format("\"{}\" is no name for a part of a checkpoint: 1 to 64 letters, "
-                    "digits, _ and -, and not rank-…; give one with track_as()",
+                    "digits, _ and -, and not rank-…",
                     name));
   }
   for (const auto& [other, tracked] : state_->parts) {
     if (other == name) {
       throw UsageError(
-          fmt::format("two tracked things are called \"{}\"; give one of them another "
-                      "name with track_as()",
-                      name));
+          fmt::format("track(\"{}\"): two parts of a checkpoint cannot have one name; it is that "
+                      "of {} already, so give {} another one",
+                      name, tracked->kind(), thing->kind()));
     }
   }
   if (state_->resumed) {

@@ -2,7 +2,9 @@
 // ranks leave together when one is told to.
 //
 //   lockstep::Run run(world, "runs/mine", {.save_every = 100});
-//   run.track(net, optimizer, loader, schedule);
+//   run.track("model", net);
+//   run.track("optimizer", optimizer);
+//   run.track("loader", loader);
 //   run.resume();                     // the newest valid one, or fresh if there is none
 //   while (run.step() < steps) {
 //     …
@@ -73,15 +75,12 @@ class Run {
   /// warns when steps are not saved; not while an exception passes, which says why the run ended.
   ~Run();
 
-  /// Borrows each of `things`, to be saved and loaded under the name of its kind: "model",
-  /// "optimizer", or its type's. Before resume(), with the same things in every start of the run.
-  /// Throws UsageError when two come to the same name: track_as() then.
-  template <typename... Things>
-  void track(Things&... things) {
-    (add(default_part_name<Things>(), tracked(things)), ...);
-  }
+  /// Borrows `thing`, to be saved and loaded as the part `name` of every checkpoint. Before
+  /// resume(), with the same names in every start of the run. A name has 1 to 64 letters, digits,
+  /// _ and -; `lockstep ckpt` and `generate` look for a model under "model".
+  /// Throws UsageError for any other name, for one that is in use, and after resume().
   template <typename Thing>
-  void track_as(const std::string& name, Thing& thing) {
+  void track(const std::string& name, Thing& thing) {
     add(name, tracked(thing));
   }
 

@@ -22,7 +22,7 @@ std::pair<std::string, std::string> logged(std::int64_t steps, End end) {
       lockstep::Run run(
           world, folder.path(),
           {.save_every = 50, .log = (world.rank() == 0 ? first : others).log(world.rank())});
-      run.track(toy);
+      run.track("toy", toy);
       (void)run.resume();
       while (run.step() < steps) (void)run.end_of_step();
       if (end == End::finish) run.finish();

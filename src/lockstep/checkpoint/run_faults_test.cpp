@@ -115,7 +115,7 @@ Heard run_until_it_fails(const std::shared_ptr<CrashFileSystem>& files, int size
   with_worlds(size, [&](const World& world) {
     Toy toy;
     lockstep::Run run(world, "/run", {.save_every = 3, .files = files});
-    run.track(toy);
+    run.track("toy", toy);
     (void)run.resume();
     try {
       while (run.step() < 40) {
@@ -191,7 +191,7 @@ void fill_a_disk(const std::string& folder) {
   toy.weight = at::zeros({50'000}, at::kFloat);  // 200 KB: three checkpoints fit, four do not
   try {
     lockstep::Run run(World::alone(), folder, {.save_every = 1, .keep = 3});
-    run.track(toy);
+    run.track("toy", toy);
     (void)run.resume();
     for (int i = 0; i < 20; ++i) {
       toy.train();

@@ -40,7 +40,7 @@ TEST_P(RunOfRanks, FinishSavesTheLastStepOnce) {
   with_worlds(GetParam(), [&](const World& world) {
     Toy toy;
     lockstep::Run run(world, folder.path(), {.save_every = 2, .configuration = R"({"lr":0.5})"});
-    run.track(toy);
+    run.track("toy", toy);
     EXPECT_EQ(run.resume(), 0);
     for (int i = 0; i < 5; ++i) {
       toy.train();
@@ -60,7 +60,7 @@ TEST_P(RunOfRanks, FinishSavesTheLastStepOnce) {
     with_worlds(GetParam(), [&](const World& world) {
       Toy toy;
       lockstep::Run run(world, folder.path(), {.save_every = 1});
-      run.track(toy);
+      run.track("toy", toy);
       const auto from = run.resume();
       EXPECT_EQ(run.failures(), failures) << from;
       toy.train();
@@ -75,7 +75,7 @@ TEST_P(RunOfRanks, AnEndAtAStepThatWasDueIsAnEnd) {
     with_worlds(GetParam(), [&](const World& world) {
       Toy toy;
       lockstep::Run run(world, folder.path(), {.save_every = 2});
-      run.track(toy);
+      run.track("toy", toy);
       (void)run.resume();
       EXPECT_EQ(run.failures(), failures);
       while (run.step() < last) {
@@ -112,7 +112,7 @@ TEST_P(RunOfRanks, GoesOnAtAnotherWorldSize) {
 void train_to_nine(const World& world, const std::string& folder, std::int64_t from) {
   Toy toy;
   lockstep::Run run(world, folder, {.save_every = 3, .keep = 2});
-  run.track(toy);
+  run.track("toy", toy);
   EXPECT_EQ(run.resume(), from);
   while (run.step() < 9) {
     toy.train();
@@ -165,7 +165,7 @@ TEST(Run, RanksLeaveTogetherWhenOneIsToldToStop) {
         // Known to all by their parent: a TestFolder here would be one for each process.
         const auto path = "/tmp/lockstep-stop-" + std::to_string(::getppid());
         lockstep::Run run(world, path, {.save_every = 1000});
-        run.track(toy);
+        run.track("toy", toy);
         const auto from = run.resume();
         bool told = false;
         while (!told && run.step() < from + 50) {
@@ -191,21 +191,31 @@ TEST(Run, RefusesWhatCannotBe) {
   const TestFolder folder;
   Toy toy;
   Toy other;
+  torch::nn::Linear net(1, 1);
   const auto world = World::alone();
   EXPECT_THROW(lockstep::Run(world, folder.path(), {.keep = 1}), UsageError);
   EXPECT_THROW(lockstep::Run(world, folder.path(), {.save_every = -1}), UsageError);
   EXPECT_THROW(lockstep::Run(world, folder.path(), {.configuration = "{"}), UsageError);
   lockstep::Run run(world, folder.path(), {.save_every = 1});
-  run.track(toy);
-  EXPECT_THROW(run.track(other), UsageError);
-  EXPECT_THROW(run.track_as("a/b", other), UsageError);
-  EXPECT_THROW(run.track_as("rank-1", other), UsageError);
-  run.track_as("other", other);
+  run.track("toy", toy);
+  try {
+    run.track("toy", net);
+    ADD_FAILURE() << "a name was given twice";
+  } catch (const UsageError& error) {
+    const std::string words = error.what();
+    for (const auto* part : {"\"toy\"", "an object with named_tensors()", "a module"}) {
+      EXPECT_NE(words.find(part), std::string::npos) << words;
+    }
+  }
+  EXPECT_THROW(run.track("default_generator", other), UsageError) << "every run has that one";
+  EXPECT_THROW(run.track("a/b", other), UsageError);
+  EXPECT_THROW(run.track("rank-1", other), UsageError);
+  run.track("other", other);
   EXPECT_THROW((void)run.end_of_step(), UsageError) << "resume() comes first";
   (void)run.resume();
   lockstep::Run second(world, folder.path());
   EXPECT_THROW((void)second.resume(), UsageError) << "the folder is in use";
-  EXPECT_THROW(run.track_as("late", other), UsageError);
+  EXPECT_THROW(run.track("late", other), UsageError);
   EXPECT_THROW((void)run.end_of_step({.keep_as = {"the best"}}), UsageError);
   EXPECT_EQ(run.step(), 0) << "refused before the step ended";
 }
@@ -226,26 +236,26 @@ TEST(Run, NamesWhatDoesNotFitTheCheckpoint) {
   Toy toy;
   {
     lockstep::Run run(world, folder.path(), {.seed = 2, .data_id = 2});
-    run.track(toy);
+    run.track("toy", toy);
     EXPECT_NE(refusal_to_resume(run).find("was made with seed 1, this run has 2"),
               std::string::npos);
   }
   {
     lockstep::Run run(world, folder.path(), {.seed = 1});
-    run.track(toy);
+    run.track("toy", toy);
     EXPECT_NE(refusal_to_resume(run).find("was made with data 0000000000000002"),
               std::string::npos);
   }
   {
     lockstep::Run run(world, folder.path(), {.seed = 1, .data_id = 2});
-    run.track_as("teacher", toy);
+    run.track("teacher", toy);
     const auto words = refusal_to_resume(run);
     EXPECT_NE(words.find("teacher is tracked here and not in the checkpoint"), std::string::npos);
     EXPECT_NE(words.find("toy is in the checkpoint and not tracked here"), std::string::npos);
   }
   lockstep::Run run(world, folder.path(), {.seed = 1, .data_id = 2});
   toy.weight = at::zeros({7}, at::kFloat);
-  run.track(toy);
+  run.track("toy", toy);
   EXPECT_NE(refusal_to_resume(run).find("toy: not alike: \"weight\" is F32[100] there and F32[7]"),
             std::string::npos);
 }
@@ -270,7 +280,7 @@ TEST(Run, SavesTheStepItWasAtWhateverHappensToTheTensorsMeanwhile) {
   const auto files = std::make_shared<GatedFileSystem>();
   Toy toy;
   lockstep::Run run(World::alone(), folder.path(), {.save_every = 1, .files = files});
-  run.track(toy);
+  run.track("toy", toy);
   (void)run.resume();
   toy.train();
   EXPECT_FALSE(run.end_of_step());  // returns although nothing can be written

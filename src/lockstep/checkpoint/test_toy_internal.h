@@ -69,7 +69,7 @@ inline std::int64_t train_toy(const World& world, const std::string& folder, std
                               RunOptions options) {
   Toy toy;
   Run run(world, folder, std::move(options));
-  run.track(toy);
+  run.track("toy", toy);
   const auto from = run.resume();
   if (!toy.is_after(from)) throw std::runtime_error("the toy is not as it was saved");
   while (run.step() < last) {

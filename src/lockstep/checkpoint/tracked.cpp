@@ -11,6 +11,7 @@ class TrackedModule final : public Tracked {
  public:
   explicit TrackedModule(torch::nn::Module& module) noexcept : module_(module) {}
 
+  std::string_view kind() const noexcept override { return "a module"; }
   NamedTensors named_tensors() override {
     NamedTensors tensors;
     for (const auto& list : {module_.named_parameters(), module_.named_buffers()}) {
@@ -32,6 +33,7 @@ class TrackedGenerator final : public Tracked {
  public:
   explicit TrackedGenerator(at::Generator generator) : generator_(std::move(generator)) {}
 
+  std::string_view kind() const noexcept override { return "a random generator"; }
   NamedTensors named_tensors() override {
     const std::lock_guard lock(generator_.mutex());
     return {{"state", generator_.get_state()}};
@@ -60,18 +62,6 @@ std::unique_ptr<Tracked> track_module(torch::nn::Module& module) {
 
 std::unique_ptr<Tracked> track_generator(at::Generator generator) {
   return std::make_unique<TrackedGenerator>(std::move(generator));
-}
-
-std::string part_name_of_type(std::string_view type) {
-  const auto colons = type.rfind("::");
-  if (colons != std::string_view::npos) type.remove_prefix(colons + 2);
-  std::string name;
-  for (const char letter : type) {
-    const bool is_upper = letter >= 'A' && letter <= 'Z';
-    if (is_upper && !name.empty() && name.back() >= 'a' && name.back() <= 'z') name += '_';
-    name += is_upper ? static_cast<char>(letter - 'A' + 'a') : letter;
-  }
-  return name;
 }
 
 }  // namespace lockstep

@@ -52,6 +52,8 @@ class Tracked {
   Tracked& operator=(const Tracked&) = delete;
   virtual ~Tracked() = default;
 
+  /// For messages: "a module".
+  [[nodiscard]] virtual std::string_view kind() const noexcept = 0;
   [[nodiscard]] virtual NamedTensors named_tensors() = 0;
   /// Nothing for a thing that has tensors alone.
   [[nodiscard]] virtual std::optional<std::string> state_json() const = 0;
@@ -77,6 +79,9 @@ class TrackedThing final : public Tracked {
  public:
   explicit TrackedThing(T& thing) noexcept : thing_(thing) {}
 
+  std::string_view kind() const noexcept override {
+    return HasNamedTensors<T> ? "an object with named_tensors()" : "an object with state_json()";
+  }
   NamedTensors named_tensors() override {
     if constexpr (HasNamedTensors<T>) return thing_.named_tensors();
     return {};
@@ -118,24 +123,6 @@ template <typename T>
                   "tracked.h");
     return track_module(*thing);
   }
-}
-
-/// "CosineSchedule" as "cosine_schedule".
-[[nodiscard]] std::string part_name_of_type(std::string_view type);
-
-/// The name a thing has in checkpoints unless it is given one: "model", "optimizer", "generator",
-/// or its type's, without namespaces and template arguments.
-template <typename T>
-[[nodiscard]] std::string default_part_name() {
-  if constexpr (std::derived_from<T, torch::optim::Optimizer>) return "optimizer";
-  if constexpr (std::derived_from<T, at::Generator>) return "generator";
-  if constexpr (IsModule<T> || (HoldsModule<T> && !HasNamedTensors<T> && !HasStateJson<T>)) {
-    return "model";
-  }
-  // "… [with T = lockstep::Sampler; …" (GCC), "… [T = lockstep::Sampler]" (clang)
-  const std::string_view function = __PRETTY_FUNCTION__;
-  const auto begin = function.find("T = ") + 4;
-  return part_name_of_type(function.substr(begin, function.find_first_of(";]<", begin) - begin));
 }
 
 }  // namespace lockstep

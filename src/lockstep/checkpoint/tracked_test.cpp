@@ -245,16 +245,5 @@ TEST(Tracked, AnythingWithNamedTensorsOrAJsonValueCanBe) {
   EXPECT_FALSE(tracked(average)->state_json());
 }
 
-TEST(Tracked, NamesFollowKinds) {
-  EXPECT_EQ(default_part_name<WarmUp>(), "warm_up");
-  EXPECT_EQ(default_part_name<Average>(), "average");
-  EXPECT_EQ(default_part_name<torch::nn::Linear>(), "model");
-  EXPECT_EQ(default_part_name<torch::nn::LinearImpl>(), "model");
-  EXPECT_EQ(default_part_name<std::shared_ptr<torch::nn::LinearImpl>>(), "model");
-  EXPECT_EQ(default_part_name<torch::optim::AdamW>(), "optimizer");
-  EXPECT_EQ(default_part_name<at::Generator>(), "generator");
-  EXPECT_EQ(part_name_of_type("a::b::CosineDecay"), "cosine_decay");
-}
-
 }  // namespace
 }  // namespace lockstep
