@@ -12,16 +12,10 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/launch/exec_arguments.h"
 
 namespace lockstep::cli {
 namespace {
-
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> result;
-  for (auto& word : words) result.push_back(word.data());
-  result.push_back(nullptr);
-  return result;
-}
 
 std::string read_to_end(const FileDescriptor& file) {
   std::string text;
@@ -66,8 +60,9 @@ CommandResult run_command(const std::vector<std::string>& words,
   auto variables = Environment::of_process().lines();
   const FileActions actions(folder, theirs.number());
   pid_t child = 0;
-  const int error = ::posix_spawnp(&child, words.front().c_str(), actions.get(), nullptr,
-                                   pointers(arguments).data(), pointers(variables).data());
+  const int error =
+      ::posix_spawnp(&child, words.front().c_str(), actions.get(), nullptr,
+                     exec_arguments(arguments).data(), exec_arguments(variables).data());
   if (error == ENOENT) return {127, fmt::format("{} is not installed", words.front())};
   if (error != 0) throw SystemError(fmt::format("cannot start {}", words.front()), error);
   theirs.reset();

@@ -7,23 +7,12 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/exec_arguments.h"
 #include "lockstep/machine/hidden_sve.h"
 
 namespace lockstep::cli {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-// As execve takes them.
-std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const auto& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-}  // namespace
 
 std::string typed_command(const Environment& environment) {
   const auto folder = fs::read_symlink("/proc/self/exe").parent_path();
@@ -54,8 +43,8 @@ void become_sibling(const std::string& name, const std::vector<std::string>& arg
       hides_sve() && !environment.find(variable)) {
     environment.set(variable, value);
   }
-  const auto lines = environment.lines();
-  ::execve(path.c_str(), pointers_to(words).data(), pointers_to(lines).data());
+  auto lines = environment.lines();
+  ::execve(path.c_str(), exec_arguments(words).data(), exec_arguments(lines).data());
   throw SystemError(fmt::format("cannot start {}", path), errno);
 }
 

@@ -17,7 +17,7 @@ namespace lockstep::cli {
 [[nodiscard]] std::string typed_command(const Environment& environment);
 
 /// Becomes the program `name` from the folder of this program, with `arguments` and the variable
-/// that LibTorch's BLAS needs on this machine (launch/hidden_sve.h); returns only by throwing:
+/// that LibTorch's BLAS needs on this machine (machine/hidden_sve.h); returns only by throwing:
 /// UsageError when it is not there, SystemError when it cannot be started.
 [[noreturn]] void become_sibling(const std::string& name,
                                  const std::vector<std::string>& arguments);

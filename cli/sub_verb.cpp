@@ -28,12 +28,8 @@ int dispatch_sub_verb(std::string_view verb, std::span<const Verb> sub_verbs, st
   }
   try {
     return found->run({arguments.begin() + 1, arguments.end()}, streams);
-  } catch (const UsageError& error) {
-    streams.error << fmt::format("lockstep {} {}: {}\n", verb, word, error.what());
-    return kUsage;
   } catch (const Error& error) {
-    streams.error << fmt::format("lockstep {} {}: {}\n", verb, word, error.what());
-    return kFailure;
+    return report(fmt::format("{} {}", verb, word), error, streams.error);
   }
 }
 

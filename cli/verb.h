@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/report.h"
+
 namespace lockstep::cli {
 
 /// Where a verb writes, so that tests can read it.
@@ -15,11 +17,6 @@ struct Streams {
   std::ostream& out;
   std::ostream& error;
 };
-
-/// Exit codes of the command itself; a program it starts has its own.
-inline constexpr int kSuccess = 0;
-inline constexpr int kFailure = 1;
-inline constexpr int kUsage = 2;
 
 struct Verb {
   std::string_view name;

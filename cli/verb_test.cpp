@@ -83,5 +83,15 @@ TEST(Command, VersionAsJsonIsOneObject) {
   EXPECT_TRUE(facts["cuda"].is_boolean());
 }
 
+TEST(Report, NamesTheVerbAndTellsUsageFromFailure) {
+  std::ostringstream out;
+  EXPECT_EQ(report("data fetch", UsageError("no such name"), out), kUsage);
+  EXPECT_EQ(report("run", SystemError("cannot fork", EAGAIN), out), kFailure);
+  EXPECT_EQ(report("run", SystemError("cannot fork", EAGAIN), out, 70), 70);
+  EXPECT_EQ(report("run", UsageError("no program"), out, 70), kUsage);
+  EXPECT_TRUE(out.str().starts_with("lockstep data fetch: no such name\nlockstep run: cannot fork"))
+      << out.str();
+}
+
 }  // namespace
 }  // namespace lockstep::cli

@@ -16,8 +16,7 @@ int run_generate(const std::vector<std::string>& arguments, Streams streams) {
     (void)config_of(request);  // refuses at once what LibTorch is not needed to refuse
     become_sibling("lockstep-generate", arguments);
   } catch (const Error& error) {
-    streams.error << "lockstep generate: " << error.what() << '\n';
-    return error.kind() == "usage" ? kUsage : kFailure;
+    return report("generate", error, streams.error);
   }
 }
 

@@ -63,12 +63,9 @@ int run_run(const std::vector<std::string>& arguments, Streams streams) {
                     .run_dir = options.run_dir,
                     .secret_file = options.secret_file},
                    environment);
-  } catch (const UsageError& error) {
-    streams.error << "lockstep run: " << error.what() << '\n';
-    return kUsage;
   } catch (const Error& error) {
-    streams.error << "lockstep run: " << error.what() << '\n';
-    return launcher_exit_code({.cause = RunCause::environment});
+    return report("run", error, streams.error,
+                  launcher_exit_code({.cause = RunCause::environment}));
   }
 }
 

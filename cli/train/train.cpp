@@ -250,12 +250,9 @@ int run_train(const std::vector<std::string>& arguments, Streams streams) {
       return arguments.empty() ? kUsage : kSuccess;
     }
     return train(options, typed_again(arguments, environment), environment, streams);
-  } catch (const UsageError& error) {
-    streams.error << "lockstep train: " << error.what() << '\n';
-    return kUsage;
   } catch (const Error& error) {
-    streams.error << "lockstep train: " << error.what() << '\n';
-    return launcher_exit_code({.cause = RunCause::environment});
+    return report("train", error, streams.error,
+                  launcher_exit_code({.cause = RunCause::environment}));
   }
 }
 

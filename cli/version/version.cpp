@@ -30,8 +30,7 @@ int run_version(const std::vector<std::string>& arguments, Streams streams) {
   try {
     declared.read(arguments);
   } catch (const UsageError& error) {
-    streams.error << "lockstep version: " << error.what() << '\n';
-    return kUsage;
+    return report("version", error, streams.error);
   }
   if (help) {
     streams.out << kHelp;

@@ -114,12 +114,9 @@ int run_bench_comm(const std::vector<std::string>& arguments, Streams streams) {
       return kSuccess;
     }
     return measure_and_report(options, Environment::of_process(), streams);
-  } catch (const UsageError& error) {
-    streams.error << "lockstep bench comm: " << error.what() << '\n';
-    return kUsage;
   } catch (const Error& error) {
-    streams.error << "lockstep bench comm: " << error.what() << '\n';
-    return launcher_exit_code({.cause = RunCause::environment});
+    return report("bench comm", error, streams.error,
+                  launcher_exit_code({.cause = RunCause::environment}));
   }
 }
 

@@ -135,9 +135,8 @@ BenchCommOptions parse_bench_comm_options(const std::vector<std::string>& argume
   Texts texts;
   Arguments declared("bench comm", options.help);
   declare(declared, options, texts);
-  const auto rest = declared.read_leading(arguments);
+  declared.read(arguments);
   if (options.help) return options;
-  if (!rest.empty()) declared.refuse(rest.front());
   understand(texts, options);
   return options;
 }

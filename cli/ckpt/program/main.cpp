@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/ckpt/program/verbs.h"
-#include "lockstep/base/error.h"
+#include "cli/report.h"
 
 namespace {
 
@@ -31,7 +31,6 @@ int main(int argc, char** argv) {
   try {
     return verb->second(std::vector<std::string>(argv + 2, argv + argc));
   } catch (const lockstep::Error& error) {
-    std::cerr << "lockstep ckpt " << verb->first << ": " << error.what() << '\n';
-    return error.kind() == "usage" ? 2 : 1;
+    return lockstep::cli::report("ckpt " + std::string(verb->first), error, std::cerr);
   }
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/data/program/verbs.h"
-#include "lockstep/base/error.h"
+#include "cli/report.h"
 
 int main(int argc, char** argv) {
   const std::string_view verb = argc > 1 ? argv[1] : "";
@@ -20,8 +20,6 @@ int main(int argc, char** argv) {
   try {
     return audit ? lockstep::cli::run_audit(arguments) : lockstep::cli::run_bench(arguments);
   } catch (const lockstep::Error& error) {
-    std::cerr << (audit ? "lockstep data audit: " : "lockstep bench data: ") << error.what()
-              << '\n';
-    return error.kind() == "usage" ? 2 : 1;
+    return lockstep::cli::report(audit ? "data audit" : "bench data", error, std::cerr);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "cli/generate/program/generate.h"
 #include "cli/generate/program/terminal_text.h"
+#include "cli/report.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/stop_signals.h"
 
@@ -72,7 +73,6 @@ int main(int argc, char** argv) {
   try {
     return run(read_generate_request({argv + 1, argv + argc}));
   } catch (const Error& error) {
-    say(fmt::format("lockstep generate: {}", error.what()));
-    return error.kind() == "usage" ? 2 : 1;
+    return report("generate", error, std::cerr);
   }
 }

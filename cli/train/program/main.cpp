@@ -3,8 +3,8 @@
 #include <iostream>
 #include <string>
 
+#include "cli/report.h"
 #include "cli/train/program/training.h"
-#include "lockstep/base/error.h"
 #include "lockstep/launch/init.h"
 
 int main(int argc, char** argv) {
@@ -18,8 +18,7 @@ int main(int argc, char** argv) {
     lockstep::cli::Training(world, folder, lockstep::cli::read_config(folder)).run();
     return 0;
   } catch (const lockstep::Error& error) {
-    std::cerr << "lockstep train: " << error.what() << '\n';
-    return error.kind() == "usage" ? 2 : 1;
+    return lockstep::cli::report("train", error, std::cerr);
   } catch (const std::exception& error) {  // LibTorch's
     std::cerr << "lockstep train: " << error.what() << '\n';
     return 1;

@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/exec_arguments.h"
 #include "lockstep/launch/guard_process_internal.h"
 #include "lockstep/launch/program_path.h"
 
@@ -67,14 +68,6 @@ bool wait_for_end(int process, std::chrono::milliseconds limit) noexcept {
     count = ::poll(&end, 1, deadline.poll_milliseconds());
   } while (count < 0 && errno == EINTR);
   return count > 0;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (auto& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 struct FreeProcessors {
@@ -142,9 +135,9 @@ Guard::Guard(const GuardedCommand& command) {
   auto arguments = command.command;
   auto lines = command.environment.lines();
   auto candidates = program_candidates(command.command[0], command.environment);
-  const auto paths = pointers_to(candidates);
-  const auto argv = pointers_to(arguments);
-  const auto envp = pointers_to(lines);
+  const auto paths = exec_arguments(candidates);
+  const auto argv = exec_arguments(arguments);
+  const auto envp = exec_arguments(lines);
   const ProcessorSet processors(command.processors);
 
   auto line = make_line();

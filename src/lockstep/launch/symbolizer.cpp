@@ -14,18 +14,11 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/launch/exec_arguments.h"
 #include "lockstep/launch/symbolizer_internal.h"
 
 namespace lockstep {
 namespace {
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (auto& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 pid_t spawn_tool(std::vector<std::string> command, int output) {
   posix_spawn_file_actions_t actions;
@@ -39,8 +32,8 @@ pid_t spawn_tool(std::vector<std::string> command, int output) {
   ::posix_spawnattr_setpgroup(&attributes, 0);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   auto variables = Environment::of_process().lines();
-  const auto arguments = pointers_to(command);
-  const auto environment = pointers_to(variables);
+  const auto arguments = exec_arguments(command);
+  const auto environment = exec_arguments(variables);
   pid_t pid = -1;
   if (::posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(),
                      environment.data()) != 0) {
