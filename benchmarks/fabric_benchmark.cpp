@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/fabric/call.h"
-#include "lockstep/fabric/reduce.h"
+#include "lockstep/kernels/reduce.h"
 
 namespace {
 

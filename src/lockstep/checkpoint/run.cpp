@@ -80,8 +80,8 @@ bool Run::end_of_step(const StepEnd& end) {
   bool stop = false;
   if (state.last_answer) {
     state.last_answer->wait();
-    stop = state.last_answer->riders().stop;
-    if (state.has_failed(state.last_answer->riders())) state.judge_failure();
+    stop = State::any_stops(state.last_answer->flags());
+    if (state.has_failed(state.last_answer->flags())) state.judge_failure();
   }
   if (stop) {
     state.last_answer.reset();
@@ -101,7 +101,7 @@ bool Run::end_of_step(const StepEnd& end) {
     state.writer.reserve(staged_bytes(state.files_to_stage()));
   }
   state.reserved = true;
-  state.last_answer = state.group.barrier({.name = "end of step", .riders = state.riders()});
+  state.last_answer = state.group.barrier({.name = "end of step", .flags = state.flags()});
   return false;
 }
 

@@ -124,20 +124,26 @@ void Run::State::save_and_wait(SaveReason reason, const StepEnd& end) {
 // How the save under way has ended, alike on all ranks. Collective.
 bool Run::State::any_save_failed() {
   writer.settle();
-  auto answer = group.barrier({.name = "save ended", .riders = riders()});
+  auto answer = group.barrier({.name = "save ended", .flags = flags()});
   answer.wait();
-  return has_failed(answer.riders());
+  return has_failed(answer.flags());
 }
 
-// A rank whose save has failed counts as one sample and is present; the others sit out.
-Riders Run::State::riders() const {
+// Only ranks whose save has failed count as present, so that the first of them is known.
+CallFlags Run::State::flags() const {
   const bool failed = writer.has_failed();
-  return {.samples = failed ? 1 : 0, .stop = signals.received() != 0, .sitting_out = !failed};
+  CallFlags flags{.absent = !failed};
+  if (failed) flags.any |= kSaveFailed;
+  if (signals.received() != 0) flags.any |= kStop;
+  return flags;
 }
 
-bool Run::State::has_failed(const JoinedRiders& all) {
-  if (all.samples > 0) failed_rank = all.first_present;
-  return all.samples > 0;
+bool Run::State::any_stops(const GroupFlags& all) { return (all.any & kStop) != 0; }
+
+bool Run::State::has_failed(const GroupFlags& all) {
+  if ((all.any & kSaveFailed) == 0) return false;
+  failed_rank = all.first_present;
+  return true;
 }
 
 // Every rank comes here when a save has failed on one of them, so that all agree about which step

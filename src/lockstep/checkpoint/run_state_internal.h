@@ -27,8 +27,12 @@ struct Run::State {
   void expect_resumed() const;
   void save(SaveReason reason, const StepEnd& end = {});
   void save_and_wait(SaveReason reason, const StepEnd& end = {});
-  [[nodiscard]] Riders riders() const;
-  [[nodiscard]] bool has_failed(const JoinedRiders& all);
+  // What a rank says at the end of each step and save.
+  static constexpr std::uint32_t kSaveFailed = 1;
+  static constexpr std::uint32_t kStop = 2;  // it was told to stop
+  [[nodiscard]] CallFlags flags() const;
+  [[nodiscard]] static bool any_stops(const GroupFlags& all);
+  [[nodiscard]] bool has_failed(const GroupFlags& all);
   [[nodiscard]] bool any_save_failed();
   void judge_failure();
   [[noreturn]] void throw_failure();

@@ -25,7 +25,11 @@ std::int64_t count_of(const TensorSpan& span) {
 }
 
 Call call_of(Collective kind, const CallOptions& options) {
-  return {.kind = kind, .name = options.name, .riders = options.riders, .leaves = options.leaves};
+  return {.kind = kind,
+          .name = options.name,
+          .flags = options.flags,
+          .weight = options.weight,
+          .leaves = options.leaves};
 }
 
 // Where one side is `size` times the other.

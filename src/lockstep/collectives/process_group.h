@@ -21,7 +21,7 @@
 #include <string_view>
 
 #include "lockstep/collectives/work.h"
-#include "lockstep/fabric/dtype.h"
+#include "lockstep/kernels/dtype.h"
 #include "lockstep/rendezvous/world.h"
 
 namespace lockstep {
@@ -35,7 +35,8 @@ struct ProcessGroupOptions {
 /// What a call may carry besides its tensors.
 struct CallOptions {
   std::string_view name = {};               // for messages: "gradients 3"; ranks give the same
-  std::optional<Riders> riders = {};        // joined: Work::riders
+  std::optional<CallFlags> flags = {};      // combined over the ranks: Work::flags
+  std::optional<std::int64_t> weight = {};  // of this rank, for ReduceOp::weighted_average
   std::optional<LeafInterval> leaves = {};  // of a reduction; none: each rank is one leaf
 };
 

@@ -195,18 +195,18 @@ TEST_P(ProcessGroupOfSize, SplitsByColorInTheOrderOfKeys) {
   });
 }
 
-TEST_P(ProcessGroupOfSize, RidersTravelWithACall) {
+TEST_P(ProcessGroupOfSize, FlagsTravelWithACall) {
   with_groups([](ProcessGroup& group) {
     auto tensor = torch::ones({4});
     auto work = group.all_reduce(
         tensor, ReduceOp::sum,
         {.name = "gradients",
-         .riders = Riders{.samples = group.rank() + 1, .digest = 9, .stop = group.rank() == 0}});
+         .flags =
+             CallFlags{.sum = group.rank() + 1, .equal = 9, .any = group.rank() == 0 ? 2U : 0U}});
     work.wait();
-    EXPECT_EQ(work.riders().samples, group.size() * (group.size() + 1) / 2);
-    EXPECT_TRUE(work.riders().stop);
-    EXPECT_FALSE(work.riders().non_finite);
-    EXPECT_TRUE(work.riders().digests_equal);
+    EXPECT_EQ(work.flags().sum, group.size() * (group.size() + 1) / 2);
+    EXPECT_EQ(work.flags().any, 2U);
+    EXPECT_TRUE(work.flags().all_equal);
   });
 }
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "lockstep/fabric/dtype.h"
+#include "lockstep/kernels/dtype.h"
 
 namespace lockstep {
 

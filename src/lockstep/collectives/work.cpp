@@ -24,9 +24,9 @@ bool Work::done() {
   return true;
 }
 
-const JoinedRiders& Work::riders() const {
-  if (operations_.empty()) throw UsageError("work of nothing has no riders");
-  return operations_.back()->riders();
+const GroupFlags& Work::flags() const {
+  if (operations_.empty()) throw UsageError("work of nothing has no flags");
+  return operations_.back()->flags();
 }
 
 }  // namespace lockstep

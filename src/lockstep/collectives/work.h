@@ -26,8 +26,8 @@ class Work {
   /// Goes on with what can be done without waiting; true when all is done. Throws as wait does.
   [[nodiscard]] bool done();
 
-  /// What the riders of all ranks say together, of the last operation. The work is done.
-  [[nodiscard]] const JoinedRiders& riders() const;
+  /// The flags of all ranks, combined, of the last operation. The work is done.
+  [[nodiscard]] const GroupFlags& flags() const;
 
  private:
   std::shared_ptr<Engine> engine_;  // shared: a group may go before its work

@@ -113,7 +113,7 @@ bool Ddp::State::is_due() const {
 // have the same bits on all ranks, so every rank finds the same. Only a caller that asks pays for
 // it.
 bool Ddp::State::is_non_finite() {
-  if (joined.non_finite) return true;
+  if (has(joined, StepFlags::kNonFinite)) return true;
   if (group.size() == 1 || !due) return false;
   if (non_finite_result) return *non_finite_result;
   non_finite_result = false;
@@ -126,7 +126,7 @@ bool Ddp::State::is_non_finite() {
 }
 
 void Ddp::State::report_non_finite() {
-  if (!joined.non_finite || non_finite_reported) return;
+  if (!has(joined, StepFlags::kNonFinite) || non_finite_reported) return;
   non_finite_reported = true;  // on all ranks: what follows may follow from it
   if (non_finite.empty()) return;
   const auto& first = flat.parameters()[static_cast<std::size_t>(non_finite.front())];

@@ -199,10 +199,9 @@ void Ddp::State::take_in_all() {
 void Ddp::State::begin_reduction(bool with_batch) {
   const int batches_in_all = batches + (with_batch ? 1 : 0);
   reducing = filling;
-  filled().begin({.samples = weight(batches_in_all),
-                  .digest = check.digest(),
-                  .sitting_out = batches_in_all == 0},
-                 attempts);
+  filled().begin(
+      StepFlags::of(weight(batches_in_all), check.digest(), /*sits_out=*/batches_in_all == 0),
+      attempts);
 }
 
 void Ddp::State::start_rest() {
@@ -222,8 +221,8 @@ void Ddp::State::start_rest() {
 void Ddp::State::finish_reduction() {
   auto& reducer = reducers[static_cast<std::size_t>(reducing)];
   joined = reducer.finish();
-  if (any_failed(joined)) report_failed_ranks(reducer.has_failed(), reducer.number());
-  due = joined.samples > 0;
+  if (has(joined, StepFlags::kFailed)) report_failed_ranks(reducer.has_failed(), reducer.number());
+  due = joined.sum > 0;
   // A step is due now: it may change parameters that wait with a gradient in another buffer.
   marks->clear();
   record = reducer.record();
@@ -232,7 +231,7 @@ void Ddp::State::finish_reduction() {
   report_non_finite();
   if (filling == reducing) forget_counts();
   if (options.trace != nullptr) trace(record, StepClock::now(), *options.trace);
-  if (!joined.digests_equal) check.report(flat, group);
+  if (!joined.all_equal) check.report(flat, group);
   check.look(flat);
   if (joined.first_present >= 0) {
     if (options.buffers == BufferSync::each_step) copy_buffers(joined.first_present);

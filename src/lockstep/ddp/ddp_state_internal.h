@@ -100,7 +100,7 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   BackwardWatch watch{*this};
 
   // Of the last reduction.
-  JoinedRiders joined;
+  GroupFlags joined;
   bool due = false;  // to step with what it gave
   StepRecord record;
   std::vector<int> non_finite;

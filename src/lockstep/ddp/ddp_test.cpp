@@ -81,9 +81,9 @@ TEST_P(DdpOfSize, TrainsReplicasThatStayEqual) {
       optimizer.zero_grad();
     }
     const auto own = digest_of(ddp.flat().values(0));
-    auto work = group.barrier({.riders = Riders{.digest = own}});
+    auto work = group.barrier({.flags = CallFlags{.equal = own}});
     work.wait();
-    EXPECT_TRUE(work.riders().digests_equal);
+    EXPECT_TRUE(work.flags().all_equal);
   });
 }
 

@@ -46,10 +46,10 @@ void expect_caught_and_repaired(int size, const std::string& name,
       EXPECT_TRUE(net->parameters()[i].grad().is_alias_of(ddp.flat().gradients(0)));
       EXPECT_TRUE(net->parameters()[i].is_alias_of(ddp.flat().values(0)));
       auto work = group.barrier(
-          {.riders = Riders{.digest = static_cast<std::uint64_t>(
-                                got[i].to(torch::kDouble).sum().item<double>() * 1e9)}});
+          {.flags = CallFlags{.equal = static_cast<std::uint64_t>(
+                                  got[i].to(torch::kDouble).sum().item<double>() * 1e9)}});
       work.wait();
-      EXPECT_TRUE(work.riders().digests_equal) << "averaged again: " << i;
+      EXPECT_TRUE(work.flags().all_equal) << "averaged again: " << i;
     }
   });
 }

@@ -52,9 +52,9 @@ bool Reducer::any_touched() const {
   return false;
 }
 
-void Reducer::begin(const Riders& riders, std::int64_t number) {
+void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   begun_ = true;
-  riders_ = riders;
+  flags_ = flags;
   number_ = number;
   calls_ = 0;
   record_ = {};
@@ -107,7 +107,7 @@ void Reducer::start_rest() {
 
 void Reducer::start_rest_as_failed() {
   if (works_.size() > last_) return;  // too late: the others have heard that all is well
-  flag_failed(riders_);
+  flags_.any |= StepFlags::kFailed;
   while (works_.size() < plan_.buckets.size()) {
     if (takes_part(plan_.buckets[works_.size()])) {
       launch(works_.size());
@@ -123,21 +123,21 @@ void Reducer::advance() {
   }
 }
 
-JoinedRiders Reducer::finish() {
+GroupFlags Reducer::finish() {
   const auto begin = StepClock::now();
   begun_ = false;  // whatever happens now: a group that has failed says so by itself
-  JoinedRiders joined;
+  GroupFlags all;
   for (std::size_t i = 0; i < works_.size(); ++i) {
     if (!takes_part(plan_.buckets[i])) continue;
     with_advice(kAdvice, [&] { works_[i].wait(); });
     record_.buckets[i].done = StepClock::now();
-    joined = works_[i].riders();
+    all = works_[i].flags();
   }
-  if (any_failed(joined)) {
+  if (has(all, StepFlags::kFailed)) {
     forget();
-    return joined;
+    return all;
   }
-  const auto used = find_used(joined);
+  const auto used = find_used(all);
   const at::NoGradGuard off;
   for (const auto& [parameter, gradient] : kept_) {
     if (!used[static_cast<std::size_t>(parameter)]) {
@@ -153,7 +153,7 @@ JoinedRiders Reducer::finish() {
   }
   forget();
   record_.exposed = StepClock::now() - begin;
-  return joined;
+  return all;
 }
 
 void Reducer::forget() noexcept {
@@ -197,8 +197,8 @@ void Reducer::launch(std::size_t index) {
   const auto name =
       calls_++ > 0 ? names_[index] : fmt::format("{} of backward {}", names_[index], number_);
   works_.push_back(with_advice(kAdvice, [&] {
-    return group_.all_reduce(ranges_[index], ReduceOp::average_over_samples,
-                             {.name = name, .riders = riders_of(index)});
+    return group_.all_reduce(ranges_[index], ReduceOp::weighted_average,
+                             {.name = name, .flags = flags_of(index), .weight = flags_.sum});
   }));
 }
 
@@ -218,35 +218,35 @@ void Reducer::prepare_untouched(const Bucket& bucket) {
     const bool live = flat_.slots().is_live(parameter);
     if (live) kept_.emplace_back(parameter, gradient.clone());
     // Who brings no samples has no weight: not for an old gradient either.
-    if (!live || riders_.samples == 0) gradient.zero_();
+    if (!live || flags_.sum == 0) gradient.zero_();
   }
 }
 
-// What is known of all parameters rides with the last bucket.
-Riders Reducer::riders_of(std::size_t index) const {
-  auto riders = riders_;
-  if (index != last_) return riders;
+// What is known of all parameters travels with the last bucket.
+CallFlags Reducer::flags_of(std::size_t index) const {
+  auto flags = flags_;
+  if (index != last_) return flags;
   for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
-    if (is_touched(i) && flat_.slots().non_finite(i)) riders.non_finite = true;
-    if (!is_touched(i) && trains(i) && !riders.sitting_out) riders.have_unused = true;
+    if (is_touched(i) && flat_.slots().non_finite(i)) flags.any |= StepFlags::kNonFinite;
+    if (!is_touched(i) && trains(i) && !flags.absent) flags.any |= StepFlags::kUnused;
   }
-  return riders;
+  return flags;
 }
 
-std::vector<bool> Reducer::find_used(const JoinedRiders& joined) const {
+std::vector<bool> Reducer::find_used(const GroupFlags& all) const {
   std::vector<bool> used(touched_.size());
-  if (joined.sitting_out == group_.size()) return used;
-  if (!joined.have_unused) {
+  if (all.num_absent == group_.size()) return used;
+  if (!has(all, StepFlags::kUnused)) {
     for (int i = 0; i < static_cast<int>(used.size()); ++i) {
       used[static_cast<std::size_t>(i)] = trains(i);
     }
     return used;
   }
   auto map = at::zeros({static_cast<std::int64_t>(used.size())}, at::kByte);
-  auto* flags = map.mutable_data_ptr<std::uint8_t>();
-  for (std::size_t i = 0; i < used.size(); ++i) flags[i] = touched_[i] ? 1 : 0;
+  auto* touched = map.mutable_data_ptr<std::uint8_t>();
+  for (std::size_t i = 0; i < used.size(); ++i) touched[i] = touched_[i] ? 1 : 0;
   group_.all_reduce(map, ReduceOp::max, {.name = "used parameters"}).wait();
-  for (std::size_t i = 0; i < used.size(); ++i) used[i] = flags[i] != 0;
+  for (std::size_t i = 0; i < used.size(); ++i) used[i] = touched[i] != 0;
   return used;
 }
 

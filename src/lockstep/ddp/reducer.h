@@ -19,15 +19,11 @@
 
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/ddp/bucket_plan.h"
+#include "lockstep/ddp/step_flags.h"
 #include "lockstep/ddp/step_record.h"
 #include "lockstep/flat/flat_parameters.h"
 
 namespace lockstep {
-
-/// What the call flag `stop` means in a call of gradients: the backward of a rank has failed, and
-/// the gradients of all ranks are to be dropped.
-inline void flag_failed(Riders& riders) noexcept { riders.stop = true; }
-[[nodiscard]] inline bool any_failed(const JoinedRiders& joined) noexcept { return joined.stop; }
 
 class Reducer {
  public:
@@ -41,10 +37,10 @@ class Reducer {
   /// Whether there are gradients that wait for a reduction. What the user dropped is none.
   [[nodiscard]] bool any_touched() const;
 
-  /// Begins a reduction. `riders` travel with each bucket. `number` is that of the backward, equal
+  /// Begins a reduction. `flags` travel with each bucket. `number` is that of the backward, equal
   /// on all ranks: the signature of the first call has it, so that ranks that are not in the same
   /// backward are found.
-  void begin(const Riders& riders, std::int64_t number);
+  void begin(const CallFlags& flags, std::int64_t number);
   /// Nothing more will come for `parameter`: starts what is full, in order, without waiting, but
   /// for the last bucket. Throws UsageError, naming it, when that was said before.
   void ready(int parameter);
@@ -54,14 +50,15 @@ class Reducer {
   void start_rest_as_failed();
   /// What was started goes on a little, without waiting.
   void advance();
-  /// Waits; gradients are averaged then, unless any_failed(). Returns what all ranks' riders say.
-  JoinedRiders finish();
+  /// Waits; gradients are averaged then, unless StepFlags::kFailed is set. Returns the flags of all
+  /// ranks.
+  GroupFlags finish();
   /// Forgets what was touched.
   void forget() noexcept;
 
   [[nodiscard]] bool is_begun() const noexcept { return begun_; }
   /// Whether start_rest_as_failed() was called in the last reduction.
-  [[nodiscard]] bool has_failed() const noexcept { return riders_.stop; }
+  [[nodiscard]] bool has_failed() const noexcept { return has(flags_, StepFlags::kFailed); }
   [[nodiscard]] std::int64_t number() const noexcept { return number_; }
   /// Parameters that had a non-finite gradient here in the last reduction.
   [[nodiscard]] std::span<const int> non_finite() const noexcept { return non_finite_; }
@@ -77,10 +74,10 @@ class Reducer {
   void launch(std::size_t index);
   void settle_touched(const Bucket& bucket);
   void prepare_untouched(const Bucket& bucket);
-  [[nodiscard]] Riders riders_of(std::size_t index) const;
+  [[nodiscard]] CallFlags flags_of(std::size_t index) const;
   [[nodiscard]] bool trains(int parameter) const;
-  /// By parameter, whether it was used. Collective where `joined` says that one is unused.
-  [[nodiscard]] std::vector<bool> find_used(const JoinedRiders& joined) const;
+  /// By parameter, whether it was used. Collective where `all` says that one is unused.
+  [[nodiscard]] std::vector<bool> find_used(const GroupFlags& all) const;
 
   FlatParameters& flat_;
   int buffer_;
@@ -92,7 +89,7 @@ class Reducer {
   bool begun_ = false;
 
   // Of the reduction that has begun.
-  Riders riders_;
+  CallFlags flags_;
   std::int64_t number_ = 0;
   int calls_ = 0;
   std::size_t last_ = 0;                          // the last bucket that takes part

@@ -84,9 +84,9 @@ TEST(ReplicaCheck, TellsGradientsFromParameters) {
     ReplicaCheck check;
     const auto digests_equal = [&] {
       check.look(flat);
-      auto work = group.barrier({.riders = Riders{.digest = check.digest()}});
+      auto work = group.barrier({.flags = CallFlags{.equal = check.digest()}});
       work.wait();
-      return work.riders().digests_equal;
+      return work.flags().all_equal;
     };
     EXPECT_TRUE(digests_equal());
     flat.gradients(0)[2] = group.rank();

@@ -11,7 +11,7 @@
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
-#include "lockstep/fabric/reduce.h"
+#include "lockstep/kernels/reduce.h"
 
 namespace lockstep {
 namespace {
@@ -83,16 +83,6 @@ bool works_in_place(const Call& call, int rank, std::size_t piece_bytes) {
 
 }  // namespace
 
-void JoinedRiders::join(int rank, const Riders& riders, const Riders& first) noexcept {
-  samples += riders.samples;
-  digests_equal = digests_equal && riders.digest == first.digest;
-  stop = stop || riders.stop;
-  non_finite = non_finite || riders.non_finite;
-  have_unused = have_unused || riders.have_unused;
-  sitting_out += riders.sitting_out ? 1 : 0;
-  if (!riders.sitting_out && first_present < 0) first_present = rank;
-}
-
 std::string_view to_string(Collective kind) noexcept { return facts_of(kind).name; }
 bool reduces(Collective kind) noexcept { return facts_of(kind).reduces; }
 bool has_root(Collective kind) noexcept { return facts_of(kind).has_root; }
@@ -115,8 +105,8 @@ void expect_valid(const Call& call, int rank, int size) {
                                  to_string(call.kind), call.root, size - 1));
   }
   if (reduces(call.kind)) expect_meaning({call.dtype, call.op});
-  if (reduces(call.kind) && call.op == ReduceOp::average_over_samples && !call.riders) {
-    throw UsageError("an average over samples needs riders that say how many: CallOptions::riders");
+  if (reduces(call.kind) && call.op == ReduceOp::weighted_average && call.weight.value_or(-1) < 0) {
+    throw UsageError("a weighted average needs a weight of 0 or more: CallOptions::weight");
   }
   expect_bytes(call, "input", call.input.size(), input_bytes(call, rank, size));
   expect_bytes(call, "output", call.output.size(), output_bytes(call, rank, size));
@@ -136,7 +126,7 @@ CallDescriptor descriptor_of(const Call& call) noexcept {
   CallDescriptor descriptor{.kind = call.kind,
                             .dtype = call.dtype,
                             .op = reduces(call.kind) ? call.op : ReduceOp::sum,
-                            .has_riders = call.riders.has_value(),
+                            .has_flags = call.flags.has_value(),
                             .has_leaves = call.leaves.has_value(),
                             .root = has_root(call.kind) ? call.root : 0,
                             .count = call.count};
@@ -154,7 +144,7 @@ std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept {
   std::uint64_t state = static_cast<std::uint64_t>(descriptor.kind) |
                         static_cast<std::uint64_t>(descriptor.dtype) << 8 |
                         static_cast<std::uint64_t>(descriptor.op) << 16 |
-                        static_cast<std::uint64_t>(descriptor.has_riders) << 24 |
+                        static_cast<std::uint64_t>(descriptor.has_flags) << 24 |
                         static_cast<std::uint64_t>(descriptor.has_leaves) << 25 |
                         static_cast<std::uint64_t>(descriptor.root) << 32;
   state = mix(state + 0x9E3779B97F4A7C15U);
@@ -193,7 +183,7 @@ std::string to_string(const CallDescriptor& descriptor) {
   if (has_root(kind)) {
     parts.back() += fmt::format(" {} rank {}", outwards ? "from" : "to", descriptor.root);
   }
-  if (descriptor.has_riders) parts.emplace_back("with riders");
+  if (descriptor.has_flags) parts.emplace_back("with flags");
   if (descriptor.has_leaves) parts.emplace_back("with leaves stated");
   if (!name.empty()) parts.push_back(fmt::format("\"{}\"", name));
   return fmt::format("{}({})", to_string(kind), fmt::join(parts, ", "));

@@ -10,8 +10,9 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/fabric/dtype.h"
-#include "lockstep/fabric/leaf_tree.h"
+#include "lockstep/base/call_flags.h"
+#include "lockstep/kernels/dtype.h"
+#include "lockstep/kernels/leaf_tree.h"
 
 namespace lockstep {
 
@@ -31,33 +32,6 @@ enum class Collective : std::uint8_t {
 };
 constexpr int kNumCollectives = 11;
 
-/// Small facts that travel with a call, so that nobody needs a round trip of its own for them. What
-/// the ranks said is joined: samples are added, the flags are or-ed.
-struct Riders {
-  std::int64_t samples = 0;
-  std::uint64_t digest = 0;  // of the replica; joined: equal or not
-  bool stop = false;
-  bool non_finite = false;
-  bool have_unused = false;
-  bool sitting_out = false;
-
-  friend bool operator==(const Riders&, const Riders&) = default;
-};
-
-/// The riders of all ranks.
-struct JoinedRiders {
-  std::int64_t samples = 0;
-  bool digests_equal = true;
-  bool stop = false;
-  bool non_finite = false;
-  bool have_unused = false;
-  int sitting_out = 0;     // how many
-  int first_present = -1;  // the lowest rank that does not sit out; none: -1
-
-  /// Of each rank, in their order.
-  void join(int rank, const Riders& riders, const Riders& first) noexcept;
-};
-
 struct Call {
   Collective kind = Collective::barrier;
   DType dtype = DType::uint8;
@@ -67,7 +41,8 @@ struct Call {
   std::string_view name = {};   // for people: "gradients 3"; the first kMaxCallName bytes count
   std::span<const std::byte> input = {};
   std::span<std::byte> output = {};
-  std::optional<Riders> riders = {};
+  std::optional<CallFlags> flags = {};
+  std::optional<std::int64_t> weight = {};  // of this rank, for ReduceOp::weighted_average
   std::optional<LeafInterval> leaves = {};  // of the contribution; none: the rank is the leaf
 };
 constexpr std::size_t kMaxCallName = 47;
@@ -81,9 +56,9 @@ constexpr std::size_t kMaxCallName = 47;
 [[nodiscard]] std::size_t output_bytes(const Call& call, int rank, int size);
 
 /// Throws UsageError unless the call can be made by `rank` of `size`: a negative count, a root that
-/// is none, an average of integers, or over samples that nobody rides with, memory of another
-/// length. Input and output may be the same span, or the shorter one this rank's piece of the
-/// longer one; all_to_all cannot be in place. No other overlap is allowed.
+/// is none, an average of integers, a weighted average without a weight or with a negative one,
+/// memory of another length. Input and output may be the same span, or the shorter one this rank's
+/// piece of the longer one; all_to_all cannot be in place. No other overlap is allowed.
 void expect_valid(const Call& call, int rank, int size);
 
 /// As the control line keeps it: what must be equal on all ranks, without pointers.
@@ -91,7 +66,7 @@ struct CallDescriptor {
   Collective kind = Collective::barrier;
   DType dtype = DType::uint8;
   ReduceOp op = ReduceOp::sum;
-  bool has_riders = false;
+  bool has_flags = false;
   bool has_leaves = false;
   int root = 0;
   std::int64_t count = 0;

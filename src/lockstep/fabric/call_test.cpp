@@ -25,8 +25,8 @@ TEST(Call, ReadsAsASentenceForPeople) {
   EXPECT_EQ(words_of({.kind = Collective::barrier}), "barrier");
   EXPECT_EQ(words_of({.kind = Collective::barrier, .name = "end"}), "barrier(\"end\")");
   EXPECT_EQ(words_of({.kind = Collective::allocate, .count = 4096}), "allocate(4096 bytes)");
-  EXPECT_EQ(words_of({.kind = Collective::all_gather, .count = 1, .riders = Riders{}}),
-            "all_gather(1 × uint8, with riders)");
+  EXPECT_EQ(words_of({.kind = Collective::all_gather, .count = 1, .flags = CallFlags{}}),
+            "all_gather(1 × uint8, with flags)");
 }
 
 TEST(Call, ALongNameIsCutAndStillEnds) {
@@ -44,7 +44,7 @@ TEST(Call, TheFingerprintHoldsEverythingThatMustBeEqual) {
   calls[4].root = 1;
   calls[5].count = 11;
   calls[6].name = "b";
-  calls[7].riders = Riders{};
+  calls[7].flags = CallFlags{};
   calls[8].name = "a2345678b";
   std::set<std::uint64_t> fingerprints;
   for (const auto& call : calls) fingerprints.insert(fingerprint_of(descriptor_of(call)));
@@ -138,22 +138,21 @@ TEST(Call, WorksInPlaceOnlyWhereNobodyElseReadsWhatItWrites) {
   EXPECT_NE(refusal_in_place(Collective::all_to_all, 0, 0), "");
 }
 
-TEST(JoinedRiders, AddsAndOrsWhatTheRanksSay) {
-  const std::array<Riders, 3> said{Riders{.samples = 3, .digest = 5},
-                                   Riders{.samples = 4, .digest = 5, .non_finite = true},
-                                   Riders{.digest = 5, .have_unused = true, .sitting_out = true}};
-  JoinedRiders joined;
+TEST(GroupFlags, AddComparesAndOrsWhatTheRanksSay) {
+  const std::array<CallFlags, 3> said{CallFlags{.sum = 3, .equal = 5},
+                                      CallFlags{.sum = 4, .equal = 5, .any = 2},
+                                      CallFlags{.equal = 5, .any = 8, .absent = true}};
+  GroupFlags all;
   for (int rank = 0; rank < static_cast<int>(said.size()); ++rank) {
-    joined.join(rank, said[static_cast<std::size_t>(rank)], said.front());
+    all.add(rank, said[static_cast<std::size_t>(rank)], said.front());
   }
-  EXPECT_EQ(joined.samples, 7);
-  EXPECT_TRUE(joined.digests_equal);
-  EXPECT_FALSE(joined.stop);
-  EXPECT_TRUE(joined.non_finite);
-  EXPECT_TRUE(joined.have_unused);
-  EXPECT_EQ(joined.sitting_out, 1);
-  joined.join(3, {.digest = 6}, said.front());
-  EXPECT_FALSE(joined.digests_equal);
+  EXPECT_EQ(all.sum, 7);
+  EXPECT_TRUE(all.all_equal);
+  EXPECT_EQ(all.any, 10U);
+  EXPECT_EQ(all.num_absent, 1);
+  EXPECT_EQ(all.first_present, 0);
+  all.add(3, {.equal = 6}, said.front());
+  EXPECT_FALSE(all.all_equal);
 }
 
 }  // namespace

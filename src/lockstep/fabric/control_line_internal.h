@@ -38,13 +38,14 @@ constexpr std::uint64_t kFailedMark = 0;  // of a rank that has failed, for ever
 // that differ.
 struct alignas(64) CallSlot {
   std::uint64_t number = 0;
-  Riders riders = {};
+  CallFlags flags = {};
   Location input = {};
   Location output = {};
+  std::int64_t weight = 0;   // where the call has one
   LeafInterval leaves = {};  // where the descriptor has them
   CallDescriptor descriptor = {};
 };
-static_assert(offsetof(CallSlot, leaves) == 64);
+static_assert(offsetof(CallSlot, weight) == 64);
 
 enum class Standing : std::uint32_t { joining, present, left, failed };
 

@@ -34,9 +34,9 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation() = default;
 
-  /// What all ranks' riders say, once the operation is done; all as nobody said anything where the
-  /// call had none.
-  [[nodiscard]] virtual const JoinedRiders& riders() const noexcept = 0;
+  /// What the ranks said along with the call, combined, once the operation is done; the default
+  /// where the call had no flags.
+  [[nodiscard]] virtual const GroupFlags& flags() const noexcept = 0;
 };
 
 /// One rank's part of an allocation: a span that collectives use without a copy.

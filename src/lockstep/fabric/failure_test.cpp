@@ -95,7 +95,7 @@ TEST(Failure, OperationsAndMemoryOutliveTheirGroup) {
     }
     std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{4});
     EXPECT_TRUE(is_full_of(memory->bytes(), std::byte{4}));
-    EXPECT_EQ(pending->riders().samples, 0);
+    EXPECT_EQ(pending->flags().sum, 0);
   });
 }
 

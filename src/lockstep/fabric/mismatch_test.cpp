@@ -80,7 +80,7 @@ std::vector<Difference> differences() {
       {"kind", sum, changed(sum, [](Call& call) { call.kind = Collective::all_gather; })},
       {"root", broadcast, changed(broadcast, [](Call& call) { call.root = 1; })},
       {"name", sum, changed(sum, [](Call& call) { call.name = "gradients 3"; })},
-      {"riders", sum, changed(sum, [](Call& call) { call.riders = Riders{}; })},
+      {"flags", sum, changed(sum, [](Call& call) { call.flags = CallFlags{}; })},
   };
 }
 

@@ -2,8 +2,8 @@
 #include <array>
 #include <cstring>
 
-#include "lockstep/fabric/reduce.h"
 #include "lockstep/fabric/shm_call_internal.h"
+#include "lockstep/kernels/reduce.h"
 
 namespace lockstep {
 namespace {
@@ -30,7 +30,7 @@ Chunk chunk_of(std::size_t total, int rank, int size) {
 void join(const ShmCall& call, std::span<const std::byte* const> sources,
           std::span<std::byte* const> destinations, std::size_t bytes) {
   if (bytes == 0 || destinations.empty()) return;
-  reduce({call.call.dtype, call.call.op, call.samples}, call.tree(), sources, destinations,
+  reduce({call.call.dtype, call.call.op, call.weight}, call.tree(), sources, destinations,
          bytes / bytes_of(call.call.dtype));
 }
 

@@ -24,8 +24,8 @@
 
 #include "lockstep/fabric/call.h"
 #include "lockstep/fabric/group_memory_internal.h"
-#include "lockstep/fabric/leaf_tree.h"
 #include "lockstep/fabric/steps_internal.h"
+#include "lockstep/kernels/leaf_tree.h"
 
 namespace lockstep {
 
@@ -43,7 +43,7 @@ struct ShmCall {
   std::uint64_t* steps = nullptr;
   std::uint64_t* rounds = nullptr;
   const TreePlan* rank_tree = nullptr;
-  std::int64_t samples = 0;               // of all riders
+  std::int64_t weight = 0;                // of all ranks
   std::optional<TreePlan> own_tree = {};  // where contributions state their leaves
   // Where each rank has its input and output, unless inline; null: not in library memory.
   std::vector<const std::byte*> inputs = {};

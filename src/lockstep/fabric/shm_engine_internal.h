@@ -33,7 +33,7 @@ struct Membership {
 
 class ShmOperation final : public Operation {
  public:
-  [[nodiscard]] const JoinedRiders& riders() const noexcept override { return joined; }
+  [[nodiscard]] const GroupFlags& flags() const noexcept override { return group_flags; }
 
   // Either a call, which begins when all have entered it, or a message, which begins at once.
   ShmCall call;
@@ -43,7 +43,7 @@ class ShmOperation final : public Operation {
   bool done = false;
   std::uint64_t fetched = 0;  // ranks whose input is on its way, a bit each
   Steps steps;
-  JoinedRiders joined;
+  GroupFlags group_flags;
   std::shared_ptr<const void> keep;
 };
 

@@ -69,7 +69,8 @@ std::shared_ptr<ShmOperation> ShmEngine::start_call(const Call& call,
     std::memcpy(own.inline_slot(rank()), call.input.data(), call.input.size());
   }
   CallSlot slot{.number = number,
-                .riders = call.riders.value_or(Riders{}),
+                .flags = call.flags.value_or(CallFlags{}),
+                .weight = call.weight.value_or(0),
                 .leaves = call.leaves.value_or(LeafInterval{}),
                 .descriptor = own.descriptor};
   if (!own.is_inline) {
@@ -161,12 +162,14 @@ void ShmEngine::begin(ShmOperation& operation) {
   operation.begun = true;
   const bool symmetric = expect_equal_calls(operation);
   const auto& lines = memory_.lines();
-  if (call.call.riders) {
-    const auto& first = lines.slot(0, call.number).riders;
+  if (call.call.flags) {
+    const auto& first = lines.slot(0, call.number).flags;
     for (int rank = 0; rank < size(); ++rank) {
-      operation.joined.join(rank, lines.slot(rank, call.number).riders, first);
+      operation.group_flags.add(rank, lines.slot(rank, call.number).flags, first);
     }
-    call.samples = operation.joined.samples;
+  }
+  if (call.call.weight) {
+    for (int rank = 0; rank < size(); ++rank) call.weight += lines.slot(rank, call.number).weight;
   }
   if (call.call.leaves) {
     std::vector<LeafInterval> leaves;

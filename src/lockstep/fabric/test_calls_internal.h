@@ -17,21 +17,12 @@ namespace lockstep {
 enum class MemoryKind { library, ordinary, mixed };  // mixed: even ranks library, odd ones not
 enum class Form { apart, in_place };
 
-inline constexpr std::array kDTypes{DType::float32,  DType::float64, DType::float16,
-                                    DType::bfloat16, DType::int8,    DType::int32,
-                                    DType::int64,    DType::uint8,   DType::boolean};
-inline constexpr std::array kReduceOps{ReduceOp::sum, ReduceOp::average, ReduceOp::min,
-                                       ReduceOp::max, ReduceOp::product};
 inline constexpr std::array kMemoryKinds{MemoryKind::library, MemoryKind::ordinary,
                                          MemoryKind::mixed};
 inline constexpr std::array kDataCollectives{Collective::all_reduce, Collective::reduce_scatter,
                                              Collective::all_gather, Collective::broadcast,
                                              Collective::reduce,     Collective::gather,
                                              Collective::scatter,    Collective::all_to_all};
-
-inline bool has_meaning(DType dtype, ReduceOp op) {
-  return op != ReduceOp::average || is_floating(dtype);
-}
 
 inline bool can_be_in_place(Collective kind) {
   return kind != Collective::all_to_all && kind != Collective::broadcast;

@@ -16,7 +16,21 @@
 #include "lockstep/base/random.h"
 #include "lockstep/base/test_half_internal.h"
 #include "lockstep/fabric/call.h"
-#include "lockstep/fabric/dtype.h"
+#include "lockstep/kernels/dtype.h"
+
+namespace lockstep {
+
+inline constexpr std::array kDTypes{DType::float32,  DType::float64, DType::float16,
+                                    DType::bfloat16, DType::int8,    DType::int32,
+                                    DType::int64,    DType::uint8,   DType::boolean};
+inline constexpr std::array kReduceOps{ReduceOp::sum, ReduceOp::average, ReduceOp::min,
+                                       ReduceOp::max, ReduceOp::product};
+
+inline bool has_meaning(DType dtype, ReduceOp op) {
+  return op != ReduceOp::average || is_floating(dtype);
+}
+
+}  // namespace lockstep
 
 namespace lockstep::oracle {
 

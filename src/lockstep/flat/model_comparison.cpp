@@ -61,9 +61,9 @@ std::vector<std::string> gather_texts(const ProcessGroup& group, const std::stri
 void FlatParameters::compare_with_peers(const std::vector<ParameterFacts>& facts) const {
   const auto text = text_of(facts);
   const auto own = digest(std::as_bytes(std::span(text)));
-  auto work = group_.barrier({.name = "same model", .riders = Riders{.digest = own}});
+  auto work = group_.barrier({.name = "same model", .flags = CallFlags{.equal = own}});
   work.wait();
-  if (work.riders().digests_equal) return;
+  if (work.flags().all_equal) return;
   const auto texts = gather_texts(group_, text);
   const auto first = lines_of(texts.front());
   for (int rank = 1; rank < group_.size(); ++rank) {

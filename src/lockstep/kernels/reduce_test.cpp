@@ -1,4 +1,4 @@
-#include "lockstep/fabric/reduce.h"
+#include "lockstep/kernels/reduce.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/fabric/test_calls_internal.h"
+#include "lockstep/fabric/test_oracle_internal.h"
 
 namespace lockstep {
 namespace {

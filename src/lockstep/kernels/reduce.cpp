@@ -1,18 +1,18 @@
-#include "lockstep/fabric/reduce.h"
+#include "lockstep/kernels/reduce.h"
 
 #include <fmt/format.h>
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
-#include "lockstep/fabric/reduce_loops_internal.h"
+#include "lockstep/kernels/reduce_loops_internal.h"
 
 namespace lockstep {
 namespace {
 
 double divisor_of(const Reduction& reduction, const TreePlan& plan) {
   if (reduction.op == ReduceOp::average) return plan.num_contributions();
-  if (reduction.op != ReduceOp::average_over_samples) return 1;
-  return reduction.samples > 0 ? static_cast<double>(reduction.samples) : 1;
+  if (reduction.op != ReduceOp::weighted_average) return 1;
+  return reduction.weight > 0 ? static_cast<double>(reduction.weight) : 1;
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <span>
 
-#include "lockstep/fabric/dtype.h"
-#include "lockstep/fabric/leaf_tree.h"
 #include "lockstep/kernels/dispatch.h"
+#include "lockstep/kernels/dtype.h"
+#include "lockstep/kernels/leaf_tree.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "lockstep/fabric/leaf_tree.h"
+#include "lockstep/kernels/leaf_tree.h"
 
 #include <fmt/format.h>
 

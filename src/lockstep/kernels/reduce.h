@@ -9,16 +9,16 @@
 #include <cstdint>
 #include <span>
 
-#include "lockstep/fabric/dtype.h"
-#include "lockstep/fabric/leaf_tree.h"
+#include "lockstep/kernels/dtype.h"
 #include "lockstep/kernels/instruction_set.h"
+#include "lockstep/kernels/leaf_tree.h"
 
 namespace lockstep {
 
 struct Reduction {
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;  // average divides by the plan's number of contributions
-  std::int64_t samples = 0;     // average_over_samples divides by this
+  std::int64_t weight = 0;      // of all contributions: weighted_average divides by this
 };
 
 /// `sources` holds the start of each contribution, `destinations` the places the result goes to;

@@ -1,4 +1,5 @@
-// What travels with a call besides its data: riders, and the leaves a contribution stands for.
+// What travels with a call besides its data: flags, a weight, and the leaves a contribution stands
+// for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,35 +20,33 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
                                             ::testing::Values(3)));
 
-TEST_P(GroupTest, RidersOfAllRanksAreJoined) {
+TEST_P(GroupTest, FlagsOfAllRanksAreCombined) {
   run_group(setting(), [](Engine& engine) {
     const int last = engine.size() - 1;
     for (const std::int64_t count : {0, 10, 20'000}) {
       std::vector<std::byte> data(static_cast<std::size_t>(count));
-      const Riders own{.samples = engine.rank() + 1,
-                       .digest = engine.rank() == 0 ? 7U : 8U,
-                       .stop = engine.rank() == last,
-                       .sitting_out = engine.rank() != 0};
+      const CallFlags own{.sum = engine.rank() + 1,
+                          .equal = engine.rank() == 0 ? 7U : 8U,
+                          .any = engine.rank() == last ? 4U : 0U,
+                          .absent = engine.rank() != 0};
       const auto operation = engine.start({.kind = Collective::all_reduce,
                                            .count = count,
                                            .input = data,
                                            .output = data,
-                                           .riders = own},
+                                           .flags = own},
                                           nullptr);
       engine.wait(*operation);
-      const auto& joined = operation->riders();
-      EXPECT_EQ(joined.samples, (last + 1) * (last + 2) / 2);
-      EXPECT_EQ(joined.digests_equal, last == 0);
-      EXPECT_TRUE(joined.stop);
-      EXPECT_FALSE(joined.non_finite);
-      EXPECT_FALSE(joined.have_unused);
-      EXPECT_EQ(joined.sitting_out, last);
-      EXPECT_EQ(joined.first_present, 0);
+      const auto& all = operation->flags();
+      EXPECT_EQ(all.sum, (last + 1) * (last + 2) / 2);
+      EXPECT_EQ(all.all_equal, last == 0);
+      EXPECT_EQ(all.any, 4U);
+      EXPECT_EQ(all.num_absent, last);
+      EXPECT_EQ(all.first_present, 0);
     }
   });
 }
 
-TEST_P(GroupTest, AnAverageOverSamplesDividesByAllThatTheRidersSay) {
+TEST_P(GroupTest, AWeightedAverageDividesByTheSumOfTheWeights) {
   run_group(setting(), [](Engine& engine) {
     const int size = engine.size();
     // Small, shared and large; the last rank sits out, and is rank 0 of a group of one.
@@ -57,32 +56,38 @@ TEST_P(GroupTest, AnAverageOverSamplesDividesByAllThatTheRidersSay) {
         const bool out = engine.rank() == size - 1;
         for (std::size_t i = 0; i < data.size(); ++i) data[i] = out ? 0 : static_cast<float>(i % 9);
         const auto bytes = std::as_writable_bytes(std::span(data));
-        const auto operation =
-            engine.start({.kind = Collective::all_reduce,
-                          .dtype = DType::float32,
-                          .op = ReduceOp::average_over_samples,
-                          .count = count,
-                          .input = bytes,
-                          .output = bytes,
-                          .riders = Riders{.samples = out ? 0 : each, .sitting_out = out}},
-                         nullptr);
+        const auto operation = engine.start({.kind = Collective::all_reduce,
+                                             .dtype = DType::float32,
+                                             .op = ReduceOp::weighted_average,
+                                             .count = count,
+                                             .input = bytes,
+                                             .output = bytes,
+                                             .flags = CallFlags{.absent = out},
+                                             .weight = out ? 0 : each},
+                                            nullptr);
         engine.wait(*operation);
-        EXPECT_EQ(operation->riders().first_present, size == 1 ? -1 : 0);
-        const auto samples = std::max<std::int64_t>(1, each * (size - 1));
+        EXPECT_EQ(operation->flags().first_present, size == 1 ? -1 : 0);
+        const auto weight = std::max<std::int64_t>(1, each * (size - 1));
         for (std::size_t i = 0; i < data.size(); ++i) {
           const auto sum = static_cast<float>((size - 1) * static_cast<int>(i % 9));
-          ASSERT_EQ(data[i], sum / static_cast<float>(samples));
+          ASSERT_EQ(data[i], sum / static_cast<float>(weight));
         }
       }
     }
   });
 }
 
-TEST_P(GroupTest, AnAverageOverSamplesNeedsRiders) {
+TEST_P(GroupTest, AWeightedAverageNeedsAWeight) {
   run_group(setting(), [](Engine& engine) {
     EXPECT_THROW((void)engine.start({.kind = Collective::all_reduce,
                                      .dtype = DType::float32,
-                                     .op = ReduceOp::average_over_samples},
+                                     .op = ReduceOp::weighted_average},
+                                    nullptr),
+                 UsageError);
+    EXPECT_THROW((void)engine.start({.kind = Collective::all_reduce,
+                                     .dtype = DType::float32,
+                                     .op = ReduceOp::weighted_average,
+                                     .weight = -1},
                                     nullptr),
                  UsageError);
   });

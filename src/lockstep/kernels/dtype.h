@@ -20,11 +20,10 @@ enum class DType : std::uint8_t {
 };
 constexpr int kNumDTypes = 9;
 
-/// average is the sum divided by the number of ranks; average_over_samples divides by the samples
-/// that the riders of all ranks add up to, and by 1 where those are none; both are for floating
-/// point alone. min and max give NaN when any input is NaN. Integers wrap. For boolean sum and max
-/// mean or, product and min and.
-enum class ReduceOp : std::uint8_t { sum, average, min, max, product, average_over_samples };
+/// average is the sum divided by the number of ranks; weighted_average divides it by the sum of the
+/// ranks' weights, and by 1 where that is 0; both are for floating point alone. min and max give
+/// NaN when any input is NaN. Integers wrap. For boolean sum and max mean or, product and min and.
+enum class ReduceOp : std::uint8_t { sum, average, min, max, product, weighted_average };
 constexpr int kNumReduceOps = 6;
 
 [[nodiscard]] std::size_t bytes_of(DType dtype) noexcept;

@@ -14,9 +14,9 @@
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/half.h"
-#include "lockstep/fabric/dtype.h"
-#include "lockstep/fabric/leaf_tree.h"
-#include "lockstep/fabric/reduce_loops_internal.h"
+#include "lockstep/kernels/dtype.h"
+#include "lockstep/kernels/leaf_tree.h"
+#include "lockstep/kernels/reduce_loops_internal.h"
 
 namespace lockstep {
 namespace {
@@ -308,7 +308,7 @@ constexpr std::array<ReduceLoop, kNumReduceOps> floating_loops() {
   auto loops = loops_of<Plain<T>>();
   loops[static_cast<std::size_t>(ReduceOp::sum)] = &sum_spans<T, RegisterBytes>;
   loops[static_cast<std::size_t>(ReduceOp::average)] = &sum_spans<T, RegisterBytes>;
-  loops[static_cast<std::size_t>(ReduceOp::average_over_samples)] = &sum_spans<T, RegisterBytes>;
+  loops[static_cast<std::size_t>(ReduceOp::weighted_average)] = &sum_spans<T, RegisterBytes>;
   return loops;
 }
 

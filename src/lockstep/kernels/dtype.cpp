@@ -1,4 +1,4 @@
-#include "lockstep/fabric/dtype.h"
+#include "lockstep/kernels/dtype.h"
 
 #include <array>
 
@@ -36,7 +36,7 @@ const Facts& facts_of(DType dtype) noexcept {
 std::size_t bytes_of(DType dtype) noexcept { return facts_of(dtype).bytes; }
 bool is_floating(DType dtype) noexcept { return facts_of(dtype).floating; }
 bool divides(ReduceOp op) noexcept {
-  return op == ReduceOp::average || op == ReduceOp::average_over_samples;
+  return op == ReduceOp::average || op == ReduceOp::weighted_average;
 }
 std::string_view to_string(DType dtype) noexcept { return facts_of(dtype).name; }
 
