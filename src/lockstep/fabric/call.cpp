@@ -128,6 +128,7 @@ CallDescriptor descriptor_of(const Call& call) noexcept {
                             .op = reduces(call.kind) ? call.op : ReduceOp::sum,
                             .has_flags = call.flags.has_value(),
                             .has_leaves = call.leaves.has_value(),
+                            .device = call.device.kind,
                             .root = has_root(call.kind) ? call.root : 0,
                             .count = call.count};
   std::copy_n(call.name.begin(), std::min(call.name.size(), kMaxCallName), descriptor.name);
@@ -146,6 +147,7 @@ std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept {
                         static_cast<std::uint64_t>(descriptor.op) << 16 |
                         static_cast<std::uint64_t>(descriptor.has_flags) << 24 |
                         static_cast<std::uint64_t>(descriptor.has_leaves) << 25 |
+                        static_cast<std::uint64_t>(descriptor.device) << 26 |
                         static_cast<std::uint64_t>(descriptor.root) << 32;
   state = mix(state + 0x9E3779B97F4A7C15U);
   state = mix(state ^ static_cast<std::uint64_t>(descriptor.count));
@@ -157,15 +159,15 @@ std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept {
   return state;
 }
 
-std::uint64_t mark_of(const CallDescriptor& descriptor, std::uint64_t number, const Location& input,
-                      const Location& output) noexcept {
+std::uint64_t signature_of(const CallDescriptor& descriptor, std::uint64_t number,
+                           const MemoryWords& memory) noexcept {
   const auto mix = [](std::uint64_t x) {
     x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93U;
     return x ^ (x >> 32);
   };
-  auto mark = fingerprint_of(descriptor) ^ (number * 0x9E3779B97F4A7C15U);
-  mark = mix(mark + static_cast<std::uint64_t>(input.allocation + 1)) + input.offset;
-  return mix(mark + static_cast<std::uint64_t>(output.allocation + 1)) + output.offset;
+  auto signature = fingerprint_of(descriptor) ^ (number * 0x9E3779B97F4A7C15U);
+  for (const auto word : memory) signature = mix(signature + word);
+  return signature;
 }
 
 std::string to_string(const CallDescriptor& descriptor) {
@@ -183,6 +185,7 @@ std::string to_string(const CallDescriptor& descriptor) {
   if (has_root(kind)) {
     parts.back() += fmt::format(" {} rank {}", outwards ? "from" : "to", descriptor.root);
   }
+  if (descriptor.device != DeviceKind::cpu) parts.emplace_back("on CUDA");
   if (descriptor.has_flags) parts.emplace_back("with flags");
   if (descriptor.has_leaves) parts.emplace_back("with leaves stated");
   if (!name.empty()) parts.push_back(fmt::format("\"{}\"", name));

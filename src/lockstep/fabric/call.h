@@ -3,6 +3,7 @@
 // decided here. Pure.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <string_view>
 
 #include "lockstep/base/call_flags.h"
+#include "lockstep/fabric/device.h"
 #include "lockstep/kernels/dtype.h"
 #include "lockstep/kernels/leaf_tree.h"
 
@@ -27,7 +29,7 @@ enum class Collective : std::uint8_t {
   scatter,         //          size × count, root count
   all_to_all,      //          size × count       size × count
   barrier,         //          none               none
-  allocate,        // count is the bytes of new shared memory
+  allocate,        // count is the bytes of new registered memory
   split,           // count is the bytes each rank says about itself
 };
 constexpr int kNumCollectives = 11;
@@ -41,6 +43,7 @@ struct Call {
   std::string_view name = {};   // for people: "gradients 3"; the first kMaxCallName bytes count
   std::span<const std::byte> input = {};
   std::span<std::byte> output = {};
+  Device device = {};  // where both lie
   std::optional<CallFlags> flags = {};
   std::optional<std::int64_t> weight = {};  // of this rank, for ReduceOp::weighted_average
   std::optional<LeafInterval> leaves = {};  // of the contribution; none: the rank is the leaf
@@ -61,13 +64,14 @@ constexpr std::size_t kMaxCallName = 47;
 /// piece of the longer one; all_to_all cannot be in place. No other overlap is allowed.
 void expect_valid(const Call& call, int rank, int size);
 
-/// As the control line keeps it: what must be equal on all ranks, without pointers.
+/// What must be equal on all ranks, without pointers.
 struct CallDescriptor {
   Collective kind = Collective::barrier;
   DType dtype = DType::uint8;
   ReduceOp op = ReduceOp::sum;
   bool has_flags = false;
   bool has_leaves = false;
+  DeviceKind device = DeviceKind::cpu;
   int root = 0;
   std::int64_t count = 0;
   char name[kMaxCallName + 1] = {};  // ends with a zero
@@ -75,21 +79,16 @@ struct CallDescriptor {
   friend bool operator==(const CallDescriptor&, const CallDescriptor&) = default;
 };
 
-// Where in library memory a span lies.
-struct Location {
-  std::int32_t allocation = -1;  // -1: not in library memory
-  std::uint64_t offset = 0;
-
-  friend bool operator==(const Location&, const Location&) = default;
-};
+/// What a data plane tells its peers about the memory of a call; without meaning to all others.
+using MemoryWords = std::array<std::uint64_t, 3>;
 
 [[nodiscard]] CallDescriptor descriptor_of(const Call& call) noexcept;
 /// Equal descriptors have equal fingerprints; others differ but once in 2^64.
 [[nodiscard]] std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept;
-/// What distinguishes call `number` from all others of the group, and equal calls whose memory lies
-/// at different places: where marks are equal nothing else need be compared.
-[[nodiscard]] std::uint64_t mark_of(const CallDescriptor& descriptor, std::uint64_t number,
-                                    const Location& input, const Location& output) noexcept;
+/// Distinguishes call `number` from all others of the group, and equal calls whose memory differs:
+/// where signatures are equal nothing else need be compared.
+[[nodiscard]] std::uint64_t signature_of(const CallDescriptor& descriptor, std::uint64_t number,
+                                         const MemoryWords& memory) noexcept;
 /// "all_reduce(sum, 1024 × float32, \"loss\")", "broadcast(8 × int64 from rank 2)", "barrier".
 [[nodiscard]] std::string to_string(const CallDescriptor& descriptor);
 

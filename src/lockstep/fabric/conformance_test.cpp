@@ -18,7 +18,7 @@ std::vector<std::int64_t> counts_around(std::size_t switch_point, DType dtype, i
   return {0, 1, at / size, at, at + 1};
 }
 
-void check_all(Engine& engine, std::size_t switch_point, DType dtype) {
+void check_all(Group& engine, std::size_t switch_point, DType dtype) {
   const CallMemory memory(engine, 64U << 10);
   std::uint64_t seed = 0;
   const auto check = [&](Collective kind, ReduceOp op, int root) {
@@ -40,25 +40,25 @@ void check_all(Engine& engine, std::size_t switch_point, DType dtype) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Range(1, 9)));
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::apart),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 2, 5)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Range(1, 9)));
 
 TEST_P(GroupTest, EveryCollectiveTypeAndOperationGivesTheBitsOfTheOracle) {
   const auto setting = this->setting();
-  run_group(setting, [&](Engine& engine) {
+  run_group(setting, [&](Group& engine) {
     ASSERT_EQ(engine.size(), setting.size);
     for (const auto dtype : kDTypes) check_all(engine, *setting.options.one_shot_bytes, dtype);
   });
 }
 
 TEST_P(GroupTest, EveryRankCanBeTheRoot) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const CallMemory memory(engine, 64U << 10);
     for (int root = 0; root < engine.size(); ++root) {
       for (const auto kind : kDataCollectives) {
@@ -79,7 +79,7 @@ TEST_P(GroupTest, EveryRankCanBeTheRoot) {
 TEST_P(GroupTest, EverySwitchPointOfTheDefaultOptionsGivesTheSameBits) {
   auto setting = this->setting();
   setting.options = {.timeout = std::chrono::seconds(30)};
-  run_group(setting, [](Engine& engine) {
+  run_group(setting, [](Group& engine) {
     const CallMemory memory(engine, 2U << 20);
     std::vector<std::unique_ptr<CheckedCall>> calls;
     std::uint64_t seed = 0;

@@ -45,7 +45,7 @@ GroupSetting two_apart() {
 }
 
 TEST(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
-  run_group(two_apart(), [](Engine& engine) {
+  run_group(two_apart(), [](Group& engine) {
     std::byte value{1};
     const auto done = engine.start(sum_of(std::span(&value, 1)), nullptr);
     engine.wait(*done);
@@ -73,7 +73,7 @@ TEST(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
 
 // Calls that throw where they are started, since the others are already there.
 TEST(Failure, ADifferenceCanBeHeardAtTheStart) {
-  run_group(two_apart(), [](Engine& engine) {
+  run_group(two_apart(), [](Group& engine) {
     const auto act = [&] {
       if (engine.rank() == 1) std::this_thread::sleep_for(50ms);
       run(engine, {.kind = Collective::barrier, .name = engine.rank() == 0 ? "a" : "b"});
@@ -87,9 +87,10 @@ TEST(Failure, OperationsAndMemoryOutliveTheirGroup) {
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     std::shared_ptr<Operation> pending;
-    std::shared_ptr<LibraryMemory> memory;
+    std::shared_ptr<RegisteredMemory> memory;
     {
-      const auto engine = make_shm_engine(point.join(self.rank(), 2), {.one_shot_bytes = 256});
+      const auto engine =
+          make_test_group(TransportKind::shm, point.join(self.rank(), 2), {.one_shot_bytes = 256});
       memory = engine->allocate(100'000);
       pending = engine->start(sum_of(memory->bytes()), nullptr);
     }
@@ -106,7 +107,7 @@ TEST(Failure, WhoLeavesInTheMiddleOfACallKeepsItsMemoryToItself) {
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     const auto world = point.join(self.rank(), 2);
-    auto engine = make_shm_engine(world, {.one_shot_bytes = 256});
+    auto engine = make_test_group(TransportKind::shm, world, {.one_shot_bytes = 256});
     const auto memory = engine->allocate(100'000);
     if (self.rank() == 0) {
       (void)engine->start(sum_of(memory->bytes()), nullptr);
@@ -133,7 +134,7 @@ TEST(Failure, AFlightRecordLiesInTheRunFolder) {
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     const auto world = point.join(self.rank(), 2, folder.string());
-    const auto engine = make_shm_engine(world, {.one_shot_bytes = 256});
+    const auto engine = make_test_group(TransportKind::shm, world, {.one_shot_bytes = 256});
     const auto name = self.rank() == 0 ? "good" : "bad";
     EXPECT_THROW(run(*engine, {.kind = Collective::barrier, .name = name}), PeerError);
   });
@@ -148,7 +149,7 @@ TEST(Failure, AFlightRecordLiesInTheRunFolder) {
 }
 
 TEST(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
-  run_group(two_apart(), [](Engine& engine) {
+  run_group(two_apart(), [](Group& engine) {
     EXPECT_THROW((void)engine.allocate(std::size_t{1} << 62), UsageError);
     run(engine, {.kind = Collective::barrier});
   });
@@ -157,7 +158,7 @@ TEST(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
 // Rank 0 makes the memory, and is allowed no file that large.
 TEST(Failure, AnAllocationThatTheMachineRefusesIsToldToAll) {
   (void)testing::run_ranks_as_processes(2, [](Rank& self) {
-    const auto engine = make_engine(EngineKind::shm, world_of_processes(self.rank(), 2), {});
+    const auto engine = make_test_group(TransportKind::shm, world_of_processes(self.rank(), 2), {});
     if (self.rank() == 0) {
       ::signal(SIGXFSZ, SIG_IGN);
       const rlimit small{1U << 20, 1U << 20};
@@ -188,7 +189,8 @@ TEST(Failure, ALostRankCostsNoCopyOfTheMemory) {
   const auto outcomes = testing::run_ranks_as_processes(
       3,
       [](Rank& self) {
-        const auto engine = make_engine(EngineKind::shm, world_of_processes(self.rank(), 3), {});
+        const auto engine =
+            make_test_group(TransportKind::shm, world_of_processes(self.rank(), 3), {});
         const auto memory = engine->allocate(kBytes);
         std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{1});
         run(*engine, {.kind = Collective::barrier});
@@ -209,7 +211,7 @@ TEST(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
   auto setting = two_apart();
   setting.options.timeout = 2s;
   std::atomic<int> told = 0;
-  run_group(setting, [&](Engine& engine) {
+  run_group(setting, [&](Group& engine) {
     const auto other = engine.split(0, 0);
     try {
       run(engine.rank() == 0 ? engine : *other, {.kind = Collective::barrier, .name = "one"});
@@ -226,7 +228,7 @@ TEST(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
 // Which is 100 ms here, and not the 30 s of the group.
 TEST(Failure, AWaitEndsAtItsOwnDeadline) {
   std::atomic<bool> ended = false;
-  run_group(two_apart(), [&](Engine& engine) {
+  run_group(two_apart(), [&](Group& engine) {
     if (engine.rank() == 1) ended.wait(false);
     const auto begin = std::chrono::steady_clock::now();
     const auto act = [&] {
@@ -241,7 +243,7 @@ TEST(Failure, AWaitEndsAtItsOwnDeadline) {
 }
 
 TEST(Failure, GroupsThatDidNotFailGoOn) {
-  run_group(two_apart(), [](Engine& engine) {
+  run_group(two_apart(), [](Group& engine) {
     const auto other = engine.split(0, 0);
     const auto name = engine.rank() == 0 ? "a" : "b";
     EXPECT_THROW(run(*other, {.kind = Collective::barrier, .name = name}), PeerError);
@@ -263,7 +265,7 @@ TEST(Failure, ARankKilledWhileGroupsAreMadeIsNamed) {
       try {
         for (;;) {
           last = std::chrono::steady_clock::now();
-          (void)make_shm_engine(world, {.one_shot_bytes = 256});
+          (void)make_test_group(TransportKind::shm, world, {.one_shot_bytes = 256});
         }
       } catch (const PeerError& error) {
         EXPECT_EQ(error.rank(), victim) << error.what();

@@ -14,14 +14,14 @@ namespace lockstep {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Range(1, 9)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(3)));
 
 TEST_P(GroupTest, FlagsOfAllRanksAreCombined) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const int last = engine.size() - 1;
     for (const std::int64_t count : {0, 10, 20'000}) {
       std::vector<std::byte> data(static_cast<std::size_t>(count));
@@ -47,7 +47,7 @@ TEST_P(GroupTest, FlagsOfAllRanksAreCombined) {
 }
 
 TEST_P(GroupTest, AWeightedAverageDividesByTheSumOfTheWeights) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const int size = engine.size();
     // Small, shared and large; the last rank sits out, and is rank 0 of a group of one.
     for (const std::int64_t count : {7, 2'000, 40'000}) {
@@ -78,7 +78,7 @@ TEST_P(GroupTest, AWeightedAverageDividesByTheSumOfTheWeights) {
 }
 
 TEST_P(GroupTest, AWeightedAverageNeedsAWeight) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     EXPECT_THROW((void)engine.start({.kind = Collective::all_reduce,
                                      .dtype = DType::float32,
                                      .op = ReduceOp::weighted_average},
@@ -112,7 +112,7 @@ std::vector<LeafInterval> eight_leaves_over(int size) {
 }
 
 TEST_P(GroupTest, ASumOverLeavesHasTheSameBitsForEveryNumberOfRanks) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     constexpr std::size_t kCount = 500;
     std::vector<oracle::Bytes> leaves;
     for (std::uint64_t leaf = 0; leaf < 8; ++leaf) {

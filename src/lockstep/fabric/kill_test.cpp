@@ -49,7 +49,7 @@ struct Deed {
 };
 
 // A program of calls that never ends by itself, the same on all ranks. `group` is a second one.
-void work_for_ever(Engine& engine, RandomStream random) {
+void work_for_ever(Group& engine, RandomStream random) {
   const CallMemory memory(engine, 1U << 20);
   for (std::uint64_t number = 0;; ++number) {
     const auto choice = random.below(16);
@@ -90,7 +90,7 @@ std::size_t count_library_mappings() {
 }
 
 void survive(int rank, int size, int victim, const World& world, RandomStream random) {
-  auto engine = make_engine(EngineKind::shm, world, {.one_shot_bytes = 4096});
+  auto engine = make_test_group(TransportKind::shm, world, {.one_shot_bytes = 4096});
   if (rank == victim) {
     // From a millisecond to 50 after the start, at whatever the rank is in then.
     RandomStream delay = random;
@@ -123,11 +123,11 @@ void survive(int rank, int size, int victim, const World& world, RandomStream ra
 void go_on_without(int rank, int size, int victim, int number) {
   const int new_rank = rank < victim ? rank : rank - 1;
   const auto world = world_of_processes(new_rank, size - 1, number);
-  const auto engine = make_engine(EngineKind::shm, world, {.one_shot_bytes = 4096});
+  const auto engine = make_test_group(TransportKind::shm, world, {.one_shot_bytes = 4096});
   const CallMemory memory(*engine, 1U << 20);
   for (const auto kind : kDataCollectives) {
     CheckedCall(*engine, {.kind = kind, .dtype = DType::float32, .count = 5000}, Form::apart,
-                memory.span(MemoryKind::library), 3)
+                memory.span(MemoryKind::registered), 3)
         .wait();
   }
 }

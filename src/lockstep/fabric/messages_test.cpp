@@ -14,11 +14,17 @@ namespace {
 
 using oracle::Bytes;
 
+// Where the shared-memory transport changes its way: what fits in a letter, in a piece, and how
+// many messages of other tags may wait.
+constexpr std::size_t kLetterBytes = 128;
+constexpr std::size_t kMailBytes = 64U << 10;
+constexpr std::size_t kLetters = 16;
+
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Values(1, 2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 4)));
 
 Message message_of(int peer, int tag, std::size_t bytes) {
@@ -37,14 +43,14 @@ struct Post {
   std::shared_ptr<Operation> operation;
 };
 
-std::unique_ptr<Post> send(Engine& engine, int to, int tag, int number, std::size_t bytes) {
+std::unique_ptr<Post> send(Group& engine, int to, int tag, int number, std::size_t bytes) {
   auto post = std::make_unique<Post>();
   post->bytes = text_of(engine.rank(), to, number, bytes);
   post->operation = engine.send(message_of(to, tag, bytes), post->bytes, nullptr);
   return post;
 }
 
-void receive(Engine& engine, int from, int tag, int number, std::size_t bytes) {
+void receive(Group& engine, int from, int tag, int number, std::size_t bytes) {
   Bytes found(bytes);
   engine.wait(*engine.receive(message_of(from, tag, bytes), found, nullptr));
   EXPECT_EQ(found, text_of(from, engine.rank(), number, bytes))
@@ -52,7 +58,7 @@ void receive(Engine& engine, int from, int tag, int number, std::size_t bytes) {
 }
 
 TEST_P(GroupTest, MessagesOfEverySizeArriveWhole) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const int size = engine.size();
     const int next = (engine.rank() + 1) % size;
     const int previous = (engine.rank() + size - 1) % size;
@@ -67,8 +73,8 @@ TEST_P(GroupTest, MessagesOfEverySizeArriveWhole) {
   });
 }
 
-TEST_P(GroupTest, LibraryMemoryIsReadWhereItLies) {
-  run_group(setting(), [](Engine& engine) {
+TEST_P(GroupTest, RegisteredMemoryIsReadWhereItLies) {
+  run_group(setting(), [](Group& engine) {
     const int size = engine.size();
     const int next = (engine.rank() + 1) % size;
     const int previous = (engine.rank() + size - 1) % size;
@@ -83,7 +89,7 @@ TEST_P(GroupTest, LibraryMemoryIsReadWhereItLies) {
 }
 
 TEST_P(GroupTest, TagsAreReceivedInAnotherOrderThanSent) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const int size = engine.size();
     const int next = (engine.rank() + 1) % size;
     const int previous = (engine.rank() + size - 1) % size;
@@ -101,7 +107,7 @@ TEST_P(GroupTest, TagsAreReceivedInAnotherOrderThanSent) {
 
 // More than the letters of a mailbox, and the oldest is received last.
 TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const int size = engine.size();
     const int next = (engine.rank() + 1) % size;
     const int previous = (engine.rank() + size - 1) % size;
@@ -122,7 +128,7 @@ TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
 // The first receive of tag 2 has to wait for the pieces of another message; the second must not
 // take what is the first one's.
 TEST_P(GroupTest, ReceivesOfOneTagGetTheirMessagesInTheOrderTheyWereBegun) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const int size = engine.size();
     const int next = (engine.rank() + 1) % size;
     const int previous = (engine.rank() + size - 1) % size;
@@ -151,7 +157,7 @@ TEST_P(GroupTest, ReceivesOfOneTagGetTheirMessagesInTheOrderTheyWereBegun) {
 }
 
 TEST_P(GroupTest, EveryRankTalksToEveryRankAndToItself) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     std::vector<std::unique_ptr<Post>> posts;
     const auto size_of = [](int from, int to) {
       return static_cast<std::size_t>((from * 7 + to * 3) % 5) * 50'000 + 100;
@@ -171,7 +177,7 @@ TEST_P(GroupTest, EveryRankTalksToEveryRankAndToItself) {
 }
 
 TEST_P(GroupTest, MessagesAndCallsGoOnTogether) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const int next = (engine.rank() + 1) % engine.size();
     const int previous = (engine.rank() + engine.size() - 1) % engine.size();
     for (int number = 0; number < 10; ++number) {
@@ -190,7 +196,7 @@ TEST_P(GroupTest, AMessageOfAnotherSizeIsRefusedOnBothSides) {
   const auto setting = this->setting();
   if (setting.size < 2) return;
   for (const std::size_t sent : {std::size_t{40}, std::size_t{300'000}}) {
-    run_group(setting, [&](Engine& engine) {
+    run_group(setting, [&](Group& engine) {
       try {
         run(engine, {.kind = Collective::barrier});  // the group is made on all ranks, then
       } catch (const PeerError&) {
@@ -211,7 +217,7 @@ TEST_P(GroupTest, AMessageOfAnotherSizeIsRefusedOnBothSides) {
 }
 
 TEST(Messages, ALengthThatIsNotTheCountsIsRefused) {
-  run_group({}, [](Engine& engine) {
+  run_group({}, [](Group& engine) {
     Bytes bytes(10);
     const Message message{.peer = 0, .dtype = DType::float32, .count = 3};
     EXPECT_THROW((void)engine.send(message, bytes, nullptr), UsageError);

@@ -14,10 +14,10 @@ namespace lockstep {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Range(2, 6)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 5)));
 
 // A call with memory of its own, as long as it wants it.
@@ -27,7 +27,7 @@ struct Attempt {
   std::vector<std::byte> output = {};
 };
 
-void make(Engine& engine, Attempt attempt) {
+void make(Group& engine, Attempt attempt) {
   auto& call = attempt.call;
   attempt.input.resize(input_bytes(call, engine.rank(), engine.size()));
   attempt.output.resize(output_bytes(call, engine.rank(), engine.size()));
@@ -88,7 +88,7 @@ TEST_P(GroupTest, EveryRankNamesBothSidesOfADifference) {
   for (const auto& difference : differences()) {
     SCOPED_TRACE(difference.what);
     for (const int odd : {0, setting().size - 1}) {
-      run_group(setting(), [&](Engine& engine) {
+      run_group(setting(), [&](Group& engine) {
         const bool is_odd = engine.rank() == odd;
         make(engine, {difference.usual});
         const auto failure =
@@ -108,7 +108,7 @@ TEST_P(GroupTest, EveryRankNamesBothSidesOfADifference) {
 }
 
 TEST_P(GroupTest, CallsInAnotherOrderAreNamed) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const Call first{.kind = Collective::all_reduce, .count = 4, .name = "first"};
     const Call second{.kind = Collective::all_reduce, .count = 4, .name = "second"};
     const bool is_odd = engine.rank() == engine.size() - 1;
@@ -123,7 +123,7 @@ TEST_P(GroupTest, CallsInAnotherOrderAreNamed) {
 // All have begun later calls, which are equal, when they come to the one that differs: a large call
 // before it holds everybody up.
 TEST_P(GroupTest, ADifferenceIsFoundBehindManyCallsUnderWay) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     std::vector<std::byte> large(100'000);
     std::array<std::byte, 12> small{};
     const auto failure = failure_of([&] {
@@ -153,7 +153,7 @@ TEST_P(GroupTest, ADifferenceIsFoundBehindManyCallsUnderWay) {
 
 // One rank is in a call that the others do not make: they go on to another.
 TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersMakeTheirNext) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const Call usual{.kind = Collective::all_reduce, .count = 4, .name = "loss"};
     const auto failure = failure_of([&] {
       if (engine.rank() == 1) run(engine, {.kind = Collective::barrier, .name = "extra"});
@@ -164,7 +164,7 @@ TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersMakeTheirNext) {
 }
 
 TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersLeave) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     run(engine, {.kind = Collective::barrier, .name = "last"});
     if (engine.rank() != engine.size() - 1) return;
     expect_words(
@@ -174,7 +174,7 @@ TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersLeave) {
 }
 
 TEST_P(GroupTest, AMissingCallIsNamedWhenItsRankLeaves) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     run(engine, {.kind = Collective::barrier, .name = "last"});
     if (engine.rank() == engine.size() - 1) return;
     const auto failure =
@@ -185,7 +185,7 @@ TEST_P(GroupTest, AMissingCallIsNamedWhenItsRankLeaves) {
 }
 
 TEST_P(GroupTest, AMissingCallIsNamedAtTheDeadlineWhileItsRankStays) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const auto late = engine.size() - 1;
     run(engine, {.kind = Collective::barrier});  // all are here when the deadline begins to count
     const auto failure = failure_of([&] {
@@ -208,7 +208,7 @@ TEST_P(GroupTest, AMissingCallIsNamedAtTheDeadlineWhileItsRankStays) {
 }
 
 TEST_P(GroupTest, LeavesOnOneRankAloneAreADifference) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     Call call{.kind = Collective::all_reduce, .count = 4};
     if (engine.rank() == 0) call.leaves = LeafInterval{0, 1};
     expect_words(failure_of([&] { make(engine, {call}); }), {"rank 0", "rank 1", "leaves"});
@@ -216,7 +216,7 @@ TEST_P(GroupTest, LeavesOnOneRankAloneAreADifference) {
 }
 
 TEST_P(GroupTest, LeavesThatAreNoTreeAreRefusedOnEveryRank) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     Call call{.kind = Collective::all_reduce, .count = 4};
     call.leaves = LeafInterval{2 * engine.rank(), 2 * engine.rank() + 3};
     expect_words(failure_of([&] { make(engine, {call}); }),

@@ -16,13 +16,13 @@ namespace {
 using Calls = std::vector<std::unique_ptr<CheckedCall>>;
 
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::threads),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Values(1, 2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::apart),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
                                             ::testing::Values(3)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 4)));
 
 // An order of [0, count) of each rank's own.
@@ -41,7 +41,7 @@ Call some_call(std::uint64_t seed) {
 }
 
 TEST_P(GroupTest, CallsAreWaitedForInAnyOrder) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     Calls calls;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       calls.push_back(std::make_unique<CheckedCall>(engine, some_call(seed), Form::apart,
@@ -52,7 +52,7 @@ TEST_P(GroupTest, CallsAreWaitedForInAnyOrder) {
 }
 
 TEST_P(GroupTest, MoreCallsThanTheRingHoldsCanBeUnderWay) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     Calls calls;
     for (std::uint64_t seed = 0; seed < 3 * kMaxCallsInFlight; ++seed) {
       // The last rank comes late, then early: the ring fills on the others.
@@ -69,7 +69,7 @@ TEST_P(GroupTest, MoreCallsThanTheRingHoldsCanBeUnderWay) {
 // A rank whose ring is full continues as soon as the others do, not at the end of its sleep of 50
 // ms. On a busy machine some starts take that long for other reasons, but not half of them.
 TEST_P(GroupTest, AFullRingCostsNoSleep) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     std::vector<std::shared_ptr<Operation>> barriers;
     std::size_t num_slept = 0;
     for (std::size_t i = 0; i < 3 * kMaxCallsInFlight; ++i) {
@@ -87,7 +87,7 @@ TEST_P(GroupTest, AFullRingCostsNoSleep) {
 }
 
 TEST_P(GroupTest, DoneAdvancesAndEndsWithTheRightResult) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
       CheckedCall call(engine, some_call(seed), Form::apart, {}, seed);
       while (!engine.done(call.operation())) std::this_thread::yield();
@@ -99,16 +99,16 @@ TEST_P(GroupTest, DoneAdvancesAndEndsWithTheRightResult) {
 // The rest are no threads of one mapping: their engine cannot split.
 class SplitGroupTest : public GroupTest {};
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, SplitGroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::apart),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
                                             ::testing::Values(2, 4)));
 INSTANTIATE_TEST_SUITE_P(Processes, SplitGroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 3, 4)));
 
 // Each call needs several steps of every rank, so a wait in one group must move the others on.
 TEST_P(SplitGroupTest, GroupsAreWaitedForInDifferentOrderOnDifferentRanks) {
-  run_group(setting(), [](Engine& engine) {
-    std::vector<std::shared_ptr<Engine>> groups;
+  run_group(setting(), [](Group& engine) {
+    std::vector<std::shared_ptr<Group>> groups;
     for (int i = 0; i < 4; ++i) groups.push_back(engine.split(0, i % 2 == 0 ? 0 : -engine.rank()));
     for (std::uint64_t round = 0; round < 3; ++round) {
       Calls calls;

@@ -17,10 +17,10 @@ namespace {
 // One rank's run of a program.
 class Program {
  public:
-  Program(Engine& world, std::uint64_t seed)
+  Program(Group& world, std::uint64_t seed)
       : shared_({seed, random_purpose("program")}, 0, 0),
         own_({seed, random_purpose("order")}, static_cast<std::uint64_t>(world.rank()), 0),
-        groups_{std::shared_ptr<Engine>(std::shared_ptr<void>(), &world),
+        groups_{std::shared_ptr<Group>(std::shared_ptr<void>(), &world),
                 world.split(0, -world.rank()), world.split(world.rank() % 2, 0),
                 world.split((world.rank() + 1) / 2, 0)} {
     for (auto& group : groups_) libraries_.push_back(group->allocate(kSlots * kSlotBytes));
@@ -67,7 +67,7 @@ class Program {
     const bool in_place = shared_.below(2) == 0 && can_be_in_place(kind);
     const auto slot = shared_.below(kSlots);
     const bool library =
-        where == MemoryKind::library || (where == MemoryKind::mixed && group.rank() % 2 == 0);
+        where == MemoryKind::registered || (where == MemoryKind::mixed && group.rank() % 2 == 0);
     std::span<std::byte> span;
     auto& user = slots_[index * kSlots + slot];
     if (library) {
@@ -82,7 +82,7 @@ class Program {
   }
 
   // To the rank `shift` ahead, from the one as far behind.
-  void exchange(Engine& group) {
+  void exchange(Group& group) {
     const int size = group.size();
     const int shift = static_cast<int>(shared_.below(8)) % size;
     const int tag = static_cast<int>(shared_.below(3));
@@ -111,7 +111,7 @@ class Program {
     }));
   }
 
-  std::shared_ptr<LibraryMemory> reallocated(std::size_t index) {
+  std::shared_ptr<RegisteredMemory> reallocated(std::size_t index) {
     for (std::size_t slot = 0; slot < kSlots; ++slot) {
       auto& user = slots_[index * kSlots + slot];
       if (user) finish(user);
@@ -136,18 +136,18 @@ class Program {
 
   RandomStream shared_;  // the same on all ranks
   RandomStream own_;
-  std::vector<std::shared_ptr<Engine>> groups_;
-  std::vector<std::shared_ptr<LibraryMemory>> libraries_;
+  std::vector<std::shared_ptr<Group>> groups_;
+  std::vector<std::shared_ptr<RegisteredMemory>> libraries_;
   std::vector<Pending> slots_;
   std::deque<Pending> pending_;
   std::uint64_t number_ = 0;
 };
 
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::apart),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 2, 3)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 4, 5)));
 
 TEST_P(GroupTest, RandomProgramsGiveTheResultsOfTheOracle) {
@@ -156,7 +156,7 @@ TEST_P(GroupTest, RandomProgramsGiveTheResultsOfTheOracle) {
   const std::uint64_t num_programs = soak ? 40 : 2;
   auto setting = this->setting();
   setting.limit = std::chrono::seconds(240);
-  run_group(setting, [&](Engine& engine) {
+  run_group(setting, [&](Group& engine) {
     for (std::uint64_t seed = first; seed < first + num_programs; ++seed) {
       Program(engine, seed).run(600);
       ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;

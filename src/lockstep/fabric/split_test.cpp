@@ -10,19 +10,19 @@ namespace lockstep {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::apart),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
-                         ::testing::Combine(kEngines, ::testing::Values(Ranks::processes),
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(4)));
 
-std::vector<int> global_ranks_of(const Engine& engine) {
+std::vector<int> global_ranks_of(const Group& engine) {
   std::vector<int> ranks;
   for (int rank = 0; rank < engine.size(); ++rank) ranks.push_back(engine.global_rank(rank));
   return ranks;
 }
 
-void check_some(Engine& engine, std::uint64_t seed) {
+void check_some(Group& engine, std::uint64_t seed) {
   for (const auto kind : kDataCollectives) {
     CheckedCall(engine, {.kind = kind, .dtype = DType::bfloat16, .count = 300}, Form::apart, {},
                 seed)
@@ -31,7 +31,7 @@ void check_some(Engine& engine, std::uint64_t seed) {
 }
 
 TEST_P(GroupTest, AColorMakesAGroupInTheOrderOfTheKeys) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const int color = engine.rank() % 2;
     const auto upwards = engine.split(color, 0);
     const auto downwards = engine.split(color, -engine.rank());
@@ -48,7 +48,7 @@ TEST_P(GroupTest, AColorMakesAGroupInTheOrderOfTheKeys) {
 }
 
 TEST_P(GroupTest, AGroupOfAGroupKnowsItsPlaceInTheWorld) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const auto backwards = engine.split(0, -engine.rank());
     const auto pair = backwards->split(backwards->rank() / 2, 0);
     const auto alone = pair->split(pair->rank(), 0);
@@ -63,8 +63,8 @@ TEST_P(GroupTest, AGroupOfAGroupKnowsItsPlaceInTheWorld) {
 
 TEST_P(GroupTest, AGroupOutlivesTheOneItWasMadeOf) {
   const auto setting = this->setting();
-  run_group(setting, [](Engine& engine) {
-    std::shared_ptr<Engine> grandchild;
+  run_group(setting, [](Group& engine) {
+    std::shared_ptr<Group> grandchild;
     {
       const auto child = engine.split(0, 0);
       grandchild = child->split(0, 0);
@@ -74,7 +74,7 @@ TEST_P(GroupTest, AGroupOutlivesTheOneItWasMadeOf) {
 }
 
 TEST_P(GroupTest, OverlappingGroupsWorkAtTheSameTime) {
-  run_group(setting(), [](Engine& engine) {
+  run_group(setting(), [](Group& engine) {
     const auto halves = engine.split(engine.rank() / 2, 0);
     const auto shifted = engine.split((engine.rank() + 1) / 2, 0);
     std::vector<std::unique_ptr<CheckedCall>> calls;

@@ -24,7 +24,7 @@ using testing::Rank;
 constexpr std::size_t kLargeBytes = 16U << 20;  // milliseconds of pushing: a stop falls into it
 
 // Sums a span full of this rank's number + 1 until something fails, and says what.
-PeerError sum_until_failure(Engine& engine, LibraryMemory& memory) {
+PeerError sum_until_failure(Group& engine, RegisteredMemory& memory) {
   const auto span = memory.bytes();
   const int size = engine.size();
   const std::byte wanted{static_cast<unsigned char>(size * (size + 1) / 2)};
@@ -59,8 +59,9 @@ void stop_one_of(int size, std::uint64_t seed) {
   const std::chrono::microseconds delay(random.below(30'000));
   const auto body = [&](Rank& self) {
     const auto world = world_of_processes(self.rank(), size);
-    const auto engine = make_engine(
-        EngineKind::shm, world, {.timeout = 1500ms, .stall_report = 300ms, .one_shot_bytes = 4096});
+    const auto engine =
+        make_test_group(TransportKind::shm, world,
+                        {.timeout = 1500ms, .stall_report = 300ms, .one_shot_bytes = 4096});
     const auto memory = engine->allocate(kLargeBytes);
     self.note("working");
     const auto error = sum_until_failure(*engine, *memory);
@@ -116,7 +117,7 @@ TEST(Stop, RanksThatAreStoppedForAWhileGiveTheRightSums) {
   constexpr int kSize = 3;
   const auto body = [&](Rank& self) {
     const auto world = world_of_processes(self.rank(), kSize);
-    const auto engine = make_engine(EngineKind::shm, world, {.one_shot_bytes = 4096});
+    const auto engine = make_test_group(TransportKind::shm, world, {.one_shot_bytes = 4096});
     const CallMemory memory(*engine, 1U << 20);
     self.note("working");
     for (std::uint64_t i = 0; i < 40U * static_cast<std::uint64_t>(stops); ++i) {

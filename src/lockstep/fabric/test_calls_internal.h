@@ -9,15 +9,19 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/fabric/engine.h"
+#include "lockstep/fabric/group.h"
 #include "lockstep/fabric/test_oracle_internal.h"
 
 namespace lockstep {
 
-enum class MemoryKind { library, ordinary, mixed };  // mixed: even ranks library, odd ones not
+enum class MemoryKind {
+  registered,
+  ordinary,
+  mixed
+};  // mixed: even ranks registered, odd ones not
 enum class Form { apart, in_place };
 
-inline constexpr std::array kMemoryKinds{MemoryKind::library, MemoryKind::ordinary,
+inline constexpr std::array kMemoryKinds{MemoryKind::registered, MemoryKind::ordinary,
                                          MemoryKind::mixed};
 inline constexpr std::array kDataCollectives{Collective::all_reduce, Collective::reduce_scatter,
                                              Collective::all_gather, Collective::broadcast,
@@ -32,8 +36,7 @@ inline bool can_be_in_place(Collective kind) {
 class CheckedCall {
  public:
   // `library` is null for ordinary memory, else at least bytes_needed long.
-  CheckedCall(Engine& engine, Call call, Form form, std::span<std::byte> library,
-              std::uint64_t seed)
+  CheckedCall(Group& engine, Call call, Form form, std::span<std::byte> library, std::uint64_t seed)
       : engine_(engine), call_(call), form_(form) {
     const int size = engine.size();
     const int rank = engine.rank();
@@ -80,7 +83,7 @@ class CheckedCall {
     EXPECT_FALSE(place) << "rank " << engine_.rank() << " of " << engine_.size() << ": "
                         << to_string(descriptor_of(call_)) << ", element " << *place
                         << (form_ == Form::in_place ? ", in place" : "")
-                        << (ordinary_.empty() ? ", library memory" : ", ordinary memory");
+                        << (ordinary_.empty() ? ", registered memory" : ", ordinary memory");
   }
 
   static constexpr std::size_t kGap = 64;
@@ -90,7 +93,7 @@ class CheckedCall {
   }
 
  private:
-  Engine& engine_;
+  Group& engine_;
   Call call_;
   Form form_;
   oracle::Bytes ordinary_;
@@ -101,17 +104,17 @@ class CheckedCall {
 // Library memory for one call at a time, and the choice whether this rank uses it.
 class CallMemory {
  public:
-  CallMemory(Engine& engine, std::size_t bytes)
+  CallMemory(Group& engine, std::size_t bytes)
       : even_(engine.rank() % 2 == 0), library_(engine.allocate(bytes)) {}
 
   [[nodiscard]] std::span<std::byte> span(MemoryKind kind) const {
-    const bool library = kind == MemoryKind::library || (kind == MemoryKind::mixed && even_);
+    const bool library = kind == MemoryKind::registered || (kind == MemoryKind::mixed && even_);
     return library ? library_->bytes() : std::span<std::byte>{};
   }
 
  private:
   bool even_;
-  std::shared_ptr<LibraryMemory> library_;
+  std::shared_ptr<RegisteredMemory> library_;
 };
 
 }  // namespace lockstep

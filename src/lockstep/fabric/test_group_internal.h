@@ -1,5 +1,5 @@
-// For tests of this room. Runs one body on every rank of a group, for each engine there is and each
-// way to be a rank: what a new engine adds to EngineKind goes through every test that uses this.
+// For tests. Runs one body on every rank of a group, for each transport and each way to be a rank:
+// what a new transport adds to TransportKind goes through every test that uses this.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,16 @@
 #include <tuple>
 #include <vector>
 
-#include "lockstep/fabric/shm_engine.h"
+#include "lockstep/fabric/group.h"
 #include "lockstep/fabric/test_world_internal.h"
-#include "lockstep/fabric/thread_exchange_internal.h"
+#include "lockstep/shm/connect.h"
+#include "lockstep/shm/test_thread_memory_internal.h"
 #include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
 
 namespace lockstep {
 
-enum class EngineKind { shm };
+enum class TransportKind { shm };
 
 enum class Ranks {
   threads,  // of one process that share a mapping: what the thread sanitizer understands
@@ -32,25 +33,41 @@ inline void PrintTo(Ranks ranks, std::ostream* out) {
            : ranks == Ranks::apart ? "threads mapped apart"
                                    : "processes");
 }
-inline void PrintTo(EngineKind, std::ostream* out) { *out << "shm"; }
+inline void PrintTo(TransportKind, std::ostream* out) { *out << "shm"; }
+
+// Of a group and of its transport.
+struct SuiteOptions {
+  std::string name = "world";
+  std::chrono::milliseconds timeout{600'000};
+  std::chrono::milliseconds stall_report{10'000};
+  std::size_t inline_bytes = 16U << 10;
+  std::optional<std::size_t> one_shot_bytes = {};
+
+  [[nodiscard]] GroupOptions group() const {
+    return {.name = name, .timeout = timeout, .stall_report = stall_report};
+  }
+  [[nodiscard]] ShmOptions shm() const {
+    return {.inline_bytes = inline_bytes, .one_shot_bytes = one_shot_bytes};
+  }
+};
 
 struct GroupSetting {
-  EngineKind engine = EngineKind::shm;
+  TransportKind transport = TransportKind::shm;
   Ranks ranks = Ranks::threads;
   int size = 1;
   // Small, so that small spans go through every recipe.
-  EngineOptions options = {
+  SuiteOptions options = {
       .timeout = std::chrono::seconds(30), .inline_bytes = 1024, .one_shot_bytes = 256};
   std::chrono::milliseconds limit{240'000};
 };
 
-using GroupBody = std::function<void(Engine&)>;
+using GroupBody = std::function<void(Group&)>;
 
-inline std::shared_ptr<Engine> make_engine(EngineKind kind, const World& world,
-                                           const EngineOptions& options) {
+inline std::shared_ptr<Group> make_test_group(TransportKind kind, const World& world,
+                                              const SuiteOptions& options) {
   switch (kind) {
-    case EngineKind::shm:
-      return make_shm_engine(world, options);
+    case TransportKind::shm:
+      return make_group(world, options.group(), connect_by_shm(options.shm()));
   }
   return nullptr;
 }
@@ -62,7 +79,7 @@ inline void run_group(const GroupSetting& setting, const GroupBody& body) {
         setting.size,
         [&](Rank& self) {
           const auto world = world_of_processes(self.rank(), self.size());
-          body(*make_engine(setting.engine, world, setting.options));
+          body(*make_test_group(setting.transport, world, setting.options));
           self.barrier(self.deadline());  // rank 0 serves the store that the others say goodbye to
         },
         {.limit = setting.limit});
@@ -75,28 +92,30 @@ inline void run_group(const GroupSetting& setting, const GroupBody& body) {
       setting.size,
       [&](Rank& self) {
         if (!server) {
-          body(*thread_engine(memory, self.rank(), self.size(), setting.options));
+          body(*thread_group(memory, self.rank(), self.size(), setting.options.group(),
+                             setting.options.shm()));
           return;
         }
         const auto world = point.join(self.rank(), self.size());
-        body(*make_engine(setting.engine, world, setting.options));
+        body(*make_test_group(setting.transport, world, setting.options));
       },
       {.limit = setting.limit});
 }
 
-// Tests of every engine, way and number of ranks: TEST_P(GroupTest, …) and
-// INSTANTIATE_TEST_SUITE_P(…, GroupTest, ::testing::Combine(kEngines, kWays, ::testing::Range(…))).
-class GroupTest : public ::testing::TestWithParam<std::tuple<EngineKind, Ranks, int>> {
+// Tests of every transport, way and number of ranks: TEST_P(GroupTest, …) and
+// INSTANTIATE_TEST_SUITE_P(…, GroupTest, ::testing::Combine(kTransports, kWays,
+// ::testing::Range(…))).
+class GroupTest : public ::testing::TestWithParam<std::tuple<TransportKind, Ranks, int>> {
  protected:
   [[nodiscard]] static GroupSetting setting() {
     GroupSetting setting;
-    std::tie(setting.engine, setting.ranks, setting.size) = GetParam();
+    std::tie(setting.transport, setting.ranks, setting.size) = GetParam();
     return setting;
   }
 };
-inline const auto kEngines = ::testing::Values(EngineKind::shm);
+inline const auto kTransports = ::testing::Values(TransportKind::shm);
 
 // Starts a call and waits for it.
-inline void run(Engine& engine, const Call& call) { engine.wait(*engine.start(call, nullptr)); }
+inline void run(Group& engine, const Call& call) { engine.wait(*engine.start(call, nullptr)); }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/rendezvous/group_registry.h"
 #include "lockstep/rendezvous/member.h"
 #include "lockstep/rendezvous/peer_text.h"
 #include "lockstep/rendezvous/same_host.h"
@@ -23,8 +24,7 @@ struct World::State {
   std::vector<Place> places;
   std::vector<std::string> addresses;
   std::optional<Store> store;
-  std::mutex mutex;
-  std::map<std::type_index, std::shared_ptr<void>> shared;  // mutex
+  std::shared_ptr<GroupRegistry> groups = std::make_shared<GroupRegistry>();
 };
 
 namespace {
@@ -184,13 +184,7 @@ const Place& World::own_place() const noexcept {
   return state_->places[static_cast<std::size_t>(rank())];
 }
 
-std::shared_ptr<void> World::shared(std::type_index type,
-                                    const std::function<std::shared_ptr<void>()>& make) const {
-  const std::lock_guard lock(state_->mutex);
-  auto& place = state_->shared[type];
-  if (!place) place = make();
-  return place;
-}
+const std::shared_ptr<GroupRegistry>& World::groups() const noexcept { return state_->groups; }
 
 void World::keep(std::shared_ptr<const void> companion) {
   state_->companions.push_back(std::move(companion));

@@ -7,11 +7,9 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <typeindex>
 #include <utility>
 
 #include "lockstep/base/deadline.h"
@@ -22,6 +20,7 @@
 
 namespace lockstep {
 
+class GroupRegistry;
 struct Place;
 
 /// A value, cheap to copy.
@@ -64,13 +63,8 @@ class World {
   /// goodbye: where this process serves the store, the server.
   void keep(std::shared_ptr<const void> companion);
 
-  /// The one T that all copies of this World share, made when first asked for: what a room above
-  /// has to know once for each world and process. Safe from any thread.
-  template <typename T>
-  [[nodiscard]] std::shared_ptr<T> shared() const {
-    return std::static_pointer_cast<T>(
-        shared(typeid(T), [] { return std::static_pointer_cast<void>(std::make_shared<T>()); }));
-  }
+  /// What the groups of this world share in this process: one for all copies of this World.
+  [[nodiscard]] const std::shared_ptr<GroupRegistry>& groups() const noexcept;
 
  private:
   struct State;
@@ -79,8 +73,6 @@ class World {
 
   explicit World(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
   [[nodiscard]] std::size_t index_of(int rank) const;
-  [[nodiscard]] std::shared_ptr<void> shared(
-      std::type_index type, const std::function<std::shared_ptr<void>()>& make) const;
   [[nodiscard]] const Place& own_place() const noexcept;
 
   // Shared: the connection to the store is one, says goodbye when the last World that uses it goes,

@@ -1,0 +1,23 @@
+// Where memory lies, for rooms that do not know LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;  // of the GPU
+
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+/// "cpu", "cuda:1".
+[[nodiscard]] inline std::string to_string(const Device& device) {
+  return device.kind == DeviceKind::cpu ? "cpu" : "cuda:" + std::to_string(device.index);
+}
+
+}  // namespace lockstep

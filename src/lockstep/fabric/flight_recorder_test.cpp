@@ -1,0 +1,64 @@
+#include "lockstep/fabric/flight_recorder.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/json.h"
+
+namespace lockstep {
+namespace {
+
+CallDescriptor named(const std::string& name) {
+  return descriptor_of({.kind = Collective::all_reduce, .count = 4, .name = name});
+}
+
+TEST(FlightRecorder, SaysWhoWhyAndWhatLast) {
+  FlightRecorder record;
+  record.enter(1, named("first"));
+  record.complete(1);
+  record.enter(2, named("second"));
+  const auto json = nlohmann::json::parse(record.to_json(3, "world", "rank 1 is gone"));
+  EXPECT_EQ(json["format"], "lockstep-flight-record");
+  EXPECT_EQ(json["version"], 1);
+  EXPECT_EQ(json["rank"], 3);
+  EXPECT_EQ(json["group"], "world");
+  EXPECT_EQ(json["cause"], "rank 1 is gone");
+  ASSERT_EQ(json["calls"].size(), 2U);
+  EXPECT_EQ(json["calls"][0]["call"], "all_reduce(sum, 4 × uint8, \"first\")");
+  EXPECT_EQ(json["calls"][0]["state"], "complete");
+  EXPECT_GE(json["calls"][0]["took_ms"], 0.0);
+  EXPECT_EQ(json["calls"][1]["number"], 2);
+  EXPECT_EQ(json["calls"][1]["state"], "entered");
+  EXPECT_FALSE(json["calls"][1].contains("took_ms"));
+}
+
+TEST(FlightRecorder, KeepsTheLast64InOrder) {
+  FlightRecorder record;
+  for (std::uint64_t number = 1; number <= 100; ++number) {
+    record.enter(number, named("x"));
+    record.complete(number);
+  }
+  const auto json = nlohmann::json::parse(record.to_json(0, "world", ""));
+  ASSERT_EQ(json["calls"].size(), FlightRecorder::kCalls);
+  for (std::size_t i = 0; i < FlightRecorder::kCalls; ++i)
+    EXPECT_EQ(json["calls"][i]["number"], 37 + i);
+}
+
+TEST(FlightRecorder, TheEndOfACallLongGoneMarksNoOther) {
+  FlightRecorder record;
+  record.enter(1, named("old"));
+  record.enter(1 + FlightRecorder::kCalls, named("new"));
+  record.complete(1);
+  const auto json = nlohmann::json::parse(record.to_json(0, "world", ""));
+  ASSERT_EQ(json["calls"].size(), 1U);
+  EXPECT_EQ(json["calls"][0]["state"], "entered");
+}
+
+TEST(FlightRecorder, ANameThatIsNoTextIsStillJson) {
+  FlightRecorder record;
+  record.enter(1, named("\xFF\xFE"));
+  const auto json = nlohmann::json::parse(record.to_json(0, "world", "\xC3"));
+  EXPECT_EQ(json["calls"].size(), 1U);
+}
+
+}  // namespace
+}  // namespace lockstep

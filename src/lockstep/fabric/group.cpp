@@ -1,0 +1,203 @@
+#include "lockstep/fabric/group.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/fabric/group_making_internal.h"
+
+namespace lockstep {
+namespace {
+
+void expect_length(const Message& message, std::size_t bytes) {
+  if (message.count >= 0 &&
+      static_cast<std::size_t>(message.count) * bytes_of(message.dtype) == bytes) {
+    return;
+  }
+  throw UsageError(fmt::format("a message of {} × {} cannot lie in a span of {} bytes",
+                               message.count, to_string(message.dtype), bytes));
+}
+
+}  // namespace
+
+Group::Group(Membership membership, Planes planes, const GroupOptions& options, Connect connect)
+    : membership_(std::move(membership)),
+      options_(options),
+      connect_(std::move(connect)),
+      log_({.rank = membership_.global_ranks[static_cast<std::size_t>(membership_.rank)]}),
+      control_(std::move(planes.control)),
+      data_(std::move(planes.data)),
+      tree_(TreePlan::over_ranks(size())) {
+  control_->stand(Standing::present);
+  membership_.registry->add(*this);
+  try {
+    // Ranks with other settings would look for each other's data at other places.
+    const auto name = fmt::format("group made, {}", data_->settings());
+    wait(*start({.kind = Collective::barrier, .name = name}, nullptr), std::nullopt);
+    oversubscribed_ = control_->shares_cores();
+    data_->tune(*this);
+  } catch (...) {
+    membership_.registry->remove(*this);
+    throw;
+  }
+}
+
+Group::~Group() {
+  membership_.registry->remove(*this);
+  membership_.registry->count_pending(-static_cast<int>(queue_.size() + messages_.size()));
+  if (failure_) return;
+  control_->stand(Standing::left);
+  // Others may still write to the memory of a call that this rank leaves in the middle.
+  if (queue_.empty()) return;
+  try {
+    data_->cut_off();
+  } catch (const Error& error) {
+    log_.warning(
+        fmt::format("group {} was left in the middle of {}, and its memory may still "
+                    "change: {}",
+                    options_.name, call_in_words(rank(), calls_), error.what()));
+  }
+}
+
+int Group::global_rank(int rank) const {
+  if (rank < 0 || rank >= size()) {
+    throw UsageError(fmt::format("there is no rank {} in a group of {}", rank, size()));
+  }
+  return membership_.global_ranks[static_cast<std::size_t>(rank)];
+}
+
+std::shared_ptr<Operation> Group::start(const Call& call, std::shared_ptr<const void> keep) {
+  expect_valid(call, rank(), size());
+  expect_usable_memory(call.device);
+  const Lock lock(mutex_);
+  return start_call(call, std::move(keep));
+}
+
+std::shared_ptr<Operation> Group::send(const Message& message, std::span<const std::byte> bytes,
+                                       std::shared_ptr<const void> keep) {
+  (void)global_rank(message.peer);
+  expect_length(message, bytes.size());
+  const Lock lock(mutex_);
+  expect_usable();
+  return start_message(data_->send(message, bytes), std::move(keep));
+}
+
+std::shared_ptr<Operation> Group::receive(const Message& message, std::span<std::byte> bytes,
+                                          std::shared_ptr<const void> keep) {
+  (void)global_rank(message.peer);
+  expect_length(message, bytes.size());
+  const Lock lock(mutex_);
+  expect_usable();
+  return start_message(data_->receive(message, bytes), std::move(keep));
+}
+
+void Group::expect_usable_memory(const Device& device) const {
+  const auto refusal = data_->refusal_of(device);
+  if (!refusal) return;
+  throw UsageError(fmt::format("backend {} of group {} does not take memory of {}: {}", kind(),
+                               options_.name, to_string(device), *refusal));
+}
+
+void Group::advance() {
+  const Lock lock(mutex_);
+  expect_usable();
+  advance_all();
+}
+
+bool Group::done(Operation& operation) {
+  const Lock lock(mutex_);
+  if (operation.done) return true;
+  expect_usable();
+  advance_all();
+  if (operation.done) return true;
+  // A loop around done() must hear of a lost rank too, but not ask the kernel each time.
+  constexpr std::chrono::milliseconds kBetweenLooks{20};
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_look_ > kBetweenLooks) {
+    last_look_ = now;
+    if (const auto cause = find_failure(blocker_of(operation))) fail(*cause);
+    membership_.registry->advance_others(*this);
+  }
+  return false;
+}
+
+void Group::wait(Operation& operation, std::optional<Deadline> deadline) {
+  const Lock lock(mutex_);
+  wait_for(operation, deadline);
+}
+
+std::shared_ptr<RegisteredMemory> Group::allocate(std::size_t bytes, const Device& device) {
+  expect_usable_memory(device);
+  constexpr std::size_t kMostBytes = std::size_t{1} << 46;  // of all ranks: what can be mapped
+  if (bytes > kMostBytes / static_cast<std::size_t>(size())) {
+    throw UsageError(fmt::format("{} bytes for each of {} ranks are more than a process can map",
+                                 bytes, size()));
+  }
+  const std::lock_guard one_at_a_time(allocating_);
+  const Lock lock(mutex_);
+  const Call call{
+      .kind = Collective::allocate, .count = static_cast<std::int64_t>(bytes), .device = device};
+  wait_for(*start_call(call, nullptr), std::nullopt);
+  // A rank that has entered the call after this one has the memory.
+  const Awaited next{.counters = &control_->counters(),
+                     .condition = {Condition::Of::entered, calls_ + 1}};
+  const Watch watch = [&] {
+    if (const auto cause = find_failure(next)) fail(*cause);
+  };
+  std::shared_ptr<RegisteredMemory> memory;
+  try {
+    memory = data_->allocate(bytes, device, Deadline::after(options_.timeout), watch);
+  } catch (const PeerError&) {
+    throw;
+  } catch (const Error& error) {
+    const auto* system = dynamic_cast<const SystemError*>(&error);
+    const int number = system != nullptr ? system->error_number() : 0;
+    if (number == EPIPE || number == ECONNRESET) look_again(watch);
+    fail({0, fmt::format("{} could not hand out the memory of {} of group {}: {}", rank_in_words(0),
+                         call_in_words(rank(), calls_), options_.name, error.what())});
+  }
+  wait_for(*start_call({.kind = Collective::barrier, .name = "allocated"}, nullptr), std::nullopt);
+  return memory;
+}
+
+void Group::expect_usable() const {
+  if (!failure_) return;
+  throw PeerError(global_rank(failure_->culprit),
+                  fmt::format("group {} is of no more use: {}. Make a new group to go on",
+                              options_.name, failure_->text));
+}
+
+void Group::fail(const Cause& cause) {
+  failure_ = cause;
+  data_->end_moving();
+  control_->fail(cause);
+  data_->give_up();
+  membership_.registry->count_pending(-static_cast<int>(queue_.size() + messages_.size()));
+  queue_.clear();
+  messages_.clear();
+  write_flight_recorder(cause.text);
+  data_->cut_off();
+  throw PeerError(global_rank(cause.culprit), cause.text);
+}
+
+void Group::write_flight_recorder(const std::string& cause) const noexcept {
+  if (!membership_.run_dir) return;
+  const auto own = global_rank(rank());
+  auto group = options_.name;
+  std::replace(group.begin(), group.end(), '/', '-');
+  const auto path = fmt::format("{}/flight-{}-rank{}.json", *membership_.run_dir, group, own);
+  try {
+    const auto text = recorder_.to_json(own, options_.name, cause);
+    const auto file = FileDescriptor::open(path, O_WRONLY | O_CREAT | O_TRUNC);
+    write_all(file.number(), std::as_bytes(std::span(text)), path);
+  } catch (const std::exception& error) {
+    log_.warning(fmt::format("no flight record: {}", error.what()));  // the cause matters more
+  }
+}
+
+}  // namespace lockstep

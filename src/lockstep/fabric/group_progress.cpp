@@ -1,0 +1,194 @@
+// How the operations of a group go on: entered, begun when all ranks have come, advanced,
+// completed.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/group.h"
+
+namespace lockstep {
+
+void Group::try_advance() noexcept {
+  const Lock lock(mutex_, std::try_to_lock);
+  if (!lock || failure_) return;
+  try {
+    advance_all();
+  } catch (const Error&) {
+    // Kept as the group's failure: whoever uses that group next hears of it.
+  }
+}
+
+std::uint64_t Group::number_of_next_call() {
+  Wait wait;
+  while (true) {
+    const auto number = calls_ + 1;  // anew each time: threads take turns
+    // Counters are looked up when the records that were free then are used up: who looks takes the
+    // cache line from its writer, and would make every call wait for N of them.
+    if (number <= room_until_) return number;
+    room_until_ = control_->counters().lowest(Condition::Of::completed) + kMaxCallsInFlight;
+    if (number <= room_until_) return number;
+    // This call's record was that call's.
+    const Awaited room{.counters = &control_->counters(),
+                       .condition = {Condition::Of::completed, number - kMaxCallsInFlight}};
+    advance_all();
+    const auto lagging = room.lagging();
+    if (!lagging) return number;
+    // This rank itself is held up by what its oldest call awaits of another.
+    const auto awaited = *lagging == rank() ? blocker_of(*queue_.front()) : room;
+    if (const auto other = awaited.lagging()) wait_a_little(awaited, *other, wait);
+  }
+}
+
+std::shared_ptr<CallOperation> Group::start_call(const Call& call,
+                                                 std::shared_ptr<const void> keep) {
+  expect_usable();
+  const auto number = number_of_next_call();
+  auto operation = data_->prepare(call, number);
+  operation->keep = std::move(keep);
+  operation->descriptor = descriptor_of(call);
+  operation->call.name = {};
+  operation->number = number;
+  operation->rank_tree = &tree_;
+  operation->signature = signature_of(operation->descriptor, number, operation->memory_words);
+  calls_ = number;
+  recorder_.enter(number, operation->descriptor);
+  control_->enter({.number = number,
+                   .flags = call.flags.value_or(CallFlags{}),
+                   .weight = call.weight.value_or(0),
+                   .memory = operation->memory_words,
+                   .leaves = call.leaves.value_or(LeafInterval{}),
+                   .descriptor = operation->descriptor},
+                  operation->signature);
+  queue_.push_back(operation);
+  membership_.registry->count_pending(1);
+  advance_all();
+  return operation;
+}
+
+std::shared_ptr<Operation> Group::start_message(std::shared_ptr<MessageOperation> operation,
+                                                std::shared_ptr<const void> keep) {
+  operation->keep = std::move(keep);
+  operation->is_call = false;
+  operation->begun = true;
+  messages_.push_back(operation);
+  membership_.registry->count_pending(1);
+  advance_all();
+  return operation;
+}
+
+void Group::advance_all() {
+  if (queue_.empty() && messages_.empty()) return;
+  try {
+    control_->poll();
+    if (!data_->begin_moving()) {
+      if (const auto cause = reported_failure()) fail(*cause);
+    }
+    move_all();
+    data_->end_moving();
+  } catch (const PeerError& error) {
+    if (failure_) throw;
+    fail({error.rank(), fmt::format("{}: {}", rank_in_words(error.rank()), error.what())});
+  } catch (const UsageError& error) {
+    fail({rank(), error.what()});
+  }
+}
+
+void Group::move_all() {
+  bool may_begin = true;
+  for (auto& operation : queue_) {
+    if (operation->done) continue;
+    if (!operation->begun) {
+      if (!may_begin || entered(*operation).lagging()) break;
+      begin(*operation);
+    }
+    if (operation->done) continue;
+    operation->recipe.advance();
+    operation->done = operation->recipe.done();
+    may_begin = operation->done || operation->recipe.awaited().last;
+  }
+  while (!queue_.empty() && queue_.front()->done) {
+    const auto number = queue_.front()->number;
+    data_->retire(*queue_.front(), /*is_last=*/number == calls_);
+    control_->complete(number);
+    recorder_.complete(number);
+    queue_.front()->keep.reset();
+    queue_.pop_front();
+    membership_.registry->count_pending(-1);
+  }
+  for (auto message = messages_.begin(); message != messages_.end();) {
+    (*message)->recipe.advance();
+    if (!(*message)->recipe.done()) {
+      ++message;
+      continue;
+    }
+    (*message)->done = true;
+    (*message)->keep.reset();
+    message = messages_.erase(message);
+    membership_.registry->count_pending(-1);
+  }
+}
+
+void Group::begin(CallOperation& operation) {
+  operation.begun = true;
+  const bool same_memory = expect_equal_calls(operation);
+  const auto number = operation.number;
+  if (operation.call.flags) {
+    const auto& first = control_->record(0, number).flags;
+    for (int rank = 0; rank < size(); ++rank) {
+      operation.group_flags.add(rank, control_->record(rank, number).flags, first);
+    }
+  }
+  if (operation.call.weight) {
+    for (int rank = 0; rank < size(); ++rank) {
+      operation.weight += control_->record(rank, number).weight;
+    }
+  }
+  if (operation.call.leaves) {
+    std::vector<LeafInterval> leaves;
+    for (int rank = 0; rank < size(); ++rank) {
+      leaves.push_back(control_->record(rank, number).leaves);
+    }
+    operation.own_tree = TreePlan::over(leaves);
+  }
+  operation.recipe = data_->begin(operation, same_memory);
+  operation.done = !operation.recipe;
+}
+
+bool Group::expect_equal_calls(const CallOperation& operation) {
+  const auto number = operation.number;
+  const auto other = control_->find_other_signature(number, operation.signature);
+  if (!other) return true;
+  // A rank that has completed this call has not given it up, whatever came later.
+  if (control_->counters().lags(*other, {Condition::Of::completed, number})) {
+    if (const auto cause = reported_failure()) fail(*cause);
+  }
+  // Equal calls on different memory have different signatures too: the records decide. All ranks
+  // look at the same records, so all of them give the same report.
+  const auto& first = control_->record(0, number).descriptor;
+  for (int rank = 1; rank < size(); ++rank) {
+    if (control_->record(rank, number).descriptor == first) continue;
+    fail({rank, fmt::format("the ranks of group {} make different calls: rank {} is in {}, rank "
+                            "{} in {}; every rank must make the same calls in the same order",
+                            options_.name, global_rank(0), call_in_words(0, number),
+                            global_rank(rank), call_in_words(rank, number))});
+  }
+  return false;
+}
+
+Awaited Group::entered(const CallOperation& operation) const noexcept {
+  return {.counters = &control_->counters(),
+          .condition = {Condition::Of::entered, operation.number}};
+}
+
+Awaited Group::blocker_of(const Operation& operation) const noexcept {
+  if (!operation.is_call) return operation.recipe.awaited();
+  // Calls finish in order: the oldest that waits holds up the rest.
+  for (const auto& earlier : queue_) {
+    if (earlier->done) continue;
+    return earlier->begun ? earlier->recipe.awaited() : entered(*earlier);
+  }
+  return entered(static_cast<const CallOperation&>(operation));
+}
+
+}  // namespace lockstep

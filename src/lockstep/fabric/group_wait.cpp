@@ -1,0 +1,202 @@
+// How a rank waits for another, and what it does when the other does not come.
+//
+// Spin first: on a core of its own the other is done within microseconds. Then yield: something
+// else may need this core. Then sleep until it rings. A rank that shares its core with others of
+// the group does not spin at all and yields less: it would burn the very slice that the other
+// needs.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "lockstep/fabric/group.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSpins = 2000;
+constexpr int kYields = 50;
+// To wake all ranks of a group takes longer than a spin, on virtual machines above all. Yielding
+// outlasts it: else ranks that one disturbance has put to sleep would find each other asleep in
+// every later call.
+constexpr std::chrono::milliseconds kYieldTime{1};
+constexpr std::chrono::milliseconds kCycleReport{500};
+constexpr std::chrono::milliseconds kLongSleep{50};    // a lost rank is noticed this soon
+constexpr std::chrono::microseconds kShortSleep{200};  // while other groups may need this rank too
+
+// Lets other threads of this rank use the group: what one of them does may be what the other rank
+// waits for before it does what this one waits for.
+class Unlocked {
+ public:
+  explicit Unlocked(std::mutex& mutex) : mutex_(mutex) { mutex_.unlock(); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+  ~Unlocked() { mutex_.lock(); }
+
+ private:
+  std::mutex& mutex_;
+};
+
+void pause_core() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // as long as x86's pause; yield does nothing on most cores
+#endif
+}
+
+}  // namespace
+
+void Group::wait_for(Operation& operation, std::optional<Deadline> deadline) {
+  Wait wait{deadline};
+  while (!operation.done) {
+    expect_usable();
+    advance_all();
+    if (operation.done) return;
+    const auto awaited = blocker_of(operation);
+    if (const auto lagging = awaited.lagging()) wait_a_little(awaited, *lagging, wait);
+  }
+}
+
+void Group::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
+  const bool alone = membership_.registry->pending() <= static_cast<int>(queue_.size());
+  for (int i = oversubscribed_ ? kSpins : 0; i < kSpins; ++i) {
+    if (!awaited.lagging()) return;
+    control_->poll();
+    if (!queue_.empty() && !queue_.front()->begun) data_->look_ahead(*queue_.front());
+    pause_core();
+  }
+  const auto yields_until =
+      Clock::now() + (oversubscribed_ || !alone ? Clock::duration() : kYieldTime);
+  for (int i = 0; i < kYields || Clock::now() < yields_until; ++i) {
+    if (!awaited.lags(rank)) return;
+    control_->poll();
+    ::sched_yield();
+  }
+  if (!wait.since) wait.since = Clock::now();
+  if (!alone) membership_.registry->advance_others(*this);
+  auto until = Deadline::after(alone ? Clock::duration(kLongSleep) : Clock::duration(kShortSleep));
+  if (wait.deadline) until = std::min(until, *wait.deadline);
+  control_->set_waits_in(queue_.empty() ? 0 : queue_.front()->number);
+  {
+    const Unlocked meanwhile(mutex_);
+    control_->sleep(awaited, rank, until);
+  }
+  expect_usable();
+  if (awaited.lags(rank)) return look_at_others(awaited, wait);
+  control_->set_waits_in(0);
+}
+
+void Group::look_at_others(const Awaited& awaited, Wait& wait) {
+  if (const auto cause = find_failure(awaited)) fail(*cause);
+  const auto lagging = awaited.lagging();
+  if (!lagging) return;
+  const auto now = Clock::now();
+  const auto waited = now - *wait.since;
+  const auto seconds = std::chrono::duration<double>(waited).count();
+  if (!wait.reported && waited >= options_.stall_report) {
+    wait.reported = true;
+    log_.warning(fmt::format("waiting for {:.0f} s in {} of group {} for {}, {}", seconds,
+                             what_waits(), options_.name, rank_in_words(*lagging),
+                             last_call_in_words(*lagging)));
+  }
+  const auto cycle = waited >= kCycleReport
+                         ? membership_.registry->find_cycle(*this, global_rank(*lagging))
+                         : std::nullopt;
+  if (cycle && !std::exchange(wait.cycle_reported, true)) {
+    log_.warning(fmt::format(
+        "this rank waits in {} of group {} for {}, which waits for this rank in {}: neither can "
+        "continue. One of them has left out a call, or made one too many",
+        what_waits(), options_.name, rank_in_words(*lagging), *cycle));
+  }
+  const bool late = wait.deadline ? wait.deadline->expired() : waited >= options_.timeout;
+  if (late) {
+    fail({*lagging, fmt::format("{} did not come to {} of group {} within {:.1f} s: {}",
+                                rank_in_words(*lagging), what_waits(), options_.name, seconds,
+                                cycle ? "it waits for this rank in " + *cycle
+                                      : last_call_in_words(*lagging))});
+  }
+}
+
+std::optional<std::string> Group::awaits_this_rank(int global_rank) {
+  const Lock lock(mutex_, std::try_to_lock);
+  if (!lock || failure_) return std::nullopt;
+  const auto& ranks = membership_.global_ranks;
+  const auto found = std::find(ranks.begin(), ranks.end(), global_rank);
+  if (found == ranks.end()) return std::nullopt;
+  const auto other = static_cast<int>(found - ranks.begin());
+  const auto number = control_->waits_in(other);
+  if (number <= calls_) return std::nullopt;
+  return fmt::format("{} of group {}", call_in_words(other, number), options_.name);
+}
+
+// What another rank says of the group's failure.
+std::optional<Cause> Group::reported_failure() const {
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank() || control_->standing(other) != Standing::failed) continue;
+    const auto cause = control_->cause(other);
+    return Cause{cause.culprit, cause.culprit == rank()
+                                    ? fmt::format("rank {} has given up on this rank: {}",
+                                                  global_rank(other), cause.text)
+                                    : cause.text};
+  }
+  return std::nullopt;
+}
+
+// Somebody who can never do what is awaited, or who says that the group has failed.
+std::optional<Cause> Group::find_failure(const Awaited& awaited) const {
+  if (auto cause = reported_failure()) return cause;
+  std::optional<int> leaver;
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank() || !awaited.lags(other)) continue;
+    if (awaited.word != nullptr && other != awaited.peer) continue;
+    // Dead is looked up first: who leaves and ends meanwhile has left.
+    const bool dead = control_->is_gone(other);
+    const bool left = control_->standing(other) == Standing::left;
+    if ((!dead && !left) || !awaited.lags(other)) continue;
+    if (!left) {
+      return Cause{other, fmt::format("{} is gone, and others are in {} of group {}: {}; its own "
+                                      "output says why",
+                                      rank_in_words(other), what_waits(), options_.name,
+                                      last_call_in_words(other))};
+    }
+    // Who left may have done so because of one who is gone: that one is the cause.
+    if (!leaver) leaver = other;
+  }
+  if (!leaver) return std::nullopt;
+  return Cause{*leaver, fmt::format("rank {} has left group {} while others are in {}: {}",
+                                    global_rank(*leaver), options_.name, what_waits(),
+                                    last_call_in_words(*leaver))};
+}
+
+std::string Group::call_in_words(int rank, std::uint64_t number) const {
+  return fmt::format("call {} {}", number, to_string(control_->record(rank, number).descriptor));
+}
+
+std::string Group::last_call_in_words(int rank) const {
+  const auto number = control_->counters().value(rank, Condition::Of::entered);
+  if (number == 0) return "it has made no call yet";
+  const bool complete = control_->counters().value(rank, Condition::Of::completed) >= number;
+  return fmt::format("its last was {}, {}", call_in_words(rank, number),
+                     complete ? "complete" : "not complete");
+}
+
+std::string Group::rank_in_words(int rank) const {
+  return fmt::format("rank {} ({})", global_rank(rank), control_->describe(rank));
+}
+
+std::string Group::what_waits() const {
+  for (const auto& operation : queue_) {
+    if (!operation->done) return call_in_words(rank(), operation->number);
+  }
+  if (messages_.empty()) return call_in_words(rank(), calls_);
+  const auto& first = *messages_.front();
+  return fmt::format("a {} rank {} with tag {}", first.sends ? "send to" : "receive from",
+                     global_rank(first.message.peer), first.message.tag);
+}
+
+}  // namespace lockstep

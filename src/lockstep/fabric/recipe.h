@@ -1,0 +1,93 @@
+// An operation as a recipe that can pause: a coroutine that works until it needs something other
+// ranks have not done yet, and says what it awaits.
+#pragma once
+
+#include <atomic>
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "lockstep/fabric/counters.h"
+
+namespace lockstep {
+
+// Either all ranks have done something, or one word has reached a value.
+struct Awaited {
+  const Counters* counters = nullptr;
+  Condition condition = {};
+  const std::atomic<std::uint64_t>* word = nullptr;  // where set, it counts instead
+  std::uint64_t target = 0;
+  int peer = 0;  // who raises the word
+  // Nothing follows that others wait for: the group's next call may begin meanwhile.
+  bool last = false;
+
+  // A rank that has not done its part; nothing when all have.
+  [[nodiscard]] std::optional<int> lagging() const noexcept {
+    if (word == nullptr) return counters->lagging(condition);
+    return word->load(std::memory_order_seq_cst) < target ? std::optional(peer) : std::nullopt;
+  }
+  [[nodiscard]] bool lags(int rank) const noexcept {
+    return word == nullptr ? counters->lags(rank, condition) : lagging().has_value();
+  }
+};
+
+class Recipe {
+ public:
+  struct promise_type {
+    Awaited awaited;
+    std::exception_ptr error;
+
+    Recipe get_return_object() {
+      return Recipe(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() noexcept {}
+    void unhandled_exception() noexcept { error = std::current_exception(); }
+
+    struct Pause {
+      promise_type& promise;
+      Awaited what;
+      bool await_ready() const noexcept { return !what.last && !what.lagging(); }
+      void await_suspend(std::coroutine_handle<> /*self*/) noexcept { promise.awaited = what; }
+      void await_resume() noexcept {}
+    };
+    Pause await_transform(const Awaited& what) noexcept { return {*this, what}; }
+  };
+
+  Recipe() = default;
+  Recipe(Recipe&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Recipe& operator=(Recipe&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Recipe(const Recipe&) = delete;
+  Recipe& operator=(const Recipe&) = delete;
+  ~Recipe() {
+    if (handle_) handle_.destroy();
+  }
+
+  // Goes on until something is awaited that others have not done. Throws what the recipe throws.
+  void advance() {
+    while (!handle_.done() && !(started_ && awaited().lagging())) {
+      started_ = true;
+      handle_.resume();
+      if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
+    }
+  }
+
+  /// False for an empty recipe: there is nothing to do.
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+  [[nodiscard]] bool done() const noexcept { return handle_.done(); }
+  [[nodiscard]] const Awaited& awaited() const noexcept { return handle_.promise().awaited; }
+
+ private:
+  explicit Recipe(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}
+
+  std::coroutine_handle<promise_type> handle_ = nullptr;
+  bool started_ = false;
+};
+
+}  // namespace lockstep

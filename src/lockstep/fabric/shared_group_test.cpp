@@ -1,0 +1,121 @@
+// One engine in the hands of several threads of a rank.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "lockstep/fabric/test_calls_internal.h"
+#include "lockstep/fabric/test_group_internal.h"
+
+namespace lockstep {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
+                                            ::testing::Values(2, 3)));
+INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
+                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(2)));
+
+// The answer that one thread waits for comes only when another thread has asked.
+TEST_P(GroupTest, AThreadThatWaitsKeepsNoOtherFromSending) {
+  run_group(setting(), [](Group& engine) {
+    const int other = 1 - engine.rank();
+    std::byte value{5};
+    const std::span one(&value, 1);
+    const auto begin = std::chrono::steady_clock::now();
+    if (engine.rank() == 0) {
+      const auto answer = engine.receive({.peer = other, .tag = 2, .count = 1}, one, nullptr);
+      const std::jthread asks([&engine, other] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        std::byte question{4};
+        engine.wait(
+            *engine.send({.peer = other, .tag = 1, .count = 1}, std::span(&question, 1), nullptr));
+      });
+      engine.wait(*answer);
+    } else if (engine.rank() == 1) {
+      engine.wait(*engine.receive({.peer = other, .tag = 1, .count = 1}, one, nullptr));
+      engine.wait(*engine.send({.peer = other, .tag = 2, .count = 1}, one, nullptr));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  });
+}
+
+// Both threads sleep on the same count of matched receives, and one of them drops it.
+TEST_P(GroupTest, TwoThreadsReceiveWithOneTag) {
+  run_group(setting(), [](Group& engine) {
+    constexpr int kMessages = 300;
+    if (engine.rank() == 1) {
+      std::byte value{7};
+      for (int i = 0; i < 2 * kMessages; ++i) {
+        engine.wait(*engine.send({.peer = 0, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
+      }
+    } else if (engine.rank() == 0) {
+      const auto receive = [&engine] {
+        for (int i = 0; i < kMessages; ++i) {
+          std::byte value{};
+          engine.wait(
+              *engine.receive({.peer = 1, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
+          EXPECT_EQ(value, std::byte{7});
+        }
+      };
+      const std::jthread first(receive);
+      const std::jthread second(receive);
+    }
+  });
+}
+
+// One thread starts calls, another waits for them: what autograd and the training loop do.
+TEST_P(GroupTest, CallsAreStartedByOneThreadAndWaitedForByAnother) {
+  run_group(setting(), [](Group& engine) {
+    constexpr std::uint64_t kCalls = 300;
+    std::mutex mutex;  // guards started
+    std::vector<std::unique_ptr<CheckedCall>> started;
+    std::jthread starts([&] {
+      for (std::uint64_t i = 0; i < kCalls; ++i) {
+        const Call call{
+            .kind = Collective::all_reduce, .dtype = DType::int32, .count = i % 3 == 0 ? 2000 : 5};
+        auto checked =
+            std::make_unique<CheckedCall>(engine, call, Form::apart, std::span<std::byte>{}, i);
+        const std::lock_guard lock(mutex);
+        started.push_back(std::move(checked));
+      }
+    });
+    for (std::uint64_t next = 0; next < kCalls;) {
+      std::unique_ptr<CheckedCall> call;
+      {
+        const std::lock_guard lock(mutex);
+        if (next < started.size()) call = std::move(started[next]);
+      }
+      if (!call) {
+        std::this_thread::yield();
+        continue;
+      }
+      call->wait();
+      ++next;
+    }
+  });
+}
+
+// Each of two threads has a group of its own in the same world.
+TEST_P(GroupTest, ThreadsWorkInDifferentGroupsAtOnce) {
+  const auto setting = this->setting();
+  if (setting.ranks == Ranks::threads) return;  // those cannot split
+  run_group(setting, [](Group& engine) {
+    const auto first = engine.split(0, 0);
+    const auto second = engine.split(0, 0);
+    const auto work = [](Group& group) {
+      for (std::uint64_t i = 0; i < 200; ++i) {
+        const Call call{.kind = Collective::all_reduce, .dtype = DType::int32, .count = 3000};
+        CheckedCall(group, call, Form::apart, {}, i).wait();
+      }
+    };
+    const std::jthread beside([&] { work(*second); });
+    work(*first);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/shm/connect.h"
+#include "lockstep/shm/memory_exchange_internal.h"
+
+namespace lockstep {
+
+/// Planes over the memory that `exchange` gives. Collective.
+[[nodiscard]] Planes planes_over(std::unique_ptr<MemoryExchange> exchange,
+                                 const Membership& membership, const ShmOptions& options,
+                                 Deadline deadline);
+
+}  // namespace lockstep

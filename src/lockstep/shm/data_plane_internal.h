@@ -1,0 +1,74 @@
+// The data plane of ranks that share memory: each rank reads and writes the others' memory where it
+// lies. recipes_internal.h has the algorithms.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/fabric/data_plane.h"
+#include "lockstep/fabric/transport.h"
+#include "lockstep/rendezvous/peers.h"
+#include "lockstep/shm/connect.h"
+#include "lockstep/shm/group_memory_internal.h"
+#include "lockstep/shm/mailbox_internal.h"
+#include "lockstep/shm/memory_exchange_internal.h"
+#include "lockstep/shm/recipes_internal.h"
+
+namespace lockstep {
+
+class ShmDataPlane final : public DataPlane {
+ public:
+  ShmDataPlane(const ShmOptions& options, std::shared_ptr<GroupRegistry> registry,
+               std::unique_ptr<MemoryExchange> exchange, std::shared_ptr<GroupMemory> memory,
+               std::shared_ptr<const Peers> peers);
+
+  [[nodiscard]] std::string kind() const override { return "shm"; }
+  [[nodiscard]] std::string settings() const override;
+  [[nodiscard]] std::optional<std::string> refusal_of(const Device& device) const override;
+  void tune(Group& group) override;
+
+  [[nodiscard]] std::shared_ptr<CallOperation> prepare(const Call& call,
+                                                       std::uint64_t number) override;
+  [[nodiscard]] Recipe begin(CallOperation& operation, bool same_memory) override;
+  void look_ahead(CallOperation& oldest) noexcept override;
+  void retire(CallOperation& operation, bool is_last) noexcept override;
+  [[nodiscard]] std::shared_ptr<MessageOperation> send(const Message& message,
+                                                       std::span<const std::byte> bytes) override;
+  [[nodiscard]] std::shared_ptr<MessageOperation> receive(const Message& message,
+                                                          std::span<std::byte> bytes) override;
+  [[nodiscard]] std::shared_ptr<RegisteredMemory> allocate(std::size_t bytes, const Device& device,
+                                                           Deadline deadline,
+                                                           const Watch& watch) override;
+  [[nodiscard]] bool begin_moving() noexcept override;
+  void end_moving() noexcept override { memory_->end_moving(); }
+  void give_up() noexcept override { memory_->give_up(); }
+  void cut_off() override;
+
+  /// The largest inline input that every rank reduces by itself. Every rank sets the same.
+  void set_one_shot_bytes(std::size_t bytes) noexcept { one_shot_bytes_ = bytes; }
+
+ private:
+  [[nodiscard]] int rank() const noexcept { return memory_->blocks().rank(); }
+  [[nodiscard]] int size() const noexcept { return memory_->blocks().size(); }
+  [[nodiscard]] bool takes_one_shot(const Call& call) const noexcept;
+
+  const ShmOptions options_;
+  std::shared_ptr<GroupRegistry> registry_;
+  std::unique_ptr<MemoryExchange> exchange_;
+  std::shared_ptr<GroupMemory> memory_;
+  std::shared_ptr<const Peers> peers_;
+  std::optional<std::size_t> one_shot_bytes_;  // none: not yet known
+  std::uint64_t phases_ = 0;
+  std::uint64_t rounds_ = 0;
+  std::vector<MailState> mail_states_;  // by peer
+};
+
+/// The largest inline input that is reduced sooner by every rank itself than by all together,
+/// measured now in `group`, whose data plane `plane` is. Collective; every rank gets the same
+/// answer.
+[[nodiscard]] std::size_t measure_one_shot_bytes(Group& group, ShmDataPlane& plane);
+
+}  // namespace lockstep

@@ -1,0 +1,331 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "lockstep/kernels/reduce.h"
+#include "lockstep/shm/recipes_internal.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kLine = 64;  // chunks begin at whole cache lines
+
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+// The part of a span that one rank joins.
+struct Chunk {
+  std::size_t begin = 0;  // bytes
+  std::size_t bytes = 0;
+};
+
+Chunk chunk_of(std::size_t total, int rank, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  const auto length = ((total + ranks - 1) / ranks + kLine - 1) / kLine * kLine;
+  const auto begin = std::min(total, static_cast<std::size_t>(rank) * length);
+  return {begin, std::min(length, total - begin)};
+}
+
+void join(const ShmCall& call, std::span<const std::byte* const> sources,
+          std::span<std::byte* const> destinations, std::size_t bytes) {
+  if (bytes == 0 || destinations.empty()) return;
+  reduce({call.call.dtype, call.call.op, call.weight}, call.tree(), sources, destinations,
+         bytes / bytes_of(call.call.dtype));
+}
+
+// One pointer a rank, without a trip to the heap for groups of a usual size.
+template <typename Pointer>
+class PointerList {
+ public:
+  void push_back(Pointer pointer) {
+    if (size_ < few_.size()) {
+      few_[size_++] = pointer;
+      return;
+    }
+    if (many_.empty()) many_.assign(few_.begin(), few_.end());
+    many_.push_back(pointer);
+  }
+  [[nodiscard]] std::span<const Pointer> span() const {
+    return many_.empty() ? std::span<const Pointer>(few_.data(), size_) : std::span(many_);
+  }
+
+ private:
+  std::array<Pointer, 32> few_;
+  std::size_t size_ = 0;
+  std::vector<Pointer> many_;  // all of them, once they are more than a few
+};
+
+// What one round moves: bytes [begin, begin + bytes) of every piece. In source q the window's part
+// of piece p lies at starts[q] + p × stride; in this rank's own, at + p × own_stride.
+struct Window {
+  std::size_t begin = 0;
+  std::size_t bytes = 0;
+  int rank = 0;
+  std::size_t stride = 0;
+  std::size_t own_stride = 0;
+  PointerList<const std::byte*> starts = {};
+
+  [[nodiscard]] const std::byte* piece(int source, int piece) const {
+    return starts.span()[static_cast<std::size_t>(source)] +
+           static_cast<std::size_t>(piece) * (source == rank ? own_stride : stride);
+  }
+};
+
+// How a kind's input is cut: one piece for each rank, or one for all.
+bool has_piece_for_each(Collective kind) {
+  return kind == Collective::reduce_scatter || kind == Collective::scatter ||
+         kind == Collective::all_to_all;
+}
+
+// Writes what this rank gets of a window to its output.
+void take(const ShmCall& call, const Window& window) {
+  const auto piece_bytes = static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype);
+  auto* output = call.call.output.data();
+  const int rank = call.rank();
+  const int size = call.size();
+  const int piece = has_piece_for_each(call.call.kind) ? rank : 0;
+  switch (call.call.kind) {
+    case Collective::all_reduce:
+    case Collective::reduce_scatter:
+    case Collective::reduce: {
+      if (call.call.output.empty()) return;
+      PointerList<const std::byte*> sources;
+      for (int source = 0; source < size; ++source) sources.push_back(window.piece(source, piece));
+      auto* const destination = output + window.begin;
+      join(call, sources.span(), std::span(&destination, 1), window.bytes);
+      return;
+    }
+    case Collective::broadcast:
+    case Collective::scatter:
+      if (!call.call.output.empty()) {
+        copy_bytes(output + window.begin, window.piece(call.call.root, piece), window.bytes);
+      }
+      return;
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::split:
+    case Collective::all_to_all:
+      if (call.call.output.empty()) return;
+      for (int source = 0; source < size; ++source) {
+        copy_bytes(output + static_cast<std::size_t>(source) * piece_bytes + window.begin,
+                   window.piece(source, piece), window.bytes);
+      }
+      return;
+    case Collective::barrier:
+    case Collective::allocate:
+      return;
+  }
+}
+
+// The whole input of every rank, to be given its starts.
+Window whole(const ShmCall& call) {
+  const auto piece_bytes = static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype);
+  return {0, piece_bytes, call.rank(), piece_bytes, piece_bytes};
+}
+
+Recipe take_direct(ShmCall& call) {
+  auto window = whole(call);
+  for (const auto* input : call.inputs) window.starts.push_back(input);
+  take(call, window);
+  call.end_phase();
+  co_await call.all_finished();
+}
+
+Recipe push(ShmCall& call) {
+  const auto chunk = chunk_of(static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype),
+                              call.rank(), call.size());
+  auto sources = call.inputs;
+  for (auto& source : sources) source += chunk.begin;
+  std::vector<std::byte*> destinations;
+  for (auto* output : call.outputs) {
+    if (output != nullptr) destinations.push_back(output + chunk.begin);
+  }
+  join(call, sources, destinations, chunk.bytes);
+  call.end_phase();
+  co_await call.all_finished();
+}
+
+// The chunk that a rank joins is read by nobody else, so the result takes its place in the slot.
+Recipe share_inline(ShmCall& call) {
+  const auto total = call.call.input.size();
+  const auto own = chunk_of(total, call.rank(), call.size());
+  PointerList<const std::byte*> sources;
+  for (int rank = 0; rank < call.size(); ++rank) {
+    sources.push_back(call.inline_slot(rank) + own.begin);
+  }
+  auto* const result = call.inline_slot(call.rank()) + own.begin;
+  join(call, sources.span(), std::span(&result, 1), own.bytes);
+  call.end_phase();
+  co_await call.all_here();
+  if (call.call.output.empty()) co_return;
+  for (int rank = 0; rank < call.size(); ++rank) {
+    const auto chunk = chunk_of(total, rank, call.size());
+    copy_bytes(call.call.output.data() + chunk.begin, call.inline_slot(rank) + chunk.begin,
+               chunk.bytes);
+  }
+}
+
+// Window number `round` of an input of `num_pieces` pieces, staged by those who have one.
+class Rounds {
+ public:
+  Rounds(const ShmCall& call, int num_pieces, std::size_t piece_bytes)
+      : call_(call),
+        num_pieces_(num_pieces),
+        piece_bytes_(piece_bytes),
+        before_(*call.rounds),
+        // Whole lines, so that every window of every piece is aligned.
+        window_bytes_(
+            std::max(kLine, kStageBytes / static_cast<std::size_t>(num_pieces) / kLine * kLine)) {
+    *call.rounds += count();
+  }
+
+  [[nodiscard]] std::uint64_t count() const {
+    return (piece_bytes_ + window_bytes_ - 1) / window_bytes_;
+  }
+  [[nodiscard]] std::size_t begin(std::uint64_t round) const { return round * window_bytes_; }
+  // Of a piece of `total` bytes.
+  [[nodiscard]] std::size_t bytes(std::uint64_t round, std::size_t total) const {
+    return begin(round) >= total ? 0 : std::min(window_bytes_, total - begin(round));
+  }
+  [[nodiscard]] const std::byte* result(int rank, std::uint64_t round) const {
+    return call_.memory->staged_result(rank, before_ + round);
+  }
+  [[nodiscard]] std::byte* own_result(std::uint64_t round) const {
+    return call_.memory->staged_result(call_.rank(), before_ + round);
+  }
+
+  void stage(std::uint64_t round) const {
+    if (round >= count() || call_.call.input.empty()) return;
+    auto* to = call_.memory->staged_input(call_.rank(), before_ + round);
+    for (int piece = 0; piece < num_pieces_; ++piece) {
+      if (num_pieces_ > 1 && piece == call_.rank()) continue;  // read where it lies
+      const auto start = static_cast<std::size_t>(piece) * piece_bytes_;
+      const auto size = call_.call.input.size();
+      const auto total = std::min(piece_bytes_, size - std::min(start, size));
+      copy_bytes(to + static_cast<std::size_t>(piece) * window_bytes_,
+                 call_.call.input.data() + start + begin(round), bytes(round, total));
+    }
+  }
+
+  // Where each rank has its part of the window; this rank's own input lies in its own memory.
+  [[nodiscard]] Window window(std::uint64_t round) const {
+    Window window{begin(round), bytes(round, piece_bytes_), call_.rank(), window_bytes_,
+                  call_.call.input.empty() ? window_bytes_ : piece_bytes_};
+    for (int rank = 0; rank < call_.size(); ++rank) {
+      const bool own = rank == call_.rank() && !call_.call.input.empty();
+      window.starts.push_back(own ? call_.call.input.data() + window.begin
+                                  : call_.memory->staged_input(rank, before_ + round));
+    }
+    return window;
+  }
+
+ private:
+  const ShmCall& call_;
+  int num_pieces_;
+  std::size_t piece_bytes_;
+  std::uint64_t before_;  // rounds of earlier calls
+  std::size_t window_bytes_;
+};
+
+Recipe take_staged(ShmCall& call) {
+  const Rounds rounds(call, has_piece_for_each(call.call.kind) ? call.size() : 1,
+                      static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype));
+  rounds.stage(0);
+  call.end_phase();
+  for (std::uint64_t round = 0; round < rounds.count(); ++round) {
+    co_await call.all_here();
+    take(call, rounds.window(round));
+    rounds.stage(round + 1);
+    call.end_phase();
+  }
+}
+
+// Takes the others' results of a round into the output.
+void take_results(const ShmCall& call, const Rounds& rounds, std::uint64_t round) {
+  if (call.call.output.empty()) return;
+  for (int rank = 0; rank < call.size(); ++rank) {
+    if (rank == call.rank()) continue;
+    const auto chunk = chunk_of(call.call.output.size(), rank, call.size());
+    copy_bytes(call.call.output.data() + chunk.begin + rounds.begin(round),
+               rounds.result(rank, round), rounds.bytes(round, chunk.bytes));
+  }
+}
+
+Recipe reduce_staged(ShmCall& call) {
+  const auto total = call.call.input.size();
+  const auto chunk = chunk_of(total, call.rank(), call.size());
+  const Rounds rounds(call, call.size(), chunk_of(total, 0, call.size()).bytes);
+  rounds.stage(0);
+  call.end_phase();
+  for (std::uint64_t round = 0; round < rounds.count(); ++round) {
+    co_await call.all_here();
+    if (round > 0) take_results(call, rounds, round - 1);
+    const auto window = rounds.window(round);
+    PointerList<const std::byte*> sources;
+    for (int rank = 0; rank < call.size(); ++rank) {
+      sources.push_back(window.piece(rank, call.rank()));
+    }
+    PointerList<std::byte*> destinations;
+    destinations.push_back(rounds.own_result(round));
+    if (!call.call.output.empty()) {
+      destinations.push_back(call.call.output.data() + chunk.begin + window.begin);
+    }
+    join(call, sources.span(), destinations.span(), rounds.bytes(round, chunk.bytes));
+    rounds.stage(round + 1);
+    call.end_phase();
+  }
+  co_await call.all_here();
+  if (rounds.count() > 0) take_results(call, rounds, rounds.count() - 1);
+}
+
+}  // namespace
+
+void fetch_ahead(const ShmCall& call, int other, bool one_shot) noexcept {
+  const auto kind = call.call.kind;
+  if (kind != Collective::all_reduce && kind != Collective::all_gather) return;
+  const auto total = call.call.input.size();
+  const auto part = one_shot ? Chunk{0, total} : chunk_of(total, call.rank(), call.size());
+  const auto* const start = call.inline_slot(other) + part.begin;
+  for (std::size_t i = 0; i < std::min(part.bytes, kSmallInlineBytes); i += kLine) {
+    __builtin_prefetch(start + i);
+  }
+}
+
+#ifdef __x86_64__
+[[gnu::target("prfchw")]]  // else GCC would ask for the line as if it were only read
+#endif
+void prepare_next_slot(const ShmCall& call) noexcept {
+  auto* const start = call.memory->inline_slot(call.rank(), call.number + 1, call.largest_input);
+  for (std::size_t i = 0; i < std::min(call.call.input.size(), kSmallInlineBytes); i += kLine) {
+    __builtin_prefetch(start + i, /*written=*/1);
+  }
+}
+
+void take_one_shot(const ShmCall& call) {
+  auto window = whole(call);
+  for (int rank = 0; rank < call.size(); ++rank) {
+    window.starts.push_back(call.inline_slot(rank));
+  }
+  take(call, window);
+}
+
+Recipe recipe_for(ShmCall& call) {
+  if (call.is_inline) return share_inline(call);
+  const auto present = [](const auto* start) { return start != nullptr; };
+  const bool inputs_shared = std::all_of(call.inputs.begin(), call.inputs.end(), present);
+  if (reduces_all(call.call.kind)) {
+    const bool pushes =
+        inputs_shared && (call.call.kind == Collective::reduce
+                              ? present(call.outputs[static_cast<std::size_t>(call.call.root)])
+                              : std::all_of(call.outputs.begin(), call.outputs.end(), present));
+    return pushes ? push(call) : reduce_staged(call);
+  }
+  const bool rooted =
+      call.call.kind == Collective::broadcast || call.call.kind == Collective::scatter;
+  const bool shared =
+      rooted ? present(call.inputs[static_cast<std::size_t>(call.call.root)]) : inputs_shared;
+  return shared ? take_direct(call) : take_staged(call);
+}
+
+}  // namespace lockstep
