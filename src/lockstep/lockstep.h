@@ -7,6 +7,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/run.h"
+#include "lockstep/collectives/gather_values.h"
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/data/file_datasets.h"
 #include "lockstep/data/loader.h"
