@@ -9,7 +9,7 @@
 
 #include "cli/sibling.h"
 #include "cli/train/program/summary.h"
-#include "cli/train/run_place.h"
+#include "cli/train/run_start.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/whole_file.h"
