@@ -5,9 +5,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/train/attention.h"
+#include "lockstep/train/causal_attention.h"
+#include "lockstep/train/gelu.h"
 #include "models/affine_internal.h"
-#include "models/causal_attention_internal.h"
-#include "models/gelu_internal.h"
 
 namespace lockstep::models {
 namespace {

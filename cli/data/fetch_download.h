@@ -22,7 +22,7 @@ namespace lockstep::cli {
 
 /// Downloads the recipe's package into `folder` and returns its path; its hash is the pinned one.
 /// Throws UsageError that states the cause and what to do next.
-[[nodiscard]] std::filesystem::path download(const FetchRecipe& recipe, const FetchPlace& place,
+[[nodiscard]] std::filesystem::path download(const FetchRecipe& recipe, const FetchOptions& options,
                                              const std::filesystem::path& folder,
                                              const CommandRunner& run);
 

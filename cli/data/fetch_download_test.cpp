@@ -106,25 +106,25 @@ TEST(WhyNotDownloaded, TellsAMissingAptFromOneThatDoesNotOfferThePackage) {
             std::string::npos);
 }
 
-class FetchPlaceTest : public ::testing::Test {
+class FetchOptionsTest : public ::testing::Test {
  protected:
   void SetUp() override { fs::create_directories(cache_); }
   void TearDown() override { fs::remove_all(cache_); }
   [[nodiscard]] std::vector<std::string> pythons(Environment environment) const {
     environment.set("XDG_CACHE_HOME", cache_.string());
-    return fetch_place(environment).pythons;
+    return fetch_options(environment).pythons;
   }
 
   const fs::path cache_ =
-      fs::temp_directory_path() / ("lockstep-fetch-place-" + std::to_string(::getpid()));
+      fs::temp_directory_path() / ("lockstep-fetch-options-" + std::to_string(::getpid()));
 };
 
-TEST_F(FetchPlaceTest, AnEmptyVariableNamesNoPython) {
+TEST_F(FetchOptionsTest, AnEmptyVariableNamesNoPython) {
   EXPECT_EQ(pythons({{"LOCKSTEP_PYTHON", ""}}), std::vector<std::string>{"python3"});
   EXPECT_EQ(pythons({}), std::vector<std::string>{"python3"});
 }
 
-TEST_F(FetchPlaceTest, TheNamedPythonComesFirstAndBootstrapsLast) {
+TEST_F(FetchOptionsTest, TheNamedPythonComesFirstAndBootstrapsLast) {
   const auto ours = cache_ / "lockstep/torch-2.11.0-cp311-aarch64/bin/python";
   fs::create_directories(ours.parent_path());
   std::ofstream(ours) << "";
@@ -133,7 +133,7 @@ TEST_F(FetchPlaceTest, TheNamedPythonComesFirstAndBootstrapsLast) {
             (std::vector<std::string>{"python3.12", "python3", ours}));
 }
 
-TEST_F(FetchPlaceTest, ARelativePathIsFromTheFolderOfTheCommand) {
+TEST_F(FetchOptionsTest, ARelativePathIsFromTheFolderOfTheCommand) {
   EXPECT_EQ(pythons({{"LOCKSTEP_PYTHON", "env/bin/python"}}).front(),
             fs::current_path() / "env/bin/python");
 }

@@ -44,10 +44,10 @@ int run_data_fetch(const std::vector<std::string>& arguments, Streams streams) {
   if (names.empty()) throw UsageError("nothing was named; `lockstep data fetch --help` lists it");
   std::vector<std::size_t> chosen;  // all are checked before the first is fetched
   for (const auto& name : names) chosen.push_back(read_choice("the data set", name, known));
-  const auto place = fetch_place(Environment::of_process());
+  const auto options = fetch_options(Environment::of_process());
   for (const auto index : chosen) {
     const auto& recipe = fetch_recipes()[index];
-    const auto folder = fetch(recipe, place, run_command);
+    const auto folder = fetch(recipe, options, run_command);
     streams.out << fmt::format("{}: {} ({}; {})\n", recipe.name, folder.string(), recipe.summary,
                                recipe.rights);
   }

@@ -65,7 +65,7 @@ Tokenized tokenize(const std::vector<std::string>& files, Tokenizer& tokenizer,
   return done;
 }
 
-std::string tokenizer_place(const std::string& what, const Environment& environment) {
+std::string tokenizer_path(const std::string& what, const Environment& environment) {
   if (what != "gpt2") return what;
   const auto folder = data_cache(environment) / "gpt2-bpe";
   if (!std::filesystem::exists(folder)) {

@@ -34,6 +34,6 @@ Tokenized tokenize(const std::vector<std::string>& files, Tokenizer& tokenizer,
 
 /// What open_tokenizer takes for `what`, which may also be gpt2: the table in the user's cache.
 /// Throws UsageError when it is not there.
-[[nodiscard]] std::string tokenizer_place(const std::string& what, const Environment& environment);
+[[nodiscard]] std::string tokenizer_path(const std::string& what, const Environment& environment);
 
 }  // namespace lockstep::cli

@@ -78,7 +78,7 @@ int run_data_tokenize(const std::vector<std::string>& arguments, Streams streams
   }
   const bool llmc = read_choice("--layout", options.layout, {"raw", "llmc"}) == 1;
   const auto tokenizer =
-      open_tokenizer(tokenizer_place(options.tokenizer, Environment::of_process()));
+      open_tokenizer(tokenizer_path(options.tokenizer, Environment::of_process()));
   const auto done =
       tokenize(options.files, *tokenizer, options.output,
                {.text = {.documents = read_break(options.documents), .marker = options.marker},

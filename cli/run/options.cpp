@@ -26,7 +26,7 @@ struct Texts {
   bool no_pin = false;
 };
 
-void declare(Arguments& arguments, RunOptions& options, Texts& texts) {
+void declare(Arguments& arguments, LaunchOptions& options, Texts& texts) {
   arguments.option("-n,--nproc-per-node,--nproc_per_node", texts.ranks);
   arguments.option("--nnodes", options.num_nodes);
   arguments.option("--node-rank,--node_rank", texts.node_rank);
@@ -46,7 +46,7 @@ void declare(Arguments& arguments, RunOptions& options, Texts& texts) {
   arguments.option("--secret-file", options.secret_file);
 }
 
-void understand_ranks(const std::string& text, RunOptions& options) {
+void understand_ranks(const std::string& text, LaunchOptions& options) {
   if (text == "auto") {
     options.ranks = Ranks::automatic;
   } else if (text == "cpu") {
@@ -75,7 +75,7 @@ ColorChoice understand_color(const std::string& text) {
   throw UsageError(fmt::format("--color is \"{}\", expected auto, always or never", text));
 }
 
-void understand_nodes(const Texts& texts, RunOptions& options) {
+void understand_nodes(const Texts& texts, LaunchOptions& options) {
   if (options.num_nodes < 1) {
     throw UsageError(fmt::format("--nnodes is {}, expected at least 1", options.num_nodes));
   }
@@ -109,8 +109,8 @@ void understand_nodes(const Texts& texts, RunOptions& options) {
 
 }  // namespace
 
-RunOptions parse_run_options(const std::vector<std::string>& arguments) {
-  RunOptions options;
+LaunchOptions parse_run_options(const std::vector<std::string>& arguments) {
+  LaunchOptions options;
   Texts texts;
   Arguments declared("run", options.help);
   declare(declared, options, texts);

@@ -19,7 +19,7 @@ enum class Ranks {
   per_gpu
 };  // automatic: per GPU, without any per core
 
-struct RunOptions {
+struct LaunchOptions {
   Ranks ranks = Ranks::automatic;
   int num_ranks = 0;  // when ranks is count
   int num_nodes = 1;
@@ -40,7 +40,7 @@ struct RunOptions {
 
 /// Reads the arguments after `lockstep run`. Throws UsageError that names the argument and, for an
 /// unknown option, the nearest one.
-[[nodiscard]] RunOptions parse_run_options(const std::vector<std::string>& arguments);
+[[nodiscard]] LaunchOptions parse_run_options(const std::vector<std::string>& arguments);
 
 /// What `lockstep run --help` prints; fits a screen.
 [[nodiscard]] std::string run_help();

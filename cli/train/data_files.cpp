@@ -27,9 +27,9 @@ const FetchRecipe* try_recipe(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
-fs::path fetched(const FetchRecipe& recipe, const DataPlace& place,
+fs::path fetched(const FetchRecipe& recipe, const DataOptions& options,
                  const Environment& environment) {
-  return fetch(recipe, fetch_place(environment), place.run);
+  return fetch(recipe, fetch_options(environment), options.run);
 }
 
 // The files that the user named.
@@ -55,8 +55,8 @@ std::vector<std::string> named_files(const std::string& names) {
 
 // LibTorch's hand-written headers, joined in the order of their paths: the same bytes in the wheels
 // of all Linux machines.
-std::string join_headers(const DataPlace& place) {
-  const fs::path root = place.torch_include;
+std::string join_headers(const DataOptions& options) {
+  const fs::path root = options.torch_include;
   std::vector<std::string> paths;
   for (const auto* part : {"c10", "torch"}) {
     if (!fs::is_directory(root / part)) {
@@ -70,7 +70,7 @@ std::string join_headers(const DataPlace& place) {
     }
   }
   std::sort(paths.begin(), paths.end());
-  const std::string joined = fs::path(place.run_folder) / "headers.txt";
+  const std::string joined = fs::path(options.run_folder) / "headers.txt";
   std::ofstream out(joined, std::ios::binary);
   for (const auto& path : paths) out << std::ifstream(root / path, std::ios::binary).rdbuf();
   if (!out.flush()) throw UsageError(fmt::format("cannot write {}: is the disk full?", joined));
@@ -83,19 +83,19 @@ struct Text {
   std::string remark = {};
 };
 
-Text headers(const DataPlace& place) { return {"LibTorch's headers", {join_headers(place)}}; }
+Text headers(const DataOptions& options) { return {"LibTorch's headers", {join_headers(options)}}; }
 
 // What takes the place of the default text, which cannot be fetched because of `error`.
-Text instead_of_default(const UsageError& error, const DataPlace& place) {
-  if (place.has_terminal) {
+Text instead_of_default(const UsageError& error, const DataOptions& options) {
+  if (options.has_terminal) {
     throw UsageError(
         fmt::format("the default text, Shakespeare, is not available: {}.\n"
                     "Choose the text to train on:\n"
                     "  {} --data FILE       # a text file of yours\n"
                     "  {} --data headers    # LibTorch's C++ headers, which are on this machine",
-                    error.what(), place.command, place.command));
+                    error.what(), options.command, options.command));
   }
-  auto text = headers(place);
+  auto text = headers(options);
   text.remark = fmt::format(
       "this run trains on LibTorch's C++ headers, not on the default text, Shakespeare: "
       "{}. To choose the text, begin another run with --data FILE or --data headers.",
@@ -103,8 +103,9 @@ Text instead_of_default(const UsageError& error, const DataPlace& place) {
   return text;
 }
 
-Text find_text(const TrainConfig& config, const DataPlace& place, const Environment& environment) {
-  if (config.data == kHeaders) return headers(place);
+Text find_text(const TrainConfig& config, const DataOptions& options,
+               const Environment& environment) {
+  if (config.data == kHeaders) return headers(options);
   const auto* recipe = try_recipe(config.data == "auto" ? "shakespeare" : config.data);
   if (recipe == nullptr) return {config.data, named_files(config.data)};
   if (!recipe->join) {
@@ -112,11 +113,11 @@ Text find_text(const TrainConfig& config, const DataPlace& place, const Environm
                                  config.data));
   }
   try {
-    const auto folder = fetched(*recipe, place, environment);
+    const auto folder = fetched(*recipe, options, environment);
     return {std::string(recipe->name), {folder / recipe->files.front().name}};
   } catch (const UsageError& error) {
     if (config.data != "auto") throw;
-    return instead_of_default(error, place);
+    return instead_of_default(error, options);
   }
 }
 
@@ -143,10 +144,10 @@ void expect_tokens_below(const std::string& path, std::int64_t vocabulary) {
   }
 }
 
-DataFiles token_files(const TrainConfig& config, const DataPlace& place,
+DataFiles token_files(const TrainConfig& config, const DataOptions& options,
                       const Environment& environment) {
-  auto text = find_text(config, place, environment);
-  const auto where = tokenizer_place(config.tokenizer, environment);
+  auto text = find_text(config, options, environment);
+  const auto where = tokenizer_path(config.tokenizer, environment);
   const auto tokenizer = open_tokenizer(where);
   DataFiles files{.name = text.name,
                   .tokenizer = where == "bytes" ? where : std::string(fs::absolute(where)),
@@ -164,13 +165,13 @@ DataFiles token_files(const TrainConfig& config, const DataPlace& place,
   constexpr auto tokens = "tokens.bin";
   // A bare file does not say how wide its tokens are, llm.c's header does.
   const bool is_wide = files.vocabulary > 65536;
-  tokenize(text.files, *tokenizer, fs::path(place.run_folder) / tokens, {.llmc_header = is_wide});
+  tokenize(text.files, *tokenizer, fs::path(options.run_folder) / tokens, {.llmc_header = is_wide});
   files.training = {tokens};
   return files;
 }
 
 // Fashion-MNIST's four files; or what the user named.
-DataFiles sample_files(const TrainConfig& config, const DataPlace& place,
+DataFiles sample_files(const TrainConfig& config, const DataOptions& options,
                        const Environment& environment) {
   const auto* recipe = try_recipe(config.data == "auto" ? "fashion-mnist" : config.data);
   if (recipe == nullptr && config.data != kHeaders) {
@@ -180,7 +181,7 @@ DataFiles sample_files(const TrainConfig& config, const DataPlace& place,
     throw UsageError(
         fmt::format("--data {} has no images; take fashion-mnist, or files", config.data));
   }
-  const auto folder = fetched(*recipe, place, environment);
+  const auto folder = fetched(*recipe, options, environment);
   const auto file = [&](std::size_t index) -> std::string {
     return folder / recipe->files[index].name;
   };
@@ -189,10 +190,10 @@ DataFiles sample_files(const TrainConfig& config, const DataPlace& place,
 
 }  // namespace
 
-DataFiles prepare_data(const TrainConfig& config, const DataPlace& place,
+DataFiles prepare_data(const TrainConfig& config, const DataOptions& options,
                        const Environment& environment) {
-  return takes_tokens(config.model) ? token_files(config, place, environment)
-                                    : sample_files(config, place, environment);
+  return takes_tokens(config.model) ? token_files(config, options, environment)
+                                    : sample_files(config, options, environment);
 }
 
 }  // namespace lockstep::cli

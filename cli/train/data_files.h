@@ -10,7 +10,7 @@
 
 namespace lockstep::cli {
 
-struct DataPlace {
+struct DataOptions {
   std::string run_folder;     // tokens made from text go here
   std::string torch_include;  // LibTorch's headers: the text that every machine has
   std::string command;        // as it was typed, for what is printed to be typed next
@@ -22,7 +22,7 @@ struct DataPlace {
 /// is Shakespeare's. Where that cannot be fetched, it is LibTorch's headers and the remark says so;
 /// with a terminal nothing takes its place: UsageError asks the reader to choose.
 /// Throws UsageError for files that are not there or of no use to the model, with what would be.
-[[nodiscard]] DataFiles prepare_data(const TrainConfig& config, const DataPlace& place,
+[[nodiscard]] DataFiles prepare_data(const TrainConfig& config, const DataOptions& options,
                                      const Environment& environment);
 
 }  // namespace lockstep::cli

@@ -14,7 +14,7 @@
 #include "cli/sibling.h"
 #include "cli/train/data_files.h"
 #include "cli/train/options.h"
-#include "cli/train/run_place.h"
+#include "cli/train/run_start.h"
 #include "cli/train/saved_config.h"
 #include "cli/verb.h"
 #include "lockstep/base/error.h"
@@ -22,8 +22,7 @@
 #include "lockstep/launch/exit_code.h"
 #include "lockstep/launch/job.h"
 #include "lockstep/launch/run_folder.h"
-#include "lockstep/machine/core_plan.h"
-#include "lockstep/machine/gpus.h"
+#include "lockstep/machine/machine.h"
 
 namespace lockstep::cli {
 namespace {
@@ -42,8 +41,8 @@ std::string folder_of(const TrainConfig& config, bool debug_small) {
   return folder;
 }
 
-int ranks_of(const TrainConfig& config) {
-  if (config.ranks == "auto") return read_cpu_topology(allowed_processors()).num_cores();
+int ranks_of(const TrainConfig& config, const Machine& machine) {
+  if (config.ranks == "auto") return machine.cpu.num_cores();
   int ranks = 0;
   const char* end = config.ranks.data() + config.ranks.size();
   const auto [stopped, error] = std::from_chars(config.ranks.data(), end, ranks);
@@ -137,30 +136,30 @@ std::string next_launch_folder(const std::string& folder) {
   }
 }
 
-int show_finished(const RunPlace& place, const SavedConfig& saved, const Environment& environment,
+int show_finished(const RunStart& start, const SavedConfig& saved, const Environment& environment,
                   Streams streams) {
   const auto command = typed_command(environment);
   const auto& config = saved.resolved.config;
   const auto model = name_of(config.model);
-  const auto finished = try_read_finished(place.folder);
-  std::ifstream summary(place.folder + "/summary.txt");
+  const auto finished = try_read_finished(start.folder);
+  std::ifstream summary(start.folder + "/summary.txt");
   if (summary) streams.out << summary.rdbuf();
   streams.out << fmt::format(
       "\nThis run is finished: {} Nothing was done now. To train on, or anew beside it:\n"
       "  {} train {} --run {} --for {}{}\n"
       "  {} train {} --run {} --fresh\n",
-      finished ? finished->why : place.reason + ".", command, model, place.folder,
+      finished ? finished->why : start.reason + ".", command, model, start.folder,
       to_string({2 * config.length.amount, config.length.unit}),
       finished && finished->gave_up ? fmt::format(" --patience {}", 2 * config.patience) : "",
-      command, model, place.folder);
+      command, model, start.folder);
   return kSuccess;
 }
 
-int launch(const std::string& folder, const SavedConfig& saved, const TrainOptions& options,
-           const Environment& environment) {
+int launch(const std::string& folder, const SavedConfig& saved, int num_ranks,
+           const TrainOptions& options, const Environment& environment) {
   const auto& config = saved.resolved.config;
   return run_job({.command = {sibling_path("lockstep-train"), folder},
-                  .num_ranks = ranks_of(config),
+                  .num_ranks = num_ranks,
                   .announce = false,
                   .speaks_for_all = true,
                   .color = options.color,
@@ -170,17 +169,17 @@ int launch(const std::string& folder, const SavedConfig& saved, const TrainOptio
                  environment);
 }
 
-int go_on(const RunPlace& place, const TrainOptions& options, const Environment& environment,
-          Streams streams) {
-  const auto before = read_config(place.folder);
-  const auto saved = go_on_with(place.folder, options);
-  (void)ranks_of(saved.resolved.config);
-  const FolderLock lock(place.folder);
-  fs::remove(place.folder + "/finished.json");
-  write_config(place.folder, saved);
-  streams.error << fmt::format("Going on with {}: {}.\n", place.folder, place.reason);
-  const int code = launch(place.folder, saved, options, environment);
-  if (code == kUsage) write_config(place.folder, before);  // refused: nothing of it stays
+int resume(const RunStart& start, const TrainOptions& options, const Machine& machine,
+           const Environment& environment, Streams streams) {
+  const auto before = read_config(start.folder);
+  const auto saved = go_on_with(start.folder, options);
+  const int num_ranks = ranks_of(saved.resolved.config, machine);
+  const FolderLock lock(start.folder);
+  fs::remove(start.folder + "/finished.json");
+  write_config(start.folder, saved);
+  streams.error << fmt::format("Going on with {}: {}.\n", start.folder, start.reason);
+  const int code = launch(start.folder, saved, num_ranks, options, environment);
+  if (code == kUsage) write_config(start.folder, before);  // refused: nothing of it stays
   return code;
 }
 
@@ -207,35 +206,36 @@ int train(const TrainOptions& options, const std::string& command, const Environ
   const bool is_small = options.resolve.debug_small;
   const auto& origin = resolved.origins.at("for");
   const bool length_given = origin != "default" && origin != "--debug-small";
-  const auto place =
-      choose_place({.folder = folder_of(asked, is_small),
+  const auto start =
+      choose_start({.folder = folder_of(asked, is_small),
                     .length = length_given ? std::optional(to_string(asked.length)) : std::nullopt,
                     .fresh = options.fresh,
                     .must_resume = asked.resume == ResumeKind::required},
                    look_at);
   if (options.print_config) {
     streams.out << describe(
-        place.start == Start::fresh ? resolved : go_on_with(place.folder, options).resolved);
+        start.kind == StartKind::fresh ? resolved : go_on_with(start.folder, options).resolved);
     return kSuccess;
   }
-  if (place.start == Start::finished) {
-    return show_finished(place, go_on_with(place.folder, options), environment, streams);
+  if (start.kind == StartKind::finished) {
+    return show_finished(start, go_on_with(start.folder, options), environment, streams);
   }
-  if (const int gpus = num_gpus(environment); gpus > 0) {
+  const auto machine = describe_machine(environment);
+  if (const int gpus = machine.num_gpus; gpus > 0) {
     streams.error << fmt::format(
         "{} GPU{} visible: this version trains on the CPU and leaves {} alone.\n", gpus,
         gpus == 1 ? " is" : "s are", gpus == 1 ? "it" : "them");
   }
-  if (place.start == Start::fresh) {
-    const auto saved =
-        begin(place.folder, std::move(resolved), ranks_of(asked), command, environment);
-    const FolderLock lock(place.folder);
-    const int code = launch(place.folder, saved, options, environment);
+  if (start.kind == StartKind::fresh) {
+    const int num_ranks = ranks_of(asked, machine);
+    const auto saved = begin(start.folder, std::move(resolved), num_ranks, command, environment);
+    const FolderLock lock(start.folder);
+    const int code = launch(start.folder, saved, num_ranks, options, environment);
     // Ranks make their checkpoints' folder once they have accepted the configuration.
-    if (code == kUsage && !fs::exists(place.folder + "/checkpoints")) fs::remove_all(place.folder);
+    if (code == kUsage && !fs::exists(start.folder + "/checkpoints")) fs::remove_all(start.folder);
     return code;
   }
-  return go_on(place, options, environment, streams);
+  return resume(start, options, machine, environment, streams);
 }
 
 }  // namespace

@@ -6,13 +6,15 @@
 #include "build_facts.h"
 #include "cli/arguments.h"
 #include "cli/verb.h"
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/machine/machine.h"
 
 namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep version: the version and what this build can use\n"
+    "lockstep version: the version, what this build can use, and what this machine has\n"
     "\n"
     "  --json     one JSON object instead of lines\n"
     "\n"
@@ -51,13 +53,17 @@ int run_version(const std::vector<std::string>& arguments, Streams streams) {
   streams.out << fmt::format(
       "lockstep {}\n"
       "  LibTorch  {}\n"
-      "  machine   {}\n"
+      "  built for {}\n"
       "  compiler  {}, {}\n"
       "  CUDA      {}\n"
       "  NCCL      {}\n"
       "  MPI       {}\n",
       kVersion, kBuildTorch, kBuildMachine, kBuildCompiler, kBuildType, with(kBuildCuda),
       with(kBuildNccl), with(kBuildMpi));
+  streams.out << "this machine\n";
+  for (const auto& line : machine_lines(describe_machine(Environment::of_process()))) {
+    streams.out << "  " << line << '\n';
+  }
   return kSuccess;
 }
 

@@ -60,19 +60,19 @@ double least_traffic(const CommCase& timed, int ranks) {
   return bytes;
 }
 
-SlotLayout slot_layout(const CommCase& timed, int rank, int ranks) {
+BufferLayout buffer_layout(const CommCase& timed, int rank, int ranks) {
   const auto call = call_of(timed, ranks);
-  SlotLayout layout{.input_bytes = input_bytes(call, rank, ranks),
-                    .output_bytes = output_bytes(call, rank, ranks)};
+  BufferLayout layout{.input_bytes = input_bytes(call, rank, ranks),
+                      .output_bytes = output_bytes(call, rank, ranks)};
   std::size_t largest_input = 0;
   std::size_t largest_output = 0;
   for (int other = 0; other < ranks; ++other) {
     largest_input = std::max(largest_input, input_bytes(call, other, ranks));
     largest_output = std::max(largest_output, output_bytes(call, other, ranks));
   }
-  if (has_parts(timed.op)) layout.output_offset = round_up(largest_input, kSlotAlignment);
-  layout.slot_bytes =
-      round_up(std::max(layout.output_offset + largest_output, largest_input), kSlotAlignment);
+  if (has_parts(timed.op)) layout.output_offset = round_up(largest_input, kBufferAlignment);
+  layout.buffer_bytes =
+      round_up(std::max(layout.output_offset + largest_output, largest_input), kBufferAlignment);
   return layout;
 }
 

@@ -42,15 +42,15 @@ struct CommCase {
 /// writes every output once. 2 N S for all_reduce.
 [[nodiscard]] double least_traffic(const CommCase& timed, int ranks);
 
-/// Where a rank's input and output lie in one slot of memory. All ranks' slots have one layout.
-struct SlotLayout {
+/// Where a rank's input and output lie in one buffer of memory. All ranks' buffers have one layout.
+struct BufferLayout {
   std::size_t input_bytes = 0;    // of this rank
   std::size_t output_bytes = 0;   // of this rank
   std::size_t output_offset = 0;  // 0: in place
-  std::size_t slot_bytes = 0;     // a multiple of kSlotAlignment
+  std::size_t buffer_bytes = 0;   // a multiple of kBufferAlignment
 };
-constexpr std::size_t kSlotAlignment = 128;  // two cache lines: processors fetch pairs of them
-[[nodiscard]] SlotLayout slot_layout(const CommCase& timed, int rank, int ranks);
+constexpr std::size_t kBufferAlignment = 128;  // two cache lines: processors fetch pairs of them
+[[nodiscard]] BufferLayout buffer_layout(const CommCase& timed, int rank, int ranks);
 
 /// "1 KiB", "25 MiB", "1000 B".
 [[nodiscard]] std::string size_in_words(std::size_t bytes);

@@ -5,10 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/bench/comm/buffer_plan.h"
 #include "cli/bench/comm/jobs.h"
-#include "cli/bench/comm/machine.h"
 #include "lockstep/base/error.h"
-#include "lockstep/machine/cpu_topology.h"
 
 namespace lockstep::cli {
 namespace {
@@ -40,16 +39,17 @@ TEST(BenchCommCase, LeastTrafficReadsEachInputAndWritesEachOutputOnce) {
   EXPECT_DOUBLE_EQ(traffic(Collective::scatter), 2 * size);
 }
 
-TEST(BenchCommCase, ASlotHoldsInputAndOutputOfEveryRank) {
+TEST(BenchCommCase, ABufferHoldsInputAndOutputOfEveryRank) {
   for (const auto op : timed_collectives()) {
     for (const int ranks : {1, 2, 5}) {
       const auto timed = whole_case({.op = op, .bytes = 1000}, ranks);
       for (int rank = 0; rank < ranks; ++rank) {
-        const auto layout = slot_layout(timed, rank, ranks);
-        EXPECT_EQ(layout.slot_bytes % kSlotAlignment, 0U);
-        EXPECT_EQ(layout.slot_bytes, slot_layout(timed, 0, ranks).slot_bytes) << to_string(op);
-        EXPECT_LE(layout.input_bytes, layout.slot_bytes);
-        EXPECT_LE(layout.output_offset + layout.output_bytes, layout.slot_bytes) << to_string(op);
+        const auto layout = buffer_layout(timed, rank, ranks);
+        EXPECT_EQ(layout.buffer_bytes % kBufferAlignment, 0U);
+        EXPECT_EQ(layout.buffer_bytes, buffer_layout(timed, 0, ranks).buffer_bytes)
+            << to_string(op);
+        EXPECT_LE(layout.input_bytes, layout.buffer_bytes);
+        EXPECT_LE(layout.output_offset + layout.output_bytes, layout.buffer_bytes) << to_string(op);
         EXPECT_TRUE(layout.output_offset == 0 || layout.input_bytes <= layout.output_offset);
       }
     }
@@ -80,22 +80,6 @@ TEST(BenchCommMemory, ARankNeverTakesMoreThanTheLimit) {
   request.cases.front().memory = MemoryKind::ordinary;
   plan_memory(request, 1024 * kMebi);
   EXPECT_LE(request.arena_bytes, kMostBytesPerRank);
-}
-
-TEST(BenchCommMemory, TheLastLevelCacheIsTheLargestThatTheKernelLists) {
-  const auto root = std::filesystem::path(::testing::TempDir()) / "bench_comm_sys";
-  for (const auto processor : allowed_processors()) {
-    int index = 0;
-    for (const char* size : {"64K", "1024K", "33792K"}) {
-      const auto folder = root / "devices/system/cpu" / ("cpu" + std::to_string(processor)) /
-                          "cache" / ("index" + std::to_string(index++));
-      std::filesystem::create_directories(folder);
-      std::ofstream(folder / "size") << size << '\n';
-    }
-  }
-  EXPECT_EQ(read_comm_machine(root.string()).last_level_cache, std::size_t{33} * kMebi);
-  std::filesystem::remove_all(root);
-  EXPECT_EQ(read_comm_machine(root.string()).last_level_cache, 0U);
 }
 
 TEST(BenchCommRequest, RequestAndAnswerSurviveTheirFiles) {

@@ -1,4 +1,4 @@
-// The chart of bench_comm_report.h: SVG by hand, one panel an op and type, below each other.
+// The chart of report.h: SVG by hand, one panel an op and type, below each other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -203,7 +203,7 @@ std::string panel(const CommReport& report, const CommRow& first, double top) {
                      fmt::format("{}, {}, {} ranks on {} cores: time of one call (p50 of the "
                                  "slowest rank)",
                                  to_string(first.timed.op), to_string(first.timed.dtype),
-                                 report.request.ranks, report.machine.cores),
+                                 report.request.ranks, report.machine.cpu.num_cores()),
                      R"( font-size="15" font-weight="600")");
   svg += text_at((kLeft + kWidth - kRight) / 2, top + kHeight - 14, "middle", "size of the array");
   svg += grid(frame, lines, top);

@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <stdlib.h>  // NOLINT: getloadavg is not in <cstdlib>
 
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
 #include "build_facts.h"
+#include "cli/bench/comm/buffer_plan.h"
 #include "cli/bench/comm/jobs.h"
 #include "cli/bench/comm/options.h"
 #include "cli/bench/comm/report.h"
@@ -44,8 +46,8 @@ class ScratchFolder {
   bool keep_ = false;
 };
 
-CommRequest request_of(const BenchCommOptions& options, const CommMachine& machine) {
-  CommRequest request{.ranks = options.num_ranks > 0 ? options.num_ranks : machine.cores,
+CommRequest request_of(const BenchCommOptions& options, const Machine& machine) {
+  CommRequest request{.ranks = options.num_ranks > 0 ? options.num_ranks : machine.cpu.num_cores(),
                       .seconds = std::chrono::duration<double>(options.time).count(),
                       .iterations = options.iterations};
   for (const auto op : options.ops) {
@@ -58,10 +60,15 @@ CommRequest request_of(const BenchCommOptions& options, const CommMachine& machi
       }
     }
   }
-  plan_memory(request, machine.last_level_cache);
-  const auto shares = plan_cores(read_cpu_topology(allowed_processors()), request.ranks);
+  plan_memory(request, machine.last_level_cache());
+  const auto shares = plan_cores(machine.cpu, request.ranks);
   for (const auto& share : shares) request.processors.push_back(share.processors);
   return request;
+}
+
+std::optional<double> load_average() {
+  double load = 0;
+  return ::getloadavg(&load, 1) == 1 ? std::optional(load) : std::nullopt;
 }
 
 void write_file(const std::string& path, const std::string& text, std::ostream& out) {
@@ -74,11 +81,12 @@ void write_file(const std::string& path, const std::string& text, std::ostream& 
 // Engines take turns, so that a machine that gets busier or hotter treats all of them alike.
 int measure_and_report(const BenchCommOptions& options, const Environment& environment,
                        Streams streams) {
-  CommReport report{.machine = read_comm_machine(), .build = kBuildType};
+  CommReport report{
+      .machine = describe_machine(environment), .load = load_average(), .build = kBuildType};
   report.request = request_of(options, report.machine);
   report.rounds = options.rounds > 0 ? options.rounds : options.compare.empty() ? 1 : 3;
   const auto engines =
-      find_engines(options, report.request.ranks, report.machine.cores, environment);
+      find_engines(options, report.request.ranks, report.machine.cpu.num_cores(), environment);
   streams.out << header_text(report) << std::flush;
   ScratchFolder folder(environment);
   std::vector<std::vector<CommAnswer>> answers(engines.size());

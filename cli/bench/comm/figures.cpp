@@ -1,4 +1,4 @@
-// The numbers of bench_comm_report.h.
+// The numbers of report.h.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// The JSON of bench_comm_report.h. docs/bench.md documents the schema; times are in microseconds,
+// The JSON of report.h. docs/bench.md documents the schema; times are in microseconds,
 // rates in bytes per second.
 
 #include "lockstep/base/json.h"
@@ -48,13 +48,13 @@ std::string json_text(const CommReport& report) {
                     {"lockstep", kVersion},
                     {"build", report.build},
                     {"ranks", request.ranks},
-                    {"cores", report.machine.cores},
+                    {"cores", report.machine.cpu.num_cores()},
                     {"processors", request.processors},
-                    {"last_level_cache", report.machine.last_level_cache},
+                    {"last_level_cache", report.machine.last_level_cache()},
                     {"rotation_bytes", request.rotation_bytes},
                     {"rounds", report.rounds},
                     {"load", nullptr}};
-  if (report.machine.load) json["load"] = *report.machine.load;
+  if (report.load) json["load"] = *report.load;
   for (std::size_t engine = 0; engine < report.names.size(); ++engine) {
     json["engines"][report.names[engine]] = report.abouts[engine];
   }

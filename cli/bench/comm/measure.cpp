@@ -25,45 +25,45 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Slots of one length in an arena, one after the other and from the start again: as many as it
-// takes to come back to a slot only when the caches have forgotten it.
+// Buffers of one length in an arena, one after the other and from the start again: as many as it
+// takes to come back to a buffer only when the caches have forgotten it.
 class Rotation {
  public:
-  Rotation(std::span<std::byte> arena, std::size_t slot_bytes, std::size_t rotation_bytes)
+  Rotation(std::span<std::byte> arena, std::size_t buffer_bytes, std::size_t rotation_bytes)
       : arena_(arena),
-        slot_bytes_(slot_bytes),
-        num_slots_(std::clamp((rotation_bytes + slot_bytes - 1) / slot_bytes, std::size_t{1},
-                              arena.size() / slot_bytes)) {}
+        buffer_bytes_(buffer_bytes),
+        num_buffers_(std::clamp((rotation_bytes + buffer_bytes - 1) / buffer_bytes, std::size_t{1},
+                                arena.size() / buffer_bytes)) {}
 
   [[nodiscard]] std::span<std::byte> next() {
-    const auto slot = arena_.subspan(next_ * slot_bytes_, slot_bytes_);
-    next_ = (next_ + 1) % num_slots_;
-    return slot;
+    const auto buffer = arena_.subspan(next_ * buffer_bytes_, buffer_bytes_);
+    next_ = (next_ + 1) % num_buffers_;
+    return buffer;
   }
   void restart() { next_ = 0; }
-  [[nodiscard]] int num_slots() const { return static_cast<int>(num_slots_); }
+  [[nodiscard]] int num_buffers() const { return static_cast<int>(num_buffers_); }
 
  private:
   std::span<std::byte> arena_;
-  std::size_t slot_bytes_;
-  std::size_t num_slots_;
+  std::size_t buffer_bytes_;
+  std::size_t num_buffers_;
   std::size_t next_ = 0;
 };
 
-CallMemory memory_in(std::span<std::byte> slot, const SlotLayout& layout) {
-  return {.input = slot.first(layout.input_bytes),
-          .output = slot.subspan(layout.output_offset, layout.output_bytes)};
+CallMemory memory_in(std::span<std::byte> buffer, const BufferLayout& layout) {
+  return {.input = buffer.first(layout.input_bytes),
+          .output = buffer.subspan(layout.output_offset, layout.output_bytes)};
 }
 
 // One time a call, the longest of all ranks. Calls follow each other without a pause, as buckets
 // of gradients do; only where one rank could run ahead of the others, a barrier, which is not
 // timed, stands in between.
-template <typename NextSlot>
-std::vector<double> time_calls(TimedEngine& engine, const CommCase& timed, const SlotLayout& layout,
-                               int iterations, NextSlot next_slot) {
+template <typename NextBuffer>
+std::vector<double> time_calls(TimedEngine& engine, const CommCase& timed,
+                               const BufferLayout& layout, int iterations, NextBuffer next_buffer) {
   std::vector<double> seconds(static_cast<std::size_t>(iterations));
   for (auto& taken : seconds) {
-    const auto memory = memory_in(next_slot(), layout);
+    const auto memory = memory_in(next_buffer(), layout);
     if (has_root(timed.op)) engine.barrier();
     const auto begin = Clock::now();
     engine.call(timed, memory);
@@ -82,7 +82,7 @@ int iterations_for(const CommRequest& request, const std::vector<double>& warm_u
 // A cache line at a time: with one vector a turn the loop, not the memory, is the limit.
 __attribute__((noinline)) void add_in_place(float* __restrict sum, const float* __restrict other,
                                             std::size_t count) {
-  constexpr std::size_t line = 64 / sizeof(float);  // slots are whole lines
+  constexpr std::size_t line = 64 / sizeof(float);  // buffers are whole lines
   for (std::size_t i = 0; i < count; i += line) {
     for (std::size_t lane = 0; lane < line; ++lane) sum[i + lane] += other[i + lane];
   }
@@ -101,10 +101,10 @@ int ranks_at_once(const CommRequest& request) {
 double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std::size_t bytes) {
   constexpr std::size_t sample_bytes = 1u << 20;
   constexpr std::size_t all_bytes = 256u << 20;
-  const auto length = (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+  const auto length = (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
   const auto arena = engine.arena(MemoryKind::ordinary);
-  const auto half = arena.size() / 2 / kSlotAlignment * kSlotAlignment;
-  const auto usable = std::min(length, half);  // an arena just large enough for one slot
+  const auto half = arena.size() / 2 / kBufferAlignment * kBufferAlignment;
+  const auto usable = std::min(length, half);  // an arena just large enough for one buffer
   Rotation sums(arena.first(half), usable, request.rotation_bytes / 2);
   Rotation others(arena.subspan(half), usable, request.rotation_bytes / 2);
   const auto adds = std::max(sample_bytes / usable, std::size_t{1});
@@ -125,19 +125,19 @@ double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std
 }
 
 CommSamples measure_case(TimedEngine& engine, const CommRequest& request, const CommCase& timed) {
-  const auto layout = slot_layout(timed, engine.rank(), request.ranks);
+  const auto layout = buffer_layout(timed, engine.rank(), request.ranks);
   const auto arena = engine.arena(timed.memory);
   std::ranges::fill(arena, kNoZero);
   CommSamples samples;
-  Rotation rotation(arena, layout.slot_bytes, request.rotation_bytes);
+  Rotation rotation(arena, layout.buffer_bytes, request.rotation_bytes);
   const auto rotated = [&] { return rotation.next(); };
-  const auto same = [&] { return arena.first(layout.slot_bytes); };
+  const auto same = [&] { return arena.first(layout.buffer_bytes); };
   const auto warm_up = time_calls(engine, timed, layout, kWarmUp, rotated);
   const int iterations = iterations_for(request, warm_up);
-  // Once over the slots to come: a rank maps the others' pages when it first touches them, which
+  // Once over the buffers to come: a rank maps the others' pages when it first touches them, which
   // training does in its first step. The adds then push them out of the caches again.
   rotation.restart();
-  (void)time_calls(engine, timed, layout, std::min(iterations, rotation.num_slots()), rotated);
+  (void)time_calls(engine, timed, layout, std::min(iterations, rotation.num_buffers()), rotated);
   samples.add_bytes_per_second = add_bytes_per_second(engine, request, timed.bytes);
   rotation.restart();
   samples.cold = time_calls(engine, timed, layout, iterations, rotated);

@@ -1,5 +1,5 @@
 // How a case is timed, whatever the engine: the loops, the rotation of buffers, the in-place add
-// that the figures are held against. bench_comm_gloo.py does the same in Python.
+// that the figures are held against. gloo.py does the same in Python.
 #pragma once
 
 #include <cstddef>

@@ -38,12 +38,12 @@ MPI_Datatype type_of(DType dtype) {
 
 class MpiTimed final : public TimedEngine {
  public:
-  explicit MpiTimed(std::size_t arena_bytes) : memory_(arena_bytes + kSlotAlignment) {
+  explicit MpiTimed(std::size_t arena_bytes) : memory_(arena_bytes + kBufferAlignment) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
     void* start = memory_.data();
     auto room = memory_.size();
-    std::align(kSlotAlignment, arena_bytes, start, room);
+    std::align(kBufferAlignment, arena_bytes, start, room);
     arena_ = {static_cast<std::byte*>(start), arena_bytes};
   }
 

@@ -18,7 +18,7 @@ namespace {
 class ShmTimed final : public TimedEngine {
  public:
   ShmTimed(std::shared_ptr<Engine> engine, const CommRequest& request)
-      : engine_(std::move(engine)), ordinary_(request.arena_bytes + kSlotAlignment) {
+      : engine_(std::move(engine)), ordinary_(request.arena_bytes + kBufferAlignment) {
     const auto uses_library = [](const CommCase& timed) {
       return timed.memory == MemoryKind::library;
     };
@@ -27,7 +27,7 @@ class ShmTimed final : public TimedEngine {
     }
     void* start = ordinary_.data();
     auto room = ordinary_.size();
-    std::align(kSlotAlignment, request.arena_bytes, start, room);
+    std::align(kBufferAlignment, request.arena_bytes, start, room);
     ordinary_arena_ = {static_cast<std::byte*>(start), request.arena_bytes};
   }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/comm/machine.h"
 #include "cli/bench/comm/request.h"
+#include "lockstep/machine/machine.h"
 
 namespace lockstep::cli {
 
@@ -30,7 +30,8 @@ struct CommRow {
 
 struct CommReport {
   CommRequest request = {};
-  CommMachine machine = {};
+  Machine machine = {};
+  std::optional<double> load = {};  // processes that ran or wanted to, over the last minute
   int rounds = 1;
   std::string build = {};                // "Release"
   std::vector<std::string> names = {};   // of the engines; ours is the first

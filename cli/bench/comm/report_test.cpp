@@ -21,7 +21,9 @@ CommReport example() {
   }
   report.request.rotation_bytes = 64 << 20;
   report.request.processors = {{0}, {1}};
-  report.machine = {.cores = 2, .last_level_cache = 32 << 20, .load = 0.1};
+  report.machine = {.cpu = {.nodes = {{{{{0}}, {{1}}}}}},
+                    .caches = {{.level = 3, .bytes = 32 << 20}}};
+  report.load = 0.1;
   report.build = "Release";
   report.names = {"shm", "gloo", "mpi"};
   report.abouts = {"lockstep 1", "Gloo 2", "Open MPI 3"};

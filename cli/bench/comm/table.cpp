@@ -1,9 +1,10 @@
-// The table of bench_comm_report.h. Bandwidths are in GB/s (10^9), times in microseconds.
+// The table of report.h. Bandwidths are in GB/s (10^9), times in microseconds.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 
+#include "cli/bench/comm/buffer_plan.h"
 #include "cli/bench/comm/report.h"
 
 namespace lockstep::cli {
@@ -69,7 +70,7 @@ std::string processors_in_words(const std::vector<int>& processors) {
 }
 
 // "rank 0 on 0, ranks 1-3 on 1", as much of it as a line holds.
-std::string places(const CommRequest& request) {
+std::string processors_text(const CommRequest& request) {
   std::string text;
   const auto& processors = request.processors;
   for (std::size_t first = 0; first < processors.size();) {
@@ -90,20 +91,20 @@ std::string places(const CommRequest& request) {
 
 std::string header_text(const CommReport& report) {
   const auto& request = report.request;
-  const auto cache = report.machine.last_level_cache;
-  auto text = fmt::format(
-      "lockstep bench comm: {} rank{} on {} core{}, one thread each, {} build{}\n", request.ranks,
-      request.ranks == 1 ? "" : "s", report.machine.cores, report.machine.cores == 1 ? "" : "s",
-      report.build, report.build == "Release" ? "" : ": its figures say little");
-  text += fmt::format("processors: {}\n", places(request));
+  const auto cache = report.machine.last_level_cache();
+  auto text =
+      fmt::format("lockstep bench comm: {} rank{} on {} core{}, one thread each, {} build{}\n",
+                  request.ranks, request.ranks == 1 ? "" : "s", report.machine.cpu.num_cores(),
+                  report.machine.cpu.num_cores() == 1 ? "" : "s", report.build,
+                  report.build == "Release" ? "" : ": its figures say little");
+  text += fmt::format("processors: {}\n", processors_text(request));
   text += fmt::format(
       "buffers: rotate through {} a rank, last-level cache {}; at most {} a rank in all\n",
       size_in_words(request.rotation_bytes), cache > 0 ? size_in_words(cache) : "not known",
       size_in_words(kMostBytesPerRank));
-  if (report.machine.load) {
-    text +=
-        fmt::format("load of the last minute before the start: {:.1f}{}\n", *report.machine.load,
-                    *report.machine.load > 0.5 ? "; others use this machine too" : "");
+  if (report.load) {
+    text += fmt::format("load of the last minute before the start: {:.1f}{}\n", *report.load,
+                        *report.load > 0.5 ? "; others use this machine too" : "");
   }
   return text;
 }

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "cli/arguments.h"
-#include "cli/ckpt/program/places.h"
+#include "cli/ckpt/program/checkpoint_paths.h"
 #include "cli/ckpt/program/verbs.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"

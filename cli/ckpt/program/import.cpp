@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "cli/arguments.h"
-#include "cli/ckpt/program/places.h"
+#include "cli/ckpt/program/checkpoint_paths.h"
 #include "cli/ckpt/program/verbs.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"

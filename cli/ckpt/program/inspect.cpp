@@ -7,7 +7,7 @@
 #include <iterator>
 #include <set>
 
-#include "cli/ckpt/program/places.h"
+#include "cli/ckpt/program/checkpoint_paths.h"
 #include "cli/ckpt/program/verbs.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -55,11 +55,11 @@ json facts_of(const Manifest& manifest) {
           {"states", states}};
 }
 
-int inspect_run(FileSystem& files, const Places& places, bool as_json) {
+int inspect_run(FileSystem& files, const CheckpointPaths& found, bool as_json) {
   json list = json::array();
   std::set<std::string> taken;  // names that a newer checkpoint has, which is listed before
   if (!as_json) std::cout << "      step  world  failures  reason          size  files  kept as\n";
-  for (const auto& path : places.paths) {
+  for (const auto& path : found.paths) {
     try {
       const auto manifest = read_manifest(files, path).manifest;
       auto facts = facts_of(manifest);
@@ -134,9 +134,9 @@ int run_inspect(const std::vector<std::string>& arguments) {
     return 0;
   }
   const auto files = local_file_system();
-  const auto places = find_checkpoints(*files, path);
-  return places.is_one ? inspect_one(*files, places.paths.front(), as_json)
-                       : inspect_run(*files, places, as_json);
+  const auto found = find_checkpoints(*files, path);
+  return found.is_one ? inspect_one(*files, found.paths.front(), as_json)
+                      : inspect_run(*files, found, as_json);
 }
 
 }  // namespace lockstep::cli

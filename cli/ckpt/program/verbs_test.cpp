@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "cli/ckpt/program/places.h"
+#include "cli/ckpt/program/checkpoint_paths.h"
 #include "cli/ckpt/program/verbs.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"

@@ -3,7 +3,7 @@
 
 #include <iostream>
 
-#include "cli/ckpt/program/places.h"
+#include "cli/ckpt/program/checkpoint_paths.h"
 #include "cli/ckpt/program/verbs.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -46,10 +46,10 @@ int run_verify(const std::vector<std::string>& arguments) {
     return 0;
   }
   const auto files = local_file_system();
-  const auto places = find_checkpoints(*files, path);
+  const auto found = find_checkpoints(*files, path);
   auto list = nlohmann::json::array();
   std::size_t num_whole = 0;
-  for (const auto& checkpoint : places.paths) {
+  for (const auto& checkpoint : found.paths) {
     const auto fault = fault_of(*files, checkpoint);
     if (fault.empty()) ++num_whole;
     list.push_back({{"path", checkpoint}, {"valid", fault.empty()}, {"fault", fault}});
@@ -60,9 +60,9 @@ int run_verify(const std::vector<std::string>& arguments) {
   if (as_json) {
     std::cout << list.dump(1) << '\n';
   } else {
-    std::cout << fmt::format("{} of {} whole\n", num_whole, places.paths.size());
+    std::cout << fmt::format("{} of {} whole\n", num_whole, found.paths.size());
   }
-  return num_whole == places.paths.size() ? 0 : 1;
+  return num_whole == found.paths.size() ? 0 : 1;
 }
 
 }  // namespace lockstep::cli

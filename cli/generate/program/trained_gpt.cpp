@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "cli/ckpt/program/places.h"
+#include "cli/ckpt/program/checkpoint_paths.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/commit.h"
 #include "lockstep/checkpoint/loading.h"

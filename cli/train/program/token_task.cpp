@@ -108,7 +108,8 @@ class GptTask final : public TokenTask {
 
   double operations_per_unit() const override {
     const auto& o = net_->options();
-    // Places' embeddings are looked up; the tokens' are too, but the head multiplies with them.
+    // CheckpointPaths' embeddings are looked up; the tokens' are too, but the head multiplies with
+    // them.
     return operations(12 * o.layers * o.width * o.width + o.vocabulary * o.width);
   }
   std::string describe() const override {

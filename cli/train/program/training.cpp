@@ -9,10 +9,11 @@
 
 #include "cli/sibling.h"
 #include "cli/train/program/summary.h"
-#include "cli/train/run_place.h"
+#include "cli/train/run_start.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/whole_file.h"
+#include "lockstep/collectives/gather_values.h"
 #include "lockstep/flat/walk.h"
 #include "lockstep/train/autocast.h"
 #include "lockstep/train/clip.h"
@@ -343,16 +344,15 @@ bool Training::evaluate_now() {
   return is_best;
 }
 
-// All ranks' parameters, bit for bit. Doubles carry 32 bits each without loss.
+// All ranks' parameters, bit for bit.
 std::uint64_t Training::equal_digest() {
   std::uint64_t own = 0;
   for (int segment = 0; segment < ddp_.flat().num_segments(); ++segment) {
     own = own * 31 + digest_of(ddp_.flat().values(segment));
   }
-  const std::array halves{static_cast<double>(own >> 32), static_cast<double>(own & 0xffff'ffffU)};
-  const auto all = gather_numbers(group_, halves);
-  for (std::size_t rank = 0; 2 * rank < all.size(); ++rank) {
-    if (all[2 * rank] == all[0] && all[2 * rank + 1] == all[1]) continue;
+  const auto all = gather_values(group_, own);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
     throw PeerError(static_cast<int>(rank),
                     fmt::format("rank {}'s parameters are not those of rank 0: replicas must be "
                                 "equal after every step",

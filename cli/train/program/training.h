@@ -11,7 +11,7 @@
 #include "cli/train/program/reporter.h"
 #include "cli/train/program/setup.h"
 #include "cli/train/program/task.h"
-#include "cli/train/run_place.h"
+#include "cli/train/run_start.h"
 #include "lockstep/checkpoint/run.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/ddp/ddp.h"

@@ -1,18 +1,20 @@
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
 #include "lockstep/checkpoint/loading.h"
 #include "lockstep/checkpoint/old_part_names.h"
 #include "lockstep/checkpoint/resuming_internal.h"
+#include "lockstep/collectives/gather_values.h"
 
 namespace lockstep {
 namespace {
@@ -40,17 +42,12 @@ std::optional<ValidCheckpoint> newest_valid(FileSystem& files, const std::string
 }
 
 std::vector<Proposal> gather(const Proposal& own, const ProcessGroup& group) {
-  auto mine = at::empty({3}, at::kLong);
-  auto* numbers = mine.mutable_data_ptr<std::int64_t>();
-  numbers[0] = own.step;
-  numbers[1] = static_cast<std::int64_t>(own.manifest_digest);
-  numbers[2] = own.num_steps;
-  auto all = at::empty({group.size() * std::int64_t{3}}, at::kLong);
-  group.all_gather(all, mine, {.name = "newest checkpoint"}).wait();
-  const auto* every = all.const_data_ptr<std::int64_t>();
+  const std::array<std::int64_t, 3> numbers{
+      own.step, static_cast<std::int64_t>(own.manifest_digest), own.num_steps};
   std::vector<Proposal> proposals;
-  for (int rank = 0; rank < group.size(); ++rank, every += 3) {
-    proposals.push_back({every[0], static_cast<std::uint64_t>(every[1]), every[2]});
+  for (const auto& each : gather_values(group, std::span<const std::int64_t>(numbers),
+                                        {.name = "newest checkpoint"})) {
+    proposals.push_back({each[0], static_cast<std::uint64_t>(each[1]), each[2]});
   }
   return proposals;
 }

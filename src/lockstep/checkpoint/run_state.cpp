@@ -1,7 +1,6 @@
 #include "lockstep/checkpoint/run_state_internal.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -12,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/commit.h"
+#include "lockstep/collectives/gather_values.h"
 
 namespace lockstep {
 namespace {
@@ -20,13 +20,11 @@ constexpr char kDefaultGenerator[] = "default_generator";
 
 // A number of rank 0's that no other run has, as text, on all ranks.
 std::string make_nonce(const ProcessGroup& group) {
-  auto number = at::zeros({1}, at::kLong);
-  auto* bits = number.mutable_data_ptr<std::int64_t>();
-  if (group.rank() == 0 && ::getrandom(bits, sizeof *bits, 0) != sizeof *bits) {
+  std::uint64_t bits = 0;
+  if (group.rank() == 0 && ::getrandom(&bits, sizeof bits, 0) != sizeof bits) {
     throw SystemError("cannot get random bits for the names of unfinished checkpoints", errno);
   }
-  group.broadcast(number, 0, {.name = "run nonce"}).wait();
-  return fmt::format("{:016x}", static_cast<std::uint64_t>(*bits));
+  return fmt::format("{:016x}", broadcast_value(group, bits, 0, {.name = "run nonce"}));
 }
 
 RunOptions checked(RunOptions options) {

@@ -1,16 +1,14 @@
 // Do all ranks have the same model?
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/gather_values.h"
 #include "lockstep/flat/flat_parameters.h"
 #include "lockstep/kernels/digest.h"
 
@@ -33,27 +31,6 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// Every rank's text, on every rank.
-std::vector<std::string> gather_texts(const ProcessGroup& group, const std::string& text) {
-  const auto size = static_cast<std::size_t>(group.size());
-  auto lengths = at::zeros({group.size()}, at::kLong);
-  const auto length = at::zeros({1}, at::kLong).fill_(static_cast<std::int64_t>(text.size()));
-  group.all_gather(lengths, length, {.name = "parameter lists"}).wait();
-  const auto longest = lengths.max().item<std::int64_t>();
-  auto own = at::zeros({longest}, at::kByte);
-  std::memcpy(own.data_ptr(), text.data(), text.size());
-  auto all = at::zeros({group.size() * longest}, at::kByte);
-  group.all_gather(all, own, {.name = "parameter lists"}).wait();
-  std::vector<std::string> texts;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    const auto* begin =
-        static_cast<const char*>(all.const_data_ptr()) + static_cast<std::int64_t>(rank) * longest;
-    texts.emplace_back(begin,
-                       static_cast<std::size_t>(lengths.const_data_ptr<std::int64_t>()[rank]));
-  }
-  return texts;
-}
-
 }  // namespace
 
 // Names and shapes are compared by their digest, which rides with a barrier; the texts follow only
@@ -64,7 +41,7 @@ void FlatParameters::compare_with_peers(const std::vector<ParameterFacts>& facts
   auto work = group_.barrier({.name = "same model", .flags = CallFlags{.equal = own}});
   work.wait();
   if (work.flags().all_equal) return;
-  const auto texts = gather_texts(group_, text);
+  const auto texts = gather_values(group_, text, {.name = "parameter lists"});
   const auto first = lines_of(texts.front());
   for (int rank = 1; rank < group_.size(); ++rank) {
     const auto other = lines_of(texts[static_cast<std::size_t>(rank)]);

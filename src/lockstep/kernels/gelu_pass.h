@@ -1,32 +1,41 @@
-// GELU by tanh and its gradient as loops over memory.
+// GELU by tanh and its gradient as loops over memory. `Stored` is float or BFloat16: computed in
+// float and rounded once. IEEE arithmetic element by element, nothing fused: the bits depend
+// neither on the processor nor on how the memory is cut. train/gelu.h is the same for tensors.
 #pragma once
 
 #include <cstddef>
+#include <span>
 
+#include "lockstep/base/assert.h"
 #include "lockstep/kernels/dispatch.h"
 #include "lockstep/kernels/elements.h"
 
 namespace lockstep {
 
-/// `Stored` is float or BFloat16; computed in float and rounded once.
 template <InstructionSet, typename Stored>
 struct GeluLoops {
   static void forward(const Stored* x, Stored* y, std::size_t count) noexcept;
   static void backward(const Stored* dy, const Stored* x, Stored* dx, std::size_t count) noexcept;
 };
 
-/// y = gelu(x).
+/// y = gelu(x), element by element. Both have the same length and do not overlap.
 template <typename Stored>
-void gelu_pass(const Stored* x, Stored* y, std::size_t count,
+void gelu_pass(std::span<const Stored> x, std::span<Stored> y,
                InstructionSet set = best_instruction_set()) noexcept {
-  dispatch<GeluLoops, Stored>(set, [&](auto loops) { loops.forward(x, y, count); });
+  LOCKSTEP_ASSERT(x.size() == y.size(), "gelu_pass: x and y differ in length");
+  dispatch<GeluLoops, Stored>(set,
+                              [&](auto loops) { loops.forward(x.data(), y.data(), x.size()); });
 }
 
-/// The gradient for x, from the one for y.
+/// Sets dx, the gradient for x, from dy, the one for y. All have the same length, and dx does not
+/// overlap with the others.
 template <typename Stored>
-void gelu_gradient_pass(const Stored* dy, const Stored* x, Stored* dx, std::size_t count,
+void gelu_gradient_pass(std::span<const Stored> dy, std::span<const Stored> x, std::span<Stored> dx,
                         InstructionSet set = best_instruction_set()) noexcept {
-  dispatch<GeluLoops, Stored>(set, [&](auto loops) { loops.backward(dy, x, dx, count); });
+  LOCKSTEP_ASSERT(dy.size() == x.size() && dx.size() == x.size(),
+                  "gelu_gradient_pass: dy, x and dx differ in length");
+  dispatch<GeluLoops, Stored>(
+      set, [&](auto loops) { loops.backward(dy.data(), x.data(), dx.data(), x.size()); });
 }
 
 }  // namespace lockstep

@@ -209,8 +209,8 @@ TEST(InstructionSets, GeluAndSoftmaxGiveTheSameBitsOnEveryArchitecture) {
     const auto dy = draw<T>(10);
     std::vector<T> y(kCount);
     std::vector<T> dx(kCount);
-    gelu_pass(x.data(), y.data(), kCount, set);
-    gelu_gradient_pass(dy.data(), x.data(), dx.data(), kCount, set);
+    gelu_pass<T>(x, y, set);
+    gelu_gradient_pass<T>(dy, x, dx, set);
     return digest_of(y) + 3 * digest_of(dx);
   };
   expect_same_everywhere("GELU", 0x19398aa7a62e1804, [&](auto set) { return gelu(set, float{}); });
@@ -220,8 +220,10 @@ TEST(InstructionSets, GeluAndSoftmaxGiveTheSameBitsOnEveryArchitecture) {
     constexpr std::size_t kLength = 131;
     auto scores = draw<float>(11, 3);
     auto gradients = draw<float>(12);
-    causal_softmax_pass(scores.data(), kLength, 0.25F, set);
-    causal_softmax_gradient_pass(scores.data(), gradients.data(), kLength, 0.25F, set);
+    const auto matrix = std::span(scores).first(kLength * kLength);
+    causal_softmax_pass(matrix, kLength, 0.25F, set);
+    causal_softmax_gradient_pass(matrix, std::span(gradients).first(kLength * kLength), kLength,
+                                 0.25F, set);
     return digest_of(scores) + 3 * digest_of(gradients);
   });
 }

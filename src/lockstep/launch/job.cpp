@@ -24,6 +24,7 @@
 #include "lockstep/launch/signal_relay.h"
 #include "lockstep/machine/core_plan.h"
 #include "lockstep/machine/hidden_sve.h"
+#include "lockstep/machine/machine.h"
 #include "lockstep/net/listener.h"
 #include "lockstep/net/secret.h"
 #include "lockstep/rendezvous/store_server.h"
@@ -93,6 +94,7 @@ class Job {
   // limit of before.
   const std::uint64_t descriptor_limit_ = raise_descriptor_limit();
   const std::string host_ = this_host();
+  const Machine machine_ = describe_machine(environment_);
   std::string job_ = random_token();
   RunFolder folder_;
   Secret secret_;
@@ -160,7 +162,7 @@ std::unique_ptr<Console> Job::make_console() const {
 
 AgentOptions Job::agent_options(int round, const RoundPlace& place,
                                 const FileDescriptor& secret) const {
-  const auto shares = plan_cores(read_cpu_topology(allowed_processors()), options_.num_ranks);
+  const auto shares = plan_cores(machine_.cpu, options_.num_ranks);
   AgentOptions agent;
   agent.command = options_.command;
   agent.limits.grace = options_.grace;
@@ -189,7 +191,7 @@ AgentOptions Job::agent_options(int round, const RoundPlace& place,
                        {"LOCKSTEP_ROUND", std::to_string(round)},
                        {"LOCKSTEP_RUN_DIR", folder_.path()}};
     const auto plain = plain_processor_variable();
-    if (hides_sve() && !environment_.find(plain.first)) variables.extra.push_back(plain);
+    if (machine_.hides_sve && !environment_.find(plain.first)) variables.extra.push_back(plain);
     if (columns_ > 0) {
       variables.extra.emplace_back("LOCKSTEP_LIVE_COLUMNS", std::to_string(columns_));
     }

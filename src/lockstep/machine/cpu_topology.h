@@ -14,15 +14,21 @@ namespace lockstep {
 struct CpuTopology {
   struct Core {
     std::vector<int> processors;
+
+    friend bool operator==(const Core&, const Core&) = default;
   };
   struct Node {
     std::vector<Core> cores;
+
+    friend bool operator==(const Node&, const Node&) = default;
   };
 
   std::vector<Node> nodes = {};      // only those with a processor we may use
   std::optional<double> quota = {};  // processors' worth of time that the container allows
 
   [[nodiscard]] int num_cores() const noexcept;
+
+  friend bool operator==(const CpuTopology&, const CpuTopology&) = default;
 };
 
 /// The machine as `root` ("/sys") describes it, less what is not in `allowed`. What it does not

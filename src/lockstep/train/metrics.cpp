@@ -1,11 +1,13 @@
 #include "lockstep/train/metrics.h"
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/gather_values.h"
 
 namespace lockstep {
 namespace {
@@ -80,14 +82,17 @@ void Minimum::add(double value) noexcept {
   if (!(value >= smallest) && smallest == smallest) smallest = value;
 }
 
-std::vector<double> gather_numbers(const ProcessGroup& group, std::span<const double> own) {
-  const auto count = static_cast<std::int64_t>(own.size());
-  std::vector<double> mine(own.begin(), own.end());
-  std::vector<double> all(own.size() * static_cast<std::size_t>(group.size()));
-  const auto input = at::from_blob(mine.data(), {count}, at::kDouble);
-  auto output = at::from_blob(all.data(), {count * group.size()}, at::kDouble);
-  group.all_gather(output, input, {.name = "metrics"}).wait();
-  return all;
+std::vector<std::vector<double>> gather_metrics(const ProcessGroup& group,
+                                                std::span<const double> own) {
+  auto all = gather_values(group, own, {.name = "metrics"});
+  const auto other =
+      std::ranges::find_if(all, [&](const auto& numbers) { return numbers.size() != own.size(); });
+  if (other == all.end()) return all;
+  const int rank = group.global_rank(static_cast<int>(other - all.begin()));
+  throw PeerError(rank,
+                  fmt::format("rank {} reduces metrics of {} numbers and rank {} of {}: every rank "
+                              "must reduce the same metrics in the same order",
+                              rank, other->size(), group.global_rank(group.rank()), own.size()));
 }
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -81,9 +82,10 @@ struct Minimum {
   void join(const Minimum& other) noexcept { add(other.smallest); }
 };
 
-/// Every rank's `own` numbers, rank after rank. Collective: as many from each rank.
-[[nodiscard]] std::vector<double> gather_numbers(const ProcessGroup& group,
-                                                 std::span<const double> own);
+/// Every rank's `own` numbers, by rank: what reduce() below combines. Collective. Throws PeerError
+/// naming a rank that has more or fewer of them, or is lost.
+[[nodiscard]] std::vector<std::vector<double>> gather_metrics(const ProcessGroup& group,
+                                                              std::span<const double> own);
 
 /// How a metric travels: as the numbers it consists of. For a metric of your own, write these two.
 [[nodiscard]] inline std::array<double, 2> numbers_of(const Mean& m) { return {m.sum, m.count}; }
@@ -99,7 +101,8 @@ inline void from_numbers(Minimum& m, std::span<const double> n) { m = {n[0]}; }
 
 /// Joins each metric over the group's ranks; every rank has the result, with the same bits: they
 /// are joined in the order of ranks. Collective: the same metrics in the same order, one call of
-/// the group for all. Returns when it is done. Throws PeerError when a rank is lost or differs.
+/// the group for up to 62 numbers of a rank, two for more. Returns when it is done. Throws
+/// PeerError when a rank is lost or differs.
 template <typename... Metrics>
 void reduce(const ProcessGroup& group, Metrics&... metrics) {
   std::vector<double> own;
@@ -108,21 +111,19 @@ void reduce(const ProcessGroup& group, Metrics&... metrics) {
     own.insert(own.end(), numbers.begin(), numbers.end());
   };
   (pack(metrics), ...);
-  const auto all = gather_numbers(group, own);
-  std::size_t place = 0;
+  const auto all = gather_metrics(group, own);
+  std::size_t begin = 0;
   const auto join = [&](auto& metric) {
     const auto length = numbers_of(metric).size();
-    for (int rank = 0; rank < group.size(); ++rank) {
-      const auto begin = static_cast<std::size_t>(rank) * own.size() + place;
+    auto combined = metric;
+    from_numbers(combined, std::span(all.front()).subspan(begin, length));
+    for (const auto& numbers : std::span(all).subspan(1)) {
       auto other = metric;
-      from_numbers(other, std::span(all).subspan(begin, length));
-      if (rank == 0) {
-        metric = other;
-      } else {
-        metric.join(other);
-      }
+      from_numbers(other, std::span(numbers).subspan(begin, length));
+      combined.join(other);
     }
-    place += length;
+    metric = combined;
+    begin += length;
   };
   (join(metrics), ...);
 }

@@ -1,5 +1,5 @@
-// Which folder a run gets, and whether it begins, goes on or is over: decided before anything is
-// made.
+// Which folder a run gets, and whether it begins, resumes or is finished: decided before anything
+// is made.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,11 @@ struct Finished {
 [[nodiscard]] std::string to_json(const Finished& finished);
 [[nodiscard]] std::optional<Finished> try_read_finished(const std::string& folder);
 
-enum class Start { fresh, go_on, finished };
+enum class StartKind { fresh, resume, finished };
 
-struct RunPlace {
+struct RunStart {
   std::string folder;
-  Start start = Start::fresh;
+  StartKind kind = StartKind::fresh;
   std::string reason;  // for people
 };
 
@@ -36,7 +36,7 @@ struct FolderFacts {
   std::optional<std::string> done_at = {};  // the length it has finished with
 };
 
-struct PlaceRequest {
+struct StartRequest {
   std::string folder;
   std::optional<std::string> length = {};  // that was asked for now; none: the run's own
   bool fresh = false;
@@ -44,7 +44,7 @@ struct PlaceRequest {
 };
 
 /// Throws UsageError when there must be a run and is none, and for a folder that is something else.
-[[nodiscard]] RunPlace choose_place(const PlaceRequest& request,
+[[nodiscard]] RunStart choose_start(const StartRequest& request,
                                     const std::function<FolderFacts(const std::string&)>& look);
 
 /// Looks at the disk.

@@ -1,11 +1,11 @@
-#include "models/gelu_internal.h"
+#include "lockstep/train/gelu.h"
 
 #include <ATen/TensorIterator.h>
 #include <torch/torch.h>
 
 #include "lockstep/kernels/gelu_pass.h"
 
-namespace lockstep::models {
+namespace lockstep {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -27,19 +27,20 @@ void in_parts(at::TensorIteratorConfig& tensors, const Pass& pass) {
 
 template <typename T>
 void compute(const at::Tensor& y, const at::Tensor& x) {
-  in_parts<T>(at::TensorIteratorConfig().add_output(y).add_const_input(x), [](char** data,
-                                                                              std::size_t count) {
-    gelu_pass(reinterpret_cast<const T*>(data[1]), reinterpret_cast<T*>(data[0]), count);
-  });
+  in_parts<T>(at::TensorIteratorConfig().add_output(y).add_const_input(x),
+              [](char** data, std::size_t count) {
+                gelu_pass<T>({reinterpret_cast<const T*>(data[1]), count},
+                             {reinterpret_cast<T*>(data[0]), count});
+              });
 }
 
 template <typename T>
 void compute_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& x) {
   in_parts<T>(at::TensorIteratorConfig().add_output(dx).add_const_input(dy).add_const_input(x),
               [](char** data, std::size_t count) {
-                gelu_gradient_pass(reinterpret_cast<const T*>(data[1]),
-                                   reinterpret_cast<const T*>(data[2]),
-                                   reinterpret_cast<T*>(data[0]), count);
+                gelu_gradient_pass<T>({reinterpret_cast<const T*>(data[1]), count},
+                                      {reinterpret_cast<const T*>(data[2]), count},
+                                      {reinterpret_cast<T*>(data[0]), count});
               });
 }
 
@@ -71,4 +72,4 @@ at::Tensor gelu_by_tanh(const at::Tensor& x) {
   return has_own_pass(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
 }
 
-}  // namespace lockstep::models
+}  // namespace lockstep

@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include "models/gelu_internal.h"
+#include "lockstep/train/gelu.h"
 
-namespace lockstep::models {
+namespace lockstep {
 namespace {
 
 at::Tensor exactly(const at::Tensor& x) { return at::gelu(x.to(torch::kDouble), "tanh"); }
@@ -100,4 +100,4 @@ TEST(GeluByTanh, CanBeDifferentiatedTwice) {
 }
 
 }  // namespace
-}  // namespace lockstep::models
+}  // namespace lockstep

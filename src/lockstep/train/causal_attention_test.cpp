@@ -4,10 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "lockstep/base/error.h"
 #include "lockstep/train/autocast.h"
-#include "models/causal_attention_internal.h"
+#include "lockstep/train/causal_attention.h"
 
-namespace lockstep::models {
+namespace lockstep {
 namespace {
 
 constexpr std::int64_t kHeads = 4;
@@ -181,5 +182,14 @@ TEST(CausalAttention, LeavesToLibTorchWhatItIsNotMadeFor) {
   EXPECT_FALSE(has_causal_attention(torch::empty({0, 8, 12})));
 }
 
+TEST(CausalAttention, RefusesWhatItIsNotMadeFor) {
+  EXPECT_THROW((void)causal_attention(torch::zeros({1, kLongestCausalAttention + 1, 12}), 2),
+               UsageError);
+  EXPECT_THROW((void)causal_attention(torch::zeros({1, 8, 12}, torch::kDouble), 2), UsageError);
+  EXPECT_THROW((void)causal_attention(torch::zeros({8, 12}), 2), UsageError);
+  EXPECT_THROW((void)causal_attention(torch::zeros({1, 8, 12}), 3), UsageError);
+  EXPECT_THROW((void)causal_attention(torch::zeros({1, 8, 12}), 0), UsageError);
+}
+
 }  // namespace
-}  // namespace lockstep::models
+}  // namespace lockstep

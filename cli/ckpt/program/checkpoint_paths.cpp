@@ -1,4 +1,4 @@
-#include "cli/ckpt/program/places.h"
+#include "cli/ckpt/program/checkpoint_paths.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -55,28 +55,28 @@ PathArguments read_path_arguments(const std::string& verb,
   return given;
 }
 
-Places find_checkpoints(FileSystem& files, const std::string& path) {
+CheckpointPaths find_checkpoints(FileSystem& files, const std::string& path) {
   const auto names = files.list(path);
   if (!names) return {path, {kept_at(files, path)}, true};
   if (holds(*names, kManifestName)) return {path, {path}, true};
   const auto folder = folder_of(path, *names);
-  Places places{folder, {}, false};
+  CheckpointPaths found{folder, {}, false};
   for (const auto step : list_steps(files, folder)) {
-    places.paths.push_back(folder + "/" + step_name(step));
+    found.paths.push_back(folder + "/" + step_name(step));
   }
-  if (places.paths.empty()) {
+  if (found.paths.empty()) {
     throw UsageError(
         fmt::format("{} is no checkpoint (it has no {}), and no folder of a run that has "
                     "one (there is no step-<n> in {})",
                     path, kManifestName, folder));
   }
-  return places;
+  return found;
 }
 
 ValidCheckpoint newest_valid_at(FileSystem& files, const std::string& path) {
-  const auto places = find_checkpoints(files, path);
-  if (places.is_one) return verify_checkpoint(files, places.paths.front());
-  for (const auto& candidate : places.paths) {
+  const auto found = find_checkpoints(files, path);
+  if (found.is_one) return verify_checkpoint(files, found.paths.front());
+  for (const auto& candidate : found.paths) {
     try {
       return verify_checkpoint(files, candidate);
     } catch (const Error& error) {
@@ -86,7 +86,7 @@ ValidCheckpoint newest_valid_at(FileSystem& files, const std::string& path) {
   throw UsageError(
       fmt::format("none of the {} checkpoints in {} is valid; `lockstep ckpt verify {}` "
                   "says what is wrong with each",
-                  places.paths.size(), places.folder, path));
+                  found.paths.size(), found.folder, path));
 }
 
 std::string size_words(std::uint64_t bytes) {

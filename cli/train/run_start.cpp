@@ -1,4 +1,4 @@
-#include "cli/train/run_place.h"
+#include "cli/train/run_start.h"
 
 #include <fmt/format.h>
 
@@ -33,7 +33,7 @@ std::optional<Finished> try_read_finished(const std::string& folder) {
   }
 }
 
-RunPlace choose_place(const PlaceRequest& request,
+RunStart choose_start(const StartRequest& request,
                       const std::function<FolderFacts(const std::string&)>& look) {
   auto folder = request.folder;
   auto facts = look(folder);
@@ -42,7 +42,7 @@ RunPlace choose_place(const PlaceRequest& request,
       folder = fmt::format("{}-{}", request.folder, number);
       facts = look(folder);
     }
-    return {folder, Start::fresh, "--fresh"};
+    return {folder, StartKind::fresh, "--fresh"};
   }
   if (facts.exists && !facts.is_run) {
     throw UsageError(fmt::format(
@@ -53,16 +53,16 @@ RunPlace choose_place(const PlaceRequest& request,
       throw UsageError(fmt::format(
           "--resume required, but {} is not there: without --resume a new run is begun", folder));
     }
-    return {folder, Start::fresh, "there is no run yet"};
+    return {folder, StartKind::fresh, "there is no run yet"};
   }
   if (facts.done_at && (!request.length || request.length == facts.done_at)) {
-    return {folder, Start::finished, fmt::format("it has done its {}", *facts.done_at)};
+    return {folder, StartKind::finished, fmt::format("it has done its {}", *facts.done_at)};
   }
   if (facts.done_at) {
-    return {folder, Start::go_on,
+    return {folder, StartKind::resume,
             fmt::format("it has done {}, {} are asked for", *facts.done_at, *request.length)};
   }
-  return {folder, Start::go_on, "it is unfinished"};
+  return {folder, StartKind::resume, "it is unfinished"};
 }
 
 FolderFacts look_at(const std::string& folder) {

@@ -21,7 +21,7 @@ struct PathArguments {
 [[nodiscard]] PathArguments read_path_arguments(const std::string& verb,
                                                 const std::vector<std::string>& arguments);
 
-struct Places {
+struct CheckpointPaths {
   std::string folder;              // holds the checkpoints
   std::vector<std::string> paths;  // of each, the newest first; not looked into
   bool is_one = false;             // the path was that of one checkpoint
@@ -30,7 +30,7 @@ struct Places {
 /// `path` is a checkpoint, a folder of checkpoints, or a run, which has one called checkpoints; or
 /// one of the last two with a name behind it that one of its checkpoints is kept as.
 /// Throws UsageError when it is none of them or holds no checkpoint.
-[[nodiscard]] Places find_checkpoints(FileSystem& files, const std::string& path);
+[[nodiscard]] CheckpointPaths find_checkpoints(FileSystem& files, const std::string& path);
 
 /// The one checkpoint at `path`, or the newest valid one of a run; those passed over are told on
 /// standard error. Throws UsageError when there is none.

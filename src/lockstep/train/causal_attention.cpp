@@ -1,20 +1,23 @@
 // Names of sizes: B batch, T length, H heads, D head size. Queries, keys and values lie packed as
 // (3, B, H, T, D), and as matrices each is (BH, T, D); scores, shares and their gradients are (BH,
 // T, T): a row for each place that looks, a column for each that is looked at.
-#include "models/causal_attention_internal.h"
+#include "lockstep/train/causal_attention.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
 #include <tuple>
 
+#include "lockstep/base/error.h"
 #include "lockstep/kernels/causal_softmax_pass.h"
 #include "lockstep/train/autocast.h"
 
-namespace lockstep::models {
+namespace lockstep {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -60,14 +63,16 @@ void for_each_matrix(const at::Tensor& written, const at::Tensor& read, const Pa
 
 void make_shares(const at::Tensor& scores, float scale) {
   const auto length = static_cast<std::size_t>(scores.size(1));
-  for_each_matrix(scores, scores,
-                  [=](float* matrix, const float*) { causal_softmax_pass(matrix, length, scale); });
+  for_each_matrix(scores, scores, [=](float* matrix, const float*) {
+    causal_softmax_pass({matrix, length * length}, length, scale);
+  });
 }
 
 void make_gradients_of_scores(const at::Tensor& of_shares, const at::Tensor& shares, float scale) {
   const auto length = static_cast<std::size_t>(shares.size(1));
   for_each_matrix(of_shares, shares, [=](float* gradients, const float* matrix) {
-    causal_softmax_gradient_pass(matrix, gradients, length, scale);
+    causal_softmax_gradient_pass({matrix, length * length}, {gradients, length * length}, length,
+                                 scale);
   });
 }
 
@@ -119,13 +124,25 @@ struct CausalAttention : public torch::autograd::Function<CausalAttention> {
 }  // namespace
 
 bool has_causal_attention(const at::Tensor& parts) {
-  return parts.is_cpu() &&
+  return parts.dim() == 3 && parts.is_cpu() &&
          (parts.scalar_type() == at::kFloat || parts.scalar_type() == at::kBFloat16) &&
          parts.numel() > 0 && parts.size(1) <= kLongestCausalAttention;
 }
 
 at::Tensor causal_attention(const at::Tensor& parts, std::int64_t heads) {
+  if (!has_causal_attention(parts)) {
+    throw UsageError(fmt::format(
+        "causal_attention takes (batch, length, 3 width) on the CPU in float32 or bfloat16, not "
+        "empty, of at most {} positions; got {} of shape ({}) on {}: use attention()",
+        kLongestCausalAttention, c10::toString(parts.scalar_type()), fmt::join(parts.sizes(), ", "),
+        parts.device().str()));
+  }
+  if (heads < 1 || parts.size(2) % (3 * heads) != 0) {
+    throw UsageError(
+        fmt::format("causal_attention: the last dimension is {}, expected 3 × {} heads × head size",
+                    parts.size(2), heads));
+  }
   return CausalAttention::apply(parts, heads);
 }
 
-}  // namespace lockstep::models
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#include "cli/bench/comm/buffer_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cli {
+void plan_memory(CommRequest& request, std::size_t last_level_cache) {
+  std::size_t largest_buffer = kBufferAlignment;
+  bool library = false;
+  const CommCase* largest = nullptr;
+  for (const auto& timed : request.cases) {
+    library = library || timed.memory == MemoryKind::library;
+    const auto buffer = buffer_layout(timed, 0, request.ranks).buffer_bytes;
+    if (buffer < largest_buffer) continue;
+    largest_buffer = buffer;
+    largest = &timed;
+  }
+  // The in-place add needs ordinary memory in any case.
+  const auto arena_limit = kMostBytesPerRank / (library ? 2 : 1);
+  if (largest_buffer > arena_limit) {
+    throw UsageError(fmt::format(
+        "{} of {} does not fit: a rank's buffers take at most {}{}; ask for smaller --sizes",
+        to_string(largest->op), size_in_words(largest->bytes), size_in_words(kMostBytesPerRank),
+        library ? ", half of it library memory" : ""));
+  }
+  const auto cache = last_level_cache > 0 ? last_level_cache : kAssumedCache;
+  request.arena_bytes = std::min(2 * cache + largest_buffer, arena_limit);
+  request.rotation_bytes = std::min(2 * cache, request.arena_bytes);
+}
+
+}  // namespace lockstep::cli
