@@ -51,7 +51,7 @@ int main() {
 
   if (rank == 0) {
     std::printf("lockstep %s on LibTorch %s, engine %s\n", lockstep::kVersion, TORCH_VERSION,
-                group.engine().c_str());
+                group.backend().c_str());
     std::printf("1 + 2 + ... + %d = %.0f; a message came from rank %d; even ranks: %d\n", size,
                 number.item<double>(), from.item<int>(), half.size());
     std::printf("after one averaged step the %d replicas are %s\n", size,

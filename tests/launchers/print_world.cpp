@@ -22,7 +22,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
-#include "lockstep/fabric/shm_engine.h"
+#include "lockstep/collectives/backends.h"
 #include "lockstep/launch/init.h"
 
 namespace {
@@ -76,11 +76,11 @@ void act(const lockstep::World& world, int num_arguments, char** arguments) {
       std::exit(3);
     }
   } else if (what == "leave") {
-    const auto engine = lockstep::make_shm_engine(world, {.one_shot_bytes = 4096});
+    const auto engine = lockstep::make_group(world);
     if (chosen) return;
     engine->wait(*engine->start({.kind = lockstep::Collective::barrier}, nullptr));
   } else if (what == "reduce") {
-    const auto engine = lockstep::make_shm_engine(world, {.one_shot_bytes = 4096});
+    const auto engine = lockstep::make_group(world);
     const std::int32_t own = world.rank();
     std::int32_t sum = 0;
     engine->wait(*engine->start({.kind = lockstep::Collective::all_reduce,

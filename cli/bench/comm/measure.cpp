@@ -59,17 +59,17 @@ CallMemory memory_in(std::span<std::byte> buffer, const BufferLayout& layout) {
 // of gradients do; only where one rank could run ahead of the others, a barrier, which is not
 // timed, stands in between.
 template <typename NextBuffer>
-std::vector<double> time_calls(TimedEngine& engine, const CommCase& timed,
+std::vector<double> time_calls(TimedBackend& backend, const CommCase& timed,
                                const BufferLayout& layout, int iterations, NextBuffer next_buffer) {
   std::vector<double> seconds(static_cast<std::size_t>(iterations));
   for (auto& taken : seconds) {
     const auto memory = memory_in(next_buffer(), layout);
-    if (has_root(timed.op)) engine.barrier();
+    if (has_root(timed.op)) backend.barrier();
     const auto begin = Clock::now();
-    engine.call(timed, memory);
+    backend.call(timed, memory);
     taken = seconds_since(begin);
   }
-  engine.max_over_ranks(seconds);
+  backend.max_over_ranks(seconds);
   return seconds;
 }
 
@@ -98,11 +98,11 @@ int ranks_at_once(const CommRequest& request) {
 // What the memory gives to all ranks at once when each adds arrays of `bytes` in place: reads two,
 // writes one. A sample is many adds where one is too short for the clock, yet short enough that a
 // busy machine leaves most of them undisturbed: the median counts.
-double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std::size_t bytes) {
+double add_bytes_per_second(TimedBackend& backend, const CommRequest& request, std::size_t bytes) {
   constexpr std::size_t sample_bytes = 1u << 20;
   constexpr std::size_t all_bytes = 256u << 20;
   const auto length = (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-  const auto arena = engine.arena(MemoryKind::ordinary);
+  const auto arena = backend.arena(MemoryKind::ordinary);
   const auto half = arena.size() / 2 / kBufferAlignment * kBufferAlignment;
   const auto usable = std::min(length, half);  // an arena just large enough for one buffer
   Rotation sums(arena.first(half), usable, request.rotation_bytes / 2);
@@ -112,7 +112,7 @@ double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std
   const auto samples = std::clamp(all_bytes / (usable * adds), std::size_t{9}, std::size_t{61});
   std::vector<double> seconds(std::min(samples, most));
   for (auto& taken : seconds) {
-    engine.barrier();
+    backend.barrier();
     const auto begin = Clock::now();
     for (std::size_t i = 0; i < adds; ++i) {
       add_in_place(reinterpret_cast<float*>(sums.next().data()),
@@ -120,39 +120,39 @@ double add_bytes_per_second(TimedEngine& engine, const CommRequest& request, std
     }
     taken = seconds_since(begin);
   }
-  engine.max_over_ranks(seconds);
+  backend.max_over_ranks(seconds);
   return 3.0 * static_cast<double>(usable * adds) * ranks_at_once(request) / median(seconds);
 }
 
-CommSamples measure_case(TimedEngine& engine, const CommRequest& request, const CommCase& timed) {
-  const auto layout = buffer_layout(timed, engine.rank(), request.ranks);
-  const auto arena = engine.arena(timed.memory);
+CommSamples measure_case(TimedBackend& backend, const CommRequest& request, const CommCase& timed) {
+  const auto layout = buffer_layout(timed, backend.rank(), request.ranks);
+  const auto arena = backend.arena(timed.memory);
   std::ranges::fill(arena, kNoZero);
   CommSamples samples;
   Rotation rotation(arena, layout.buffer_bytes, request.rotation_bytes);
   const auto rotated = [&] { return rotation.next(); };
   const auto same = [&] { return arena.first(layout.buffer_bytes); };
-  const auto warm_up = time_calls(engine, timed, layout, kWarmUp, rotated);
+  const auto warm_up = time_calls(backend, timed, layout, kWarmUp, rotated);
   const int iterations = iterations_for(request, warm_up);
   // Once over the buffers to come: a rank maps the others' pages when it first touches them, which
   // training does in its first step. The adds then push them out of the caches again.
   rotation.restart();
-  (void)time_calls(engine, timed, layout, std::min(iterations, rotation.num_buffers()), rotated);
-  samples.add_bytes_per_second = add_bytes_per_second(engine, request, timed.bytes);
+  (void)time_calls(backend, timed, layout, std::min(iterations, rotation.num_buffers()), rotated);
+  samples.add_bytes_per_second = add_bytes_per_second(backend, request, timed.bytes);
   rotation.restart();
-  samples.cold = time_calls(engine, timed, layout, iterations, rotated);
-  (void)time_calls(engine, timed, layout, kWarmUp, same);
-  samples.hot = time_calls(engine, timed, layout, std::max(iterations / 2, 1), same);
+  samples.cold = time_calls(backend, timed, layout, iterations, rotated);
+  (void)time_calls(backend, timed, layout, kWarmUp, same);
+  samples.hot = time_calls(backend, timed, layout, std::max(iterations / 2, 1), same);
   return samples;
 }
 
 }  // namespace
 
-CommAnswer measure(TimedEngine& engine, const CommRequest& request, const std::string& about) {
+CommAnswer measure(TimedBackend& backend, const CommRequest& request, const std::string& about) {
   CommAnswer answer{.about = about};
   for (const auto& timed : request.cases) {
-    answer.samples.push_back(engine.can(timed) ? std::optional(measure_case(engine, request, timed))
-                                               : std::nullopt);
+    answer.samples.push_back(
+        backend.can(timed) ? std::optional(measure_case(backend, request, timed)) : std::nullopt);
   }
   return answer;
 }

@@ -1,4 +1,4 @@
-// How a case is timed, whatever the engine: the loops, the rotation of buffers, the in-place add
+// How a case is timed, whatever the backend: the loops, the rotation of buffers, the in-place add
 // that the figures are held against. gloo.py does the same in Python.
 #pragma once
 
@@ -16,13 +16,13 @@ struct CallMemory {
   std::span<std::byte> output = {};
 };
 
-/// An engine as the loops see it: one rank of it.
-class TimedEngine {
+/// An backend as the loops see it: one rank of it.
+class TimedBackend {
  public:
-  TimedEngine() = default;
-  TimedEngine(const TimedEngine&) = delete;
-  TimedEngine& operator=(const TimedEngine&) = delete;
-  virtual ~TimedEngine() = default;
+  TimedBackend() = default;
+  TimedBackend(const TimedBackend&) = delete;
+  TimedBackend& operator=(const TimedBackend&) = delete;
+  virtual ~TimedBackend() = default;
 
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual bool can(const CommCase& timed) const = 0;
@@ -37,7 +37,7 @@ class TimedEngine {
 };
 
 /// Times all cases of the request. Collective; the answer is the same on every rank.
-[[nodiscard]] CommAnswer measure(TimedEngine& engine, const CommRequest& request,
+[[nodiscard]] CommAnswer measure(TimedBackend& backend, const CommRequest& request,
                                  const std::string& about);
 
 }  // namespace lockstep::cli

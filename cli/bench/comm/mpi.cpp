@@ -1,5 +1,5 @@
 // lockstep-bench-mpi REQUEST ANSWER, under mpirun: what `lockstep bench comm --compare mpi` holds
-// our engine against. A rank takes the processors that ours has, before MPI looks at them.
+// our backend against. A rank takes the processors that ours has, before MPI looks at them.
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sched.h>
@@ -36,7 +36,7 @@ MPI_Datatype type_of(DType dtype) {
   return MPI_DATATYPE_NULL;
 }
 
-class MpiTimed final : public TimedEngine {
+class MpiTimed final : public TimedBackend {
  public:
   explicit MpiTimed(std::size_t arena_bytes) : memory_(arena_bytes + kBufferAlignment) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
@@ -132,9 +132,9 @@ int run(const std::string& request_path, const std::string& answer_path) {
   take_processors(request);
   MPI_Init(nullptr, nullptr);
   {
-    MpiTimed engine(request.arena_bytes);
-    const auto answer = measure(engine, request, library_version());
-    if (engine.rank() == 0) write_answer(answer, answer_path);
+    MpiTimed backend(request.arena_bytes);
+    const auto answer = measure(backend, request, library_version());
+    if (backend.rank() == 0) write_answer(answer, answer_path);
   }
   MPI_Finalize();
   return 0;

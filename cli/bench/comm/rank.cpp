@@ -1,4 +1,4 @@
-// One rank of our own engine under `lockstep bench comm`.
+// One rank of our own backend under `lockstep bench comm`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,21 +9,21 @@
 #include "cli/bench/comm/measure.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
-#include "lockstep/fabric/shm_engine.h"
+#include "lockstep/collectives/backends.h"
 #include "lockstep/launch/init.h"
 
 namespace lockstep::cli {
 namespace {
 
-class ShmTimed final : public TimedEngine {
+class OwnBackend final : public TimedBackend {
  public:
-  ShmTimed(std::shared_ptr<Engine> engine, const CommRequest& request)
-      : engine_(std::move(engine)), ordinary_(request.arena_bytes + kBufferAlignment) {
-    const auto uses_library = [](const CommCase& timed) {
+  OwnBackend(std::shared_ptr<Group> group, const CommRequest& request)
+      : group_(std::move(group)), ordinary_(request.arena_bytes + kBufferAlignment) {
+    const auto uses_registered = [](const CommCase& timed) {
       return timed.memory == MemoryKind::library;
     };
-    if (std::ranges::any_of(request.cases, uses_library)) {
-      library_ = engine_->allocate(request.arena_bytes);
+    if (std::ranges::any_of(request.cases, uses_registered)) {
+      registered_ = group_->allocate(request.arena_bytes);
     }
     void* start = ordinary_.data();
     auto room = ordinary_.size();
@@ -31,35 +31,35 @@ class ShmTimed final : public TimedEngine {
     ordinary_arena_ = {static_cast<std::byte*>(start), request.arena_bytes};
   }
 
-  [[nodiscard]] int rank() const override { return engine_->rank(); }
+  [[nodiscard]] int rank() const override { return group_->rank(); }
   [[nodiscard]] bool can(const CommCase&) const override { return true; }
   [[nodiscard]] std::span<std::byte> arena(MemoryKind memory) override {
-    return memory == MemoryKind::library ? library_->bytes() : ordinary_arena_;
+    return memory == MemoryKind::library ? registered_->bytes() : ordinary_arena_;
   }
 
   void call(const CommCase& timed, const CallMemory& memory) override {
-    auto call = call_of(timed, engine_->size());
+    auto call = call_of(timed, group_->size());
     call.input = memory.input;
     call.output = memory.output;
-    engine_->wait(*engine_->start(call, nullptr));
+    group_->wait(*group_->start(call, nullptr));
   }
 
-  void barrier() override { engine_->wait(*engine_->start({.name = "bench"}, nullptr)); }
+  void barrier() override { group_->wait(*group_->start({.name = "bench"}, nullptr)); }
 
   void max_over_ranks(std::span<double> values) override {
-    engine_->wait(*engine_->start({.kind = Collective::all_reduce,
-                                   .dtype = DType::float64,
-                                   .op = ReduceOp::max,
-                                   .count = static_cast<std::int64_t>(values.size()),
-                                   .name = "times",
-                                   .input = std::as_bytes(values),
-                                   .output = std::as_writable_bytes(values)},
-                                  nullptr));
+    group_->wait(*group_->start({.kind = Collective::all_reduce,
+                                 .dtype = DType::float64,
+                                 .op = ReduceOp::max,
+                                 .count = static_cast<std::int64_t>(values.size()),
+                                 .name = "times",
+                                 .input = std::as_bytes(values),
+                                 .output = std::as_writable_bytes(values)},
+                                nullptr));
   }
 
  private:
-  std::shared_ptr<Engine> engine_;
-  std::shared_ptr<LibraryMemory> library_;
+  std::shared_ptr<Group> group_;
+  std::shared_ptr<RegisteredMemory> registered_;
   std::vector<std::byte> ordinary_;
   std::span<std::byte> ordinary_arena_;  // the aligned part of ordinary_
 };
@@ -77,8 +77,11 @@ int run_bench_comm_rank(const std::vector<std::string>& arguments, Streams strea
       throw UsageError(
           fmt::format("the request is for {} ranks, not {}", request.ranks, world.size()));
     }
-    ShmTimed engine(make_shm_engine(world), request);
-    const auto answer = measure(engine, request, fmt::format("lockstep {} shm", kVersion));
+    const auto group = make_group(world);
+    OwnBackend backend(group, request);
+    const auto answer =
+        measure(backend, request,
+                fmt::format("lockstep {} {}: {}", kVersion, group->kind(), group->reason()));
     if (world.rank() == 0) write_answer(answer, arguments[1]);
     return kSuccess;
   } catch (const Error& error) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/backends.h"
 #include "lockstep/collectives/tensor_span_internal.h"
-#include "lockstep/fabric/shm_engine.h"
 
 namespace lockstep {
 namespace {
@@ -22,6 +22,16 @@ std::shared_ptr<const void> keep(std::vector<at::Tensor> tensors) {
 
 std::int64_t count_of(const TensorSpan& span) {
   return static_cast<std::int64_t>(span.bytes.size() / bytes_of(span.dtype));
+}
+
+std::optional<BackendKind> kind_of(Backend backend) {
+  switch (backend) {
+    case Backend::automatic:
+      return std::nullopt;
+    case Backend::shm:
+      return BackendKind::shm;
+  }
+  return std::nullopt;
 }
 
 Call call_of(Collective kind, const CallOptions& options) {
@@ -51,63 +61,67 @@ void expect_pairs(std::string_view verb, at::TensorList inputs, at::TensorList o
                                inputs.size(), outputs.size()));
 }
 
-std::shared_ptr<Operation> start_all_reduce(Engine& engine, const at::Tensor& tensor, ReduceOp op,
+std::shared_ptr<Operation> start_all_reduce(Group& group, const at::Tensor& tensor, ReduceOp op,
                                             const CallOptions& options) {
-  const auto span = span_of(tensor, "tensor of all_reduce");
+  const auto span = span_of(group, tensor, "tensor of all_reduce");
   auto call = call_of(Collective::all_reduce, options);
   call.dtype = span.dtype;
+  call.device = span.device;
   call.op = op;
   call.count = count_of(span);
   call.input = span.bytes;
   call.output = span.bytes;
   note_write(tensor);
-  return engine.start(call, keep({tensor}));
+  return group.start(call, keep({tensor}));
 }
 
-std::shared_ptr<Operation> start_reduce_scatter(Engine& engine, const at::Tensor& output,
+std::shared_ptr<Operation> start_reduce_scatter(Group& group, const at::Tensor& output,
                                                 const at::Tensor& input, ReduceOp op,
                                                 const CallOptions& options) {
-  const auto from = span_of(input, "input of reduce_scatter");
-  const auto to = span_of(output, "output of reduce_scatter");
+  const auto from = span_of(group, input, "input of reduce_scatter");
+  const auto to = span_of(group, output, "output of reduce_scatter");
   expect_same_dtype("reduce_scatter", from, to);
   auto call = call_of(Collective::reduce_scatter, options);
   call.dtype = from.dtype;
+  call.device = from.device;
   call.op = op;
-  call.count = part_of("reduce_scatter", count_of(from), count_of(to), engine.size());
+  call.count = part_of("reduce_scatter", count_of(from), count_of(to), group.size());
   call.input = from.bytes;
   call.output = to.bytes;
   note_write(output);
-  return engine.start(call, keep({input, output}));
+  return group.start(call, keep({input, output}));
 }
 
-std::shared_ptr<Operation> start_all_gather(Engine& engine, const at::Tensor& output,
+std::shared_ptr<Operation> start_all_gather(Group& group, const at::Tensor& output,
                                             const at::Tensor& input, const CallOptions& options) {
-  const auto from = span_of(input, "input of all_gather");
-  const auto to = span_of(output, "output of all_gather");
+  const auto from = span_of(group, input, "input of all_gather");
+  const auto to = span_of(group, output, "output of all_gather");
   expect_same_dtype("all_gather", from, to);
   auto call = call_of(Collective::all_gather, options);
   call.dtype = from.dtype;
-  call.count = part_of("all_gather", count_of(to), count_of(from), engine.size());
+  call.device = from.device;
+  call.count = part_of("all_gather", count_of(to), count_of(from), group.size());
   call.input = from.bytes;
   call.output = to.bytes;
   note_write(output);
-  return engine.start(call, keep({input, output}));
+  return group.start(call, keep({input, output}));
 }
 
-std::shared_ptr<Operation> start_broadcast(Engine& engine, const at::Tensor& tensor, int root,
+std::shared_ptr<Operation> start_broadcast(Group& group, const at::Tensor& tensor, int root,
                                            const CallOptions& options) {
-  const auto span = span_of(tensor, "tensor of broadcast");
+  const auto span = span_of(group, tensor, "tensor of broadcast");
   auto call = call_of(Collective::broadcast, options);
   call.dtype = span.dtype;
+  call.device = span.device;
   call.root = root;
   call.count = count_of(span);
-  if (engine.rank() == root) {
+  if (group.rank() == root) {
     call.input = span.bytes;
   } else {
     call.output = span.bytes;
     note_write(tensor);
   }
-  return engine.start(call, keep({tensor}));
+  return group.start(call, keep({tensor}));
 }
 
 }  // namespace
@@ -117,20 +131,26 @@ struct ProcessGroup::Reservation {
 };
 
 ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& options)
-    : ProcessGroup(make_shm_engine(world, {.name = options.name,
-                                           .timeout = options.timeout,
-                                           .stall_report = options.stall_report})) {}
+    : ProcessGroup(make_group(
+          world,
+          {.name = options.name, .timeout = options.timeout, .stall_report = options.stall_report},
+          {.backend = kind_of(options.backend)})) {}
 
-ProcessGroup::ProcessGroup(std::shared_ptr<Engine> engine)
-    : engine_(std::move(engine)), reservation_(std::make_shared<Reservation>()) {}
+ProcessGroup::ProcessGroup(std::shared_ptr<Group> group)
+    : group_(std::move(group)), reservation_(std::make_shared<Reservation>()) {}
 
-int ProcessGroup::rank() const noexcept { return engine_->rank(); }
-int ProcessGroup::size() const noexcept { return engine_->size(); }
-int ProcessGroup::global_rank(int rank) const { return engine_->global_rank(rank); }
-std::string ProcessGroup::engine() const { return engine_->kind(); }
+int ProcessGroup::rank() const noexcept { return group_->rank(); }
+int ProcessGroup::size() const noexcept { return group_->size(); }
+int ProcessGroup::global_rank(int rank) const { return group_->global_rank(rank); }
+std::string ProcessGroup::backend() const { return group_->kind(); }
+std::string ProcessGroup::backend_reason() const { return group_->reason(); }
+
+void ProcessGroup::expect_usable(at::Device device, std::string_view what) const {
+  (void)usable_device(*group_, device, what);
+}
 
 ProcessGroup ProcessGroup::split(int color, int key) const {
-  return ProcessGroup(engine_->split(color, key));
+  return ProcessGroup(group_->split(color, key));
 }
 
 ProcessGroup ProcessGroup::reserve() const {
@@ -143,11 +163,9 @@ ProcessGroup ProcessGroup::reserve() const {
 bool ProcessGroup::is_reserved() const noexcept { return !reservation_->holder.expired(); }
 
 at::Tensor ProcessGroup::allocate(std::int64_t bytes, at::Device device) const {
-  if (!device.is_cpu()) {
-    throw UsageError(fmt::format("this version allocates CPU memory, not {}", device.str()));
-  }
+  const auto where = usable_device(*group_, device, "memory to allocate");
   if (bytes < 0) throw UsageError(fmt::format("cannot allocate {} bytes", bytes));
-  auto memory = engine_->allocate(static_cast<std::size_t>(bytes));
+  auto memory = group_->allocate(static_cast<std::size_t>(bytes), where);
   auto* start = memory->bytes().data();
   return at::from_blob(
       start, {bytes}, [memory = std::move(memory)](void* /*start*/) mutable { memory.reset(); },
@@ -155,21 +173,21 @@ at::Tensor ProcessGroup::allocate(std::int64_t bytes, at::Device device) const {
 }
 
 Work ProcessGroup::all_reduce(at::Tensor& tensor, ReduceOp op, const CallOptions& options) const {
-  return {engine_, {start_all_reduce(*engine_, tensor, op, options)}};
+  return {group_, {start_all_reduce(*group_, tensor, op, options)}};
 }
 
 Work ProcessGroup::all_reduce(at::TensorList tensors, ReduceOp op,
                               const CallOptions& options) const {
   Operations operations;
   for (const auto& tensor : tensors) {
-    operations.push_back(start_all_reduce(*engine_, tensor, op, options));
+    operations.push_back(start_all_reduce(*group_, tensor, op, options));
   }
-  return {engine_, std::move(operations)};
+  return {group_, std::move(operations)};
 }
 
 Work ProcessGroup::reduce_scatter(at::Tensor& output, const at::Tensor& input, ReduceOp op,
                                   const CallOptions& options) const {
-  return {engine_, {start_reduce_scatter(*engine_, output, input, op, options)}};
+  return {group_, {start_reduce_scatter(*group_, output, input, op, options)}};
 }
 
 Work ProcessGroup::reduce_scatter(at::TensorList outputs, at::TensorList inputs, ReduceOp op,
@@ -177,14 +195,14 @@ Work ProcessGroup::reduce_scatter(at::TensorList outputs, at::TensorList inputs,
   expect_pairs("reduce_scatter", inputs, outputs);
   Operations operations;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    operations.push_back(start_reduce_scatter(*engine_, outputs[i], inputs[i], op, options));
+    operations.push_back(start_reduce_scatter(*group_, outputs[i], inputs[i], op, options));
   }
-  return {engine_, std::move(operations)};
+  return {group_, std::move(operations)};
 }
 
 Work ProcessGroup::all_gather(at::Tensor& output, const at::Tensor& input,
                               const CallOptions& options) const {
-  return {engine_, {start_all_gather(*engine_, output, input, options)}};
+  return {group_, {start_all_gather(*group_, output, input, options)}};
 }
 
 Work ProcessGroup::all_gather(at::TensorList outputs, at::TensorList inputs,
@@ -192,28 +210,29 @@ Work ProcessGroup::all_gather(at::TensorList outputs, at::TensorList inputs,
   expect_pairs("all_gather", inputs, outputs);
   Operations operations;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    operations.push_back(start_all_gather(*engine_, outputs[i], inputs[i], options));
+    operations.push_back(start_all_gather(*group_, outputs[i], inputs[i], options));
   }
-  return {engine_, std::move(operations)};
+  return {group_, std::move(operations)};
 }
 
 Work ProcessGroup::broadcast(at::Tensor& tensor, int root, const CallOptions& options) const {
-  return {engine_, {start_broadcast(*engine_, tensor, root, options)}};
+  return {group_, {start_broadcast(*group_, tensor, root, options)}};
 }
 
 Work ProcessGroup::broadcast(at::TensorList tensors, int root, const CallOptions& options) const {
   Operations operations;
   for (const auto& tensor : tensors) {
-    operations.push_back(start_broadcast(*engine_, tensor, root, options));
+    operations.push_back(start_broadcast(*group_, tensor, root, options));
   }
-  return {engine_, std::move(operations)};
+  return {group_, std::move(operations)};
 }
 
 Work ProcessGroup::reduce(at::Tensor& tensor, int root, ReduceOp op,
                           const CallOptions& options) const {
-  const auto span = span_of(tensor, "tensor of reduce");
+  const auto span = span_of(*group_, tensor, "tensor of reduce");
   auto call = call_of(Collective::reduce, options);
   call.dtype = span.dtype;
+  call.device = span.device;
   call.op = op;
   call.root = root;
   call.count = count_of(span);
@@ -222,79 +241,89 @@ Work ProcessGroup::reduce(at::Tensor& tensor, int root, ReduceOp op,
     call.output = span.bytes;
     note_write(tensor);
   }
-  return {engine_, {engine_->start(call, keep({tensor}))}};
+  return {group_, {group_->start(call, keep({tensor}))}};
 }
 
 Work ProcessGroup::gather(at::Tensor& output, const at::Tensor& input, int root,
                           const CallOptions& options) const {
-  const auto from = span_of(input, "input of gather");
+  const auto from = span_of(*group_, input, "input of gather");
   auto call = call_of(Collective::gather, options);
   call.dtype = from.dtype;
+  call.device = from.device;
   call.root = root;
   call.count = count_of(from);
   call.input = from.bytes;
   if (rank() == root) {
-    const auto to = span_of(output, "output of gather");
+    const auto to = span_of(*group_, output, "output of gather");
     expect_same_dtype("gather", from, to);
     (void)part_of("gather", count_of(to), count_of(from), size());
     call.output = to.bytes;
     note_write(output);
   }
-  return {engine_, {engine_->start(call, keep({input, output}))}};
+  return {group_, {group_->start(call, keep({input, output}))}};
 }
 
 Work ProcessGroup::scatter(at::Tensor& output, const at::Tensor& input, int root,
                            const CallOptions& options) const {
-  const auto to = span_of(output, "output of scatter");
+  const auto to = span_of(*group_, output, "output of scatter");
   auto call = call_of(Collective::scatter, options);
   call.dtype = to.dtype;
+  call.device = to.device;
   call.root = root;
   call.count = count_of(to);
   call.output = to.bytes;
   if (rank() == root) {
-    const auto from = span_of(input, "input of scatter");
+    const auto from = span_of(*group_, input, "input of scatter");
     expect_same_dtype("scatter", from, to);
     (void)part_of("scatter", count_of(from), count_of(to), size());
     call.input = from.bytes;
   }
   note_write(output);
-  return {engine_, {engine_->start(call, keep({input, output}))}};
+  return {group_, {group_->start(call, keep({input, output}))}};
 }
 
 Work ProcessGroup::all_to_all(at::Tensor& output, const at::Tensor& input,
                               const CallOptions& options) const {
-  const auto from = span_of(input, "input of all_to_all");
-  const auto to = span_of(output, "output of all_to_all");
+  const auto from = span_of(*group_, input, "input of all_to_all");
+  const auto to = span_of(*group_, output, "output of all_to_all");
   expect_same_dtype("all_to_all", from, to);
   auto call = call_of(Collective::all_to_all, options);
   call.dtype = from.dtype;
+  call.device = from.device;
   call.count = count_of(from) / size();
   (void)part_of("all_to_all", count_of(from), call.count, size());
   (void)part_of("all_to_all", count_of(to), call.count, size());
   call.input = from.bytes;
   call.output = to.bytes;
   note_write(output);
-  return {engine_, {engine_->start(call, keep({input, output}))}};
+  return {group_, {group_->start(call, keep({input, output}))}};
 }
 
 Work ProcessGroup::barrier(const CallOptions& options) const {
-  return {engine_, {engine_->start(call_of(Collective::barrier, options), nullptr)}};
+  return {group_, {group_->start(call_of(Collective::barrier, options), nullptr)}};
 }
 
 Work ProcessGroup::send(const at::Tensor& tensor, int to, int tag) const {
-  const auto span = span_of(tensor, "tensor of send");
-  return {engine_,
-          {engine_->send({.peer = to, .tag = tag, .dtype = span.dtype, .count = count_of(span)},
-                         span.bytes, keep({tensor}))}};
+  const auto span = span_of(*group_, tensor, "tensor of send");
+  return {group_,
+          {group_->send({.peer = to,
+                         .tag = tag,
+                         .dtype = span.dtype,
+                         .count = count_of(span),
+                         .device = span.device},
+                        span.bytes, keep({tensor}))}};
 }
 
 Work ProcessGroup::receive(at::Tensor& tensor, int from, int tag) const {
-  const auto span = span_of(tensor, "tensor of receive");
+  const auto span = span_of(*group_, tensor, "tensor of receive");
   note_write(tensor);
-  return {
-      engine_,
-      {engine_->receive({.peer = from, .tag = tag, .dtype = span.dtype, .count = count_of(span)},
-                        span.bytes, keep({tensor}))}};
+  return {group_,
+          {group_->receive({.peer = from,
+                            .tag = tag,
+                            .dtype = span.dtype,
+                            .count = count_of(span),
+                            .device = span.device},
+                           span.bytes, keep({tensor}))}};
 }
 
 }  // namespace lockstep

@@ -20,16 +20,26 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/call_flags.h"
 #include "lockstep/collectives/work.h"
 #include "lockstep/kernels/dtype.h"
-#include "lockstep/rendezvous/world.h"
+#include "lockstep/kernels/leaf_tree.h"
 
 namespace lockstep {
+
+class World;  // rendezvous/world.h
+
+/// What moves the data of a group.
+enum class Backend : std::uint8_t {
+  automatic,  // chosen by where the ranks run
+  shm,        // memory that the ranks of one host share
+};
 
 struct ProcessGroupOptions {
   std::string name = "world";                      // in messages
   std::chrono::milliseconds timeout{600'000};      // a rank may be evaluating
   std::chrono::milliseconds stall_report{10'000};  // a wait that takes longer is reported, once
+  Backend backend = Backend::automatic;
 };
 
 /// What a call may carry besides its tensors.
@@ -52,8 +62,11 @@ class ProcessGroup {
   [[nodiscard]] int size() const noexcept;
   /// The number that `rank` of this group has in the world. Throws UsageError when there is none.
   [[nodiscard]] int global_rank(int rank) const;
-  /// What moves the data: "shm".
-  [[nodiscard]] std::string engine() const;
+  /// What moves the data: "shm". And why: "all 4 ranks are on one host".
+  [[nodiscard]] std::string backend() const;
+  [[nodiscard]] std::string backend_reason() const;
+  /// Throws UsageError, naming `what`, when the backend cannot use memory of `device`.
+  void expect_usable(at::Device device, std::string_view what) const;
 
   /// The group of the ranks that give the same `color`, ordered by key, then by rank. Collective. A
   /// rank that wants none of the others gives a color of its own.
@@ -68,8 +81,8 @@ class ProcessGroup {
 
   /// `bytes` of zeroed memory as a tensor of uint8, mapped by every rank of the host: collectives
   /// on it, and on views of it, copy nothing. Collective, with the same size. It lives as long as
-  /// any tensor uses it, longer than the group if need be. Throws UsageError for another device
-  /// than the CPU.
+  /// any tensor uses it, longer than the group if need be. Throws UsageError for a device that the
+  /// backend does not serve.
   [[nodiscard]] at::Tensor allocate(std::int64_t bytes, at::Device device = at::kCPU) const;
 
   /// Joins `tensor` over the ranks, in place. Throws UsageError for a dtype the group does not
@@ -125,11 +138,11 @@ class ProcessGroup {
   [[nodiscard]] Work receive(at::Tensor& tensor, int from, int tag = 0) const;
 
  private:
-  explicit ProcessGroup(std::shared_ptr<Engine> engine);
+  explicit ProcessGroup(std::shared_ptr<Group> group);
 
   struct Reservation;
 
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Group> group_;
   std::shared_ptr<Reservation> reservation_;  // of all copies
   std::shared_ptr<const void> reserved_;      // of a copy that reserves it
 };

@@ -45,19 +45,31 @@ std::string shape_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-TensorSpan span_of(const at::Tensor& tensor, std::string_view what) {
+Device usable_device(const Group& group, at::Device device, std::string_view what) {
+  const Device where{device.is_cpu() ? DeviceKind::cpu : DeviceKind::cuda,
+                     device.has_index() ? device.index() : 0};
+  const auto refusal = device.is_cpu() || device.is_cuda()
+                           ? group.refusal_of(where)
+                           : std::optional<std::string>("it knows the CPU and CUDA only");
+  if (!refusal) return where;
+  throw UsageError(fmt::format("the {} is on {}, which backend {} cannot use: {}", what,
+                               device.str(), group.kind(), *refusal));
+}
+
+TensorSpan span_of(const Group& group, const at::Tensor& tensor, std::string_view what) {
   if (!tensor.defined()) throw UsageError(fmt::format("the {} is an undefined tensor", what));
-  if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided) {
+  if (tensor.layout() != at::kStrided) {
     throw UsageError(fmt::format(
-        "the {} is a {} tensor on {}; this version moves dense tensors of the CPU: copy it there",
-        what, tensor.layout() == at::kStrided ? "dense" : "sparse", tensor.device().str()));
+        "the {} is a sparse tensor on {}; collectives move dense tensors: call to_dense() on it",
+        what, tensor.device().str()));
   }
+  const auto device = usable_device(group, tensor.device(), what);
   if (!tensor.is_contiguous()) {
     throw UsageError(fmt::format("the {} of shape {} is not contiguous; call contiguous() on it",
                                  what, shape_of(tensor)));
   }
   const auto dtype = dtype_of(tensor, what);
-  return {dtype, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
+  return {dtype, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}, device};
 }
 
 void note_write(const at::Tensor& tensor) {

@@ -3,23 +3,27 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/fabric/group.h"
 
 namespace lockstep {
 
-Work::Work(std::shared_ptr<Engine> engine, std::vector<std::shared_ptr<Operation>> operations)
-    : engine_(std::move(engine)), operations_(std::move(operations)) {}
+Work::Work(std::shared_ptr<Group> group, std::vector<std::shared_ptr<Operation>> operations)
+    : group_(std::move(group)), operations_(std::move(operations)) {}
 
 void Work::wait() {
-  for (const auto& operation : operations_) engine_->wait(*operation);
+  for (const auto& operation : operations_) group_->wait(*operation);
 }
 
 void Work::wait(Deadline deadline) {
-  for (const auto& operation : operations_) engine_->wait(*operation, deadline);
+  for (const auto& operation : operations_) group_->wait(*operation, deadline);
 }
+
+// Every transport of this version moves memory of the CPU.
+void Work::synchronize() { wait(); }
 
 bool Work::done() {
   for (const auto& operation : operations_) {
-    if (!engine_->done(*operation)) return false;
+    if (!group_->done(*operation)) return false;
   }
   return true;
 }

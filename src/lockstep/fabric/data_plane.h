@@ -63,6 +63,7 @@ struct Message {
   int tag = 0;
   DType dtype = DType::uint8;
   std::int64_t count = 0;
+  Device device = {};  // where the span lies
 };
 
 class MessageOperation : public Operation {

@@ -29,6 +29,7 @@ Group::Group(Membership membership, Planes planes, const GroupOptions& options, 
     : membership_(std::move(membership)),
       options_(options),
       connect_(std::move(connect)),
+      reason_(std::move(planes.reason)),
       log_({.rank = membership_.global_ranks[static_cast<std::size_t>(membership_.rank)]}),
       control_(std::move(planes.control)),
       data_(std::move(planes.data)),
@@ -82,6 +83,7 @@ std::shared_ptr<Operation> Group::send(const Message& message, std::span<const s
                                        std::shared_ptr<const void> keep) {
   (void)global_rank(message.peer);
   expect_length(message, bytes.size());
+  expect_usable_memory(message.device);
   const Lock lock(mutex_);
   expect_usable();
   return start_message(data_->send(message, bytes), std::move(keep));
@@ -91,6 +93,7 @@ std::shared_ptr<Operation> Group::receive(const Message& message, std::span<std:
                                           std::shared_ptr<const void> keep) {
   (void)global_rank(message.peer);
   expect_length(message, bytes.size());
+  expect_usable_memory(message.device);
   const Lock lock(mutex_);
   expect_usable();
   return start_message(data_->receive(message, bytes), std::move(keep));

@@ -55,8 +55,12 @@ class Group final : private GroupRegistryMember {
   [[nodiscard]] int global_rank(int rank) const;
   /// The transport: "shm".
   [[nodiscard]] std::string kind() const { return data_->kind(); }
-  /// Throws UsageError, with the reason and what to do, for memory that the transport cannot use.
-  void expect_usable_memory(const Device& device) const;
+  /// Why that transport was chosen; empty where it was not a choice.
+  [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+  /// Why the transport cannot use memory of `device`, and what to do; nothing: it can.
+  [[nodiscard]] std::optional<std::string> refusal_of(const Device& device) const {
+    return data_->refusal_of(device);
+  }
 
   /// Begins `call`.
   /// Collective: every rank starts an equal call, in the same order. Returns without waiting for
@@ -134,12 +138,14 @@ class Group final : private GroupRegistryMember {
   [[nodiscard]] std::string what_waits() const;
 
   void expect_usable() const;
+  void expect_usable_memory(const Device& device) const;
   [[noreturn]] void fail(const Cause& cause);
   void write_flight_recorder(const std::string& cause) const noexcept;
 
   const Membership membership_;
   const GroupOptions options_;
   const Connect connect_;
+  const std::string reason_;
   const Log log_;
   std::mutex allocating_;  // taken before mutex_: memory is handed out in one order
   std::mutex mutex_;       // guards all that follows

@@ -18,6 +18,7 @@ namespace lockstep {
 struct Planes {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<DataPlane> data;
+  std::string reason = {};  // why this transport was chosen
 };
 
 /// Which ranks make up a group, and what it shares with the other groups of its world.

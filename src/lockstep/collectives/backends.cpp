@@ -1,0 +1,33 @@
+#include "lockstep/collectives/backends.h"
+
+#include "lockstep/shm/connect.h"
+
+namespace lockstep {
+namespace {
+
+// Also what a part of the group is connected by: its ranks may all be on one host, for example.
+Planes connect(const Membership& membership, Introductions& introductions, Deadline deadline,
+               const Watch& watch, const BackendOptions& options) {
+  const auto choice =
+      choose_backend({membership.global_ranks, membership.hosts, membership.addresses}, options);
+  Planes planes;
+  switch (choice.kind) {
+    case BackendKind::shm:
+      planes = connect_by_shm()(membership, introductions, deadline, watch);
+  }
+  planes.reason = choice.reason;
+  return planes;
+}
+
+}  // namespace
+
+std::shared_ptr<Group> make_group(const World& world, const GroupOptions& options,
+                                  const BackendOptions& backend) {
+  return make_group(world, options,
+                    [backend](const Membership& membership, Introductions& introductions,
+                              Deadline deadline, const Watch& watch) {
+                      return connect(membership, introductions, deadline, watch, backend);
+                    });
+}
+
+}  // namespace lockstep
