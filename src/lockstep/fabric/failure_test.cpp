@@ -37,15 +37,19 @@ bool is_full_of(std::span<const std::byte> span, std::byte value) {
   return std::count(span.begin(), span.end(), value) == static_cast<std::ptrdiff_t>(span.size());
 }
 
-GroupSetting two_apart() {
+GroupSetting two_apart(TransportKind kind) {
   GroupSetting setting;
+  setting.transport = kind;
   setting.ranks = Ranks::apart;
   setting.size = 2;
   return setting;
 }
 
-TEST(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
-  run_group(two_apart(), [](Group& engine) {
+class Failure : public TransportTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, Failure, kTransports);
+
+TEST_P(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
+  run_group(two_apart(GetParam()), [](Group& engine) {
     std::byte value{1};
     const auto done = engine.start(sum_of(std::span(&value, 1)), nullptr);
     engine.wait(*done);
@@ -72,8 +76,8 @@ TEST(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
 }
 
 // Calls that throw where they are started, since the others are already there.
-TEST(Failure, ADifferenceCanBeHeardAtTheStart) {
-  run_group(two_apart(), [](Group& engine) {
+TEST_P(Failure, ADifferenceCanBeHeardAtTheStart) {
+  run_group(two_apart(GetParam()), [](Group& engine) {
     const auto act = [&] {
       if (engine.rank() == 1) std::this_thread::sleep_for(50ms);
       run(engine, {.kind = Collective::barrier, .name = engine.rank() == 0 ? "a" : "b"});
@@ -82,7 +86,7 @@ TEST(Failure, ADifferenceCanBeHeardAtTheStart) {
   });
 }
 
-TEST(Failure, OperationsAndMemoryOutliveTheirGroup) {
+TEST_P(Failure, OperationsAndMemoryOutliveTheirGroup) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
@@ -90,7 +94,7 @@ TEST(Failure, OperationsAndMemoryOutliveTheirGroup) {
     std::shared_ptr<RegisteredMemory> memory;
     {
       const auto engine =
-          make_test_group(TransportKind::shm, point.join(self.rank(), 2), {.one_shot_bytes = 256});
+          make_test_group(GetParam(), point.join(self.rank(), 2), {.one_shot_bytes = 256});
       memory = engine->allocate(100'000);
       pending = engine->start(sum_of(memory->bytes()), nullptr);
     }
@@ -102,12 +106,12 @@ TEST(Failure, OperationsAndMemoryOutliveTheirGroup) {
 
 // The other rank comes to the call when this one has already left it: it must find the memory of
 // its own no more.
-TEST(Failure, WhoLeavesInTheMiddleOfACallKeepsItsMemoryToItself) {
+TEST_P(Failure, WhoLeavesInTheMiddleOfACallKeepsItsMemoryToItself) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     const auto world = point.join(self.rank(), 2);
-    auto engine = make_test_group(TransportKind::shm, world, {.one_shot_bytes = 256});
+    auto engine = make_test_group(GetParam(), world, {.one_shot_bytes = 256});
     const auto memory = engine->allocate(100'000);
     if (self.rank() == 0) {
       (void)engine->start(sum_of(memory->bytes()), nullptr);
@@ -126,7 +130,7 @@ TEST(Failure, WhoLeavesInTheMiddleOfACallKeepsItsMemoryToItself) {
   });
 }
 
-TEST(Failure, AFlightRecordLiesInTheRunFolder) {
+TEST_P(Failure, AFlightRecordLiesInTheRunFolder) {
   const auto folder =
       std::filesystem::temp_directory_path() / ("lockstep-flight-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
@@ -134,7 +138,7 @@ TEST(Failure, AFlightRecordLiesInTheRunFolder) {
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     const auto world = point.join(self.rank(), 2, folder.string());
-    const auto engine = make_test_group(TransportKind::shm, world, {.one_shot_bytes = 256});
+    const auto engine = make_test_group(GetParam(), world, {.one_shot_bytes = 256});
     const auto name = self.rank() == 0 ? "good" : "bad";
     EXPECT_THROW(run(*engine, {.kind = Collective::barrier, .name = name}), PeerError);
   });
@@ -143,20 +147,22 @@ TEST(Failure, AFlightRecordLiesInTheRunFolder) {
     const auto json = nlohmann::json::parse(file);
     EXPECT_NE(json["cause"].get<std::string>().find("\"bad\""), std::string::npos) << json;
     EXPECT_EQ(json["calls"].back()["state"], "entered");
-    EXPECT_EQ(json["calls"].front()["call"], "barrier(\"group made, inline_bytes 16384\")");
+    EXPECT_EQ(json["calls"].front()["call"], GetParam() == TransportKind::shm
+                                                 ? "barrier(\"group made, inline_bytes 16384\")"
+                                                 : "barrier(\"group made, plain\")");
   }
   std::filesystem::remove_all(folder);
 }
 
-TEST(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
-  run_group(two_apart(), [](Group& engine) {
+TEST_P(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
+  run_group(two_apart(GetParam()), [](Group& engine) {
     EXPECT_THROW((void)engine.allocate(std::size_t{1} << 62), UsageError);
     run(engine, {.kind = Collective::barrier});
   });
 }
 
 // Rank 0 makes the memory, and is allowed no file that large.
-TEST(Failure, AnAllocationThatTheMachineRefusesIsToldToAll) {
+TEST(FailureInSharedMemory, AnAllocationThatTheMachineRefusesIsToldToAll) {
   (void)testing::run_ranks_as_processes(2, [](Rank& self) {
     const auto engine = make_test_group(TransportKind::shm, world_of_processes(self.rank(), 2), {});
     if (self.rank() == 0) {
@@ -184,7 +190,7 @@ std::size_t own_anonymous_bytes() {
 
 // The memory of a rank whose peer is dead stays where it is: a copy would take seconds for
 // gigabytes, and double what a host needs when it can least afford it.
-TEST(Failure, ALostRankCostsNoCopyOfTheMemory) {
+TEST(FailureInSharedMemory, ALostRankCostsNoCopyOfTheMemory) {
   constexpr std::size_t kBytes = 256U << 20;
   const auto outcomes = testing::run_ranks_as_processes(
       3,
@@ -207,8 +213,8 @@ TEST(Failure, ALostRankCostsNoCopyOfTheMemory) {
   }
 }
 
-TEST(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
-  auto setting = two_apart();
+TEST_P(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
+  auto setting = two_apart(GetParam());
   setting.options.timeout = 2s;
   std::atomic<int> told = 0;
   run_group(setting, [&](Group& engine) {
@@ -226,9 +232,9 @@ TEST(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
 }
 
 // Which is 100 ms here, and not the 30 s of the group.
-TEST(Failure, AWaitEndsAtItsOwnDeadline) {
+TEST_P(Failure, AWaitEndsAtItsOwnDeadline) {
   std::atomic<bool> ended = false;
-  run_group(two_apart(), [&](Group& engine) {
+  run_group(two_apart(GetParam()), [&](Group& engine) {
     if (engine.rank() == 1) ended.wait(false);
     const auto begin = std::chrono::steady_clock::now();
     const auto act = [&] {
@@ -242,8 +248,8 @@ TEST(Failure, AWaitEndsAtItsOwnDeadline) {
   });
 }
 
-TEST(Failure, GroupsThatDidNotFailGoOn) {
-  run_group(two_apart(), [](Group& engine) {
+TEST_P(Failure, GroupsThatDidNotFailGoOn) {
+  run_group(two_apart(GetParam()), [](Group& engine) {
     const auto other = engine.split(0, 0);
     const auto name = engine.rank() == 0 ? "a" : "b";
     EXPECT_THROW(run(*other, {.kind = Collective::barrier, .name = name}), PeerError);
@@ -254,7 +260,7 @@ TEST(Failure, GroupsThatDidNotFailGoOn) {
 
 // The victim dies somewhere in the making of groups, one after the other. Usually the others hear
 // of it within 0.1 s; the groups' deadline is 600 s.
-TEST(Failure, ARankKilledWhileGroupsAreMadeIsNamed) {
+TEST_P(Failure, ARankKilledWhileGroupsAreMadeIsNamed) {
   constexpr int kSize = 4;
   for (const int victim : {1, 3}) {  // rank 0 serves the store here
     const auto body = [&](Rank& self) {
@@ -265,7 +271,7 @@ TEST(Failure, ARankKilledWhileGroupsAreMadeIsNamed) {
       try {
         for (;;) {
           last = std::chrono::steady_clock::now();
-          (void)make_test_group(TransportKind::shm, world, {.one_shot_bytes = 256});
+          (void)make_test_group(GetParam(), world, {.one_shot_bytes = 256});
         }
       } catch (const PeerError& error) {
         EXPECT_EQ(error.rank(), victim) << error.what();

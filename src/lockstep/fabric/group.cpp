@@ -150,6 +150,7 @@ std::shared_ptr<RegisteredMemory> Group::allocate(std::size_t bytes, const Devic
   const Awaited next{.counters = &control_->counters(),
                      .condition = {Condition::Of::entered, calls_ + 1}};
   const Watch watch = [&] {
+    control_->poll();
     if (const auto cause = find_failure(next)) fail(*cause);
   };
   std::shared_ptr<RegisteredMemory> memory;

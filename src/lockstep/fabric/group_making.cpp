@@ -150,6 +150,7 @@ std::shared_ptr<Group> Group::split(int color, int key) {
   auto options = options_;
   options.name = fmt::format("{}/{}.{}", options_.name, number, color);
   const Watch watch = [&] {
+    control_->poll();
     for (const int member : members) {
       if (member == rank() || !control_->is_gone(member)) continue;
       throw PeerError(global_rank(member),

@@ -129,6 +129,7 @@ std::optional<std::string> Group::awaits_this_rank(int global_rank) {
   const auto found = std::find(ranks.begin(), ranks.end(), global_rank);
   if (found == ranks.end()) return std::nullopt;
   const auto other = static_cast<int>(found - ranks.begin());
+  control_->poll();  // a group without operations of this rank is not advanced
   const auto number = control_->waits_in(other);
   if (number <= calls_) return std::nullopt;
   return fmt::format("{} of group {}", call_in_words(other, number), options_.name);

@@ -89,8 +89,9 @@ std::size_t count_library_mappings() {
   return count;
 }
 
-void survive(int rank, int size, int victim, const World& world, RandomStream random) {
-  auto engine = make_test_group(TransportKind::shm, world, {.one_shot_bytes = 4096});
+void survive(TransportKind kind, int rank, int size, int victim, const World& world,
+             RandomStream random) {
+  auto engine = make_test_group(kind, world, {.one_shot_bytes = 4096});
   if (rank == victim) {
     // From a millisecond to 50 after the start, at whatever the rank is in then.
     RandomStream delay = random;
@@ -120,13 +121,13 @@ void survive(int rank, int size, int victim, const World& world, RandomStream ra
 }
 
 // The survivors meet again as a smaller world.
-void go_on_without(int rank, int size, int victim, int number) {
+void go_on_without(TransportKind kind, int rank, int size, int victim, int number) {
   const int new_rank = rank < victim ? rank : rank - 1;
   const auto world = world_of_processes(new_rank, size - 1, number);
-  const auto engine = make_test_group(TransportKind::shm, world, {.one_shot_bytes = 4096});
+  const auto engine = make_test_group(kind, world, {.one_shot_bytes = 4096});
   const CallMemory memory(*engine, 1U << 20);
-  for (const auto kind : kDataCollectives) {
-    CheckedCall(*engine, {.kind = kind, .dtype = DType::float32, .count = 5000}, Form::apart,
+  for (const auto collective : kDataCollectives) {
+    CheckedCall(*engine, {.kind = collective, .dtype = DType::float32, .count = 5000}, Form::apart,
                 memory.span(MemoryKind::registered), 3)
         .wait();
   }
@@ -139,7 +140,7 @@ double longest_in(const std::string& output) {
 }
 
 // Returns how long it took until the last survivor had heard, in seconds.
-double kill_one_of(int size, std::uint64_t seed) {
+double kill_one_of(TransportKind kind, int size, std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   RandomStream random({seed, random_purpose("kill")}, 0, 0);
   const int victim = static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
@@ -149,9 +150,10 @@ double kill_one_of(int size, std::uint64_t seed) {
                                         const auto descriptors = count_entries("/proc/self/fd");
                                         {
                                           const auto world = world_of_processes(self.rank(), size);
-                                          survive(self.rank(), size, victim, world, random);
+                                          survive(kind, self.rank(), size, victim, world, random);
                                         }
-                                        if (size > 2) go_on_without(self.rank(), size, victim, 1);
+                                        if (size > 2)
+                                          go_on_without(kind, self.rank(), size, victim, 1);
                                         EXPECT_EQ(count_library_mappings(), 0U);
                                         EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
                                       },
@@ -170,13 +172,16 @@ double kill_one_of(int size, std::uint64_t seed) {
   return longest;
 }
 
-TEST(Kill, SurvivorsNameAKilledRankWithinASecondAndGoOnWithoutIt) {
+class Kill : public TransportTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, Kill, kTransports);
+
+TEST_P(Kill, SurvivorsNameAKilledRankWithinASecondAndGoOnWithoutIt) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) : 1;
   const std::uint64_t count = soak ? 200 : 5;
   std::vector<double> seconds;
   for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) {
-    seconds.push_back(kill_one_of(2 + static_cast<int>(i % 4), first + i));
+    seconds.push_back(kill_one_of(GetParam(), 2 + static_cast<int>(i % 4), first + i));
   }
   std::sort(seconds.begin(), seconds.end());
   ::printf("%d kills, the last survivor had heard after %.3f s at most\n", static_cast<int>(count),

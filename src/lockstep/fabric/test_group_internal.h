@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/fabric/group.h"
+#include "lockstep/fabric/test_plain_transport_internal.h"
 #include "lockstep/fabric/test_world_internal.h"
 #include "lockstep/shm/connect.h"
 #include "lockstep/shm/test_thread_memory_internal.h"
@@ -19,7 +20,10 @@
 
 namespace lockstep {
 
-enum class TransportKind { shm };
+enum class TransportKind {
+  shm,
+  plain,  // only here: frames over sockets
+};
 
 enum class Ranks {
   threads,  // of one process that share a mapping: what the thread sanitizer understands
@@ -33,7 +37,9 @@ inline void PrintTo(Ranks ranks, std::ostream* out) {
            : ranks == Ranks::apart ? "threads mapped apart"
                                    : "processes");
 }
-inline void PrintTo(TransportKind, std::ostream* out) { *out << "shm"; }
+inline void PrintTo(TransportKind kind, std::ostream* out) {
+  *out << (kind == TransportKind::shm ? "shm" : "plain");
+}
 
 // Of a group and of its transport.
 struct SuiteOptions {
@@ -68,6 +74,8 @@ inline std::shared_ptr<Group> make_test_group(TransportKind kind, const World& w
   switch (kind) {
     case TransportKind::shm:
       return make_group(world, options.group(), connect_by_shm(options.shm()));
+    case TransportKind::plain:
+      return make_group(world, options.group(), connect_by_plain_sockets);
   }
   return nullptr;
 }
@@ -87,7 +95,9 @@ inline void run_group(const GroupSetting& setting, const GroupBody& body) {
   }
   const auto memory = std::make_shared<ThreadMemory>();
   const auto point = MeetingPoint::of_threads();
-  const auto server = setting.ranks == Ranks::apart ? point.serve() : nullptr;
+  const bool share_memory =
+      setting.ranks == Ranks::threads && setting.transport == TransportKind::shm;
+  const auto server = share_memory ? nullptr : point.serve();
   testing::run_ranks_as_threads(
       setting.size,
       [&](Rank& self) {
@@ -113,7 +123,10 @@ class GroupTest : public ::testing::TestWithParam<std::tuple<TransportKind, Rank
     return setting;
   }
 };
-inline const auto kTransports = ::testing::Values(TransportKind::shm);
+inline const auto kTransports = ::testing::Values(TransportKind::shm, TransportKind::plain);
+
+// Tests that make their groups themselves, once per transport.
+class TransportTest : public ::testing::TestWithParam<TransportKind> {};
 
 // Starts a call and waits for it.
 inline void run(Group& engine, const Call& call) { engine.wait(*engine.start(call, nullptr)); }

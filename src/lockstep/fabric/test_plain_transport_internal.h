@@ -1,0 +1,521 @@
+// For tests. A second transport, as plain as can be: frames over Unix sockets between every two
+// ranks. It proves that group.h needs nothing that only shared memory has. Every rank sends its
+// whole input to every other; nobody cares how long that takes.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/fabric/transport.h"
+#include "lockstep/kernels/reduce.h"
+#include "lockstep/rendezvous/peers.h"
+
+namespace lockstep {
+
+using PlainBytes = std::vector<std::byte>;
+
+struct PlainFrame {
+  enum class Kind : std::uint64_t {
+    entered,
+    phases,
+    completed,
+    standing,
+    failed,
+    waits,
+    data,
+    message,
+    answer
+  };
+  Kind kind = Kind::entered;
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  Message message = {};
+  std::uint64_t bytes = 0;  // that follow
+};
+
+// What this rank knows of the others, and the bytes on their way. Safe from any thread.
+class PlainWire {
+ public:
+  using Word = std::atomic<std::uint64_t>;
+  struct Letter {
+    PlainFrame frame;
+    PlainBytes bytes;
+  };
+  struct Peer {
+    FileDescriptor socket;
+    PlainBytes incoming;
+    PlainBytes outgoing;
+    std::size_t sent = 0;  // of outgoing
+    std::array<CallRecord, kMaxCallsInFlight> records;
+    std::array<std::uint64_t, kMaxCallsInFlight> signatures{};
+    std::atomic<Standing> standing = Standing::joining;
+    Cause cause;
+    std::atomic<std::uint64_t> waits_in = 0;
+    std::atomic<bool> closed = false;
+    std::map<std::uint64_t, PlainBytes> data;   // by call
+    std::map<int, std::deque<Letter>> letters;  // by tag
+    std::map<std::uint64_t, bool> answers;      // by message: taken or refused
+    Word arrivals = 0;                          // letters and answers
+    std::uint64_t queued = 0;                   // bytes for this peer
+    Word flushed = 0;                           // of those
+  };
+
+  PlainWire(int own_rank, int size)
+      : rank(own_rank),
+        peers(static_cast<std::size_t>(size)),
+        words_(static_cast<std::size_t>(size) * 3),
+        counters(reinterpret_cast<const std::byte*>(words_.data()), 3 * sizeof(Word), sizeof(Word),
+                 size) {}
+  ~PlainWire() {
+    for (auto limit = Deadline::after(std::chrono::seconds(10));
+         !limit.expired() && has_outgoing();) {
+      wait_readable(std::chrono::milliseconds(1));
+      poll();
+    }
+  }
+
+  [[nodiscard]] Peer& of(int other) { return peers[static_cast<std::size_t>(other)]; }
+  [[nodiscard]] int size() const { return static_cast<int>(peers.size()); }
+
+  void send(int to, PlainFrame frame, std::span<const std::byte> bytes = {}) {
+    const std::lock_guard lock(mutex);
+    frame.bytes = bytes.size();
+    if (to == rank) return take(rank, frame, {bytes.begin(), bytes.end()});
+    auto& peer = of(to);
+    const auto head = std::as_bytes(std::span(&frame, 1));
+    peer.outgoing.insert(peer.outgoing.end(), head.begin(), head.end());
+    peer.outgoing.insert(peer.outgoing.end(), bytes.begin(), bytes.end());
+    peer.queued += head.size() + bytes.size();
+    flush(peer);
+  }
+  void send_to_all(const PlainFrame& frame, std::span<const std::byte> bytes = {}) {
+    for (int to = 0; to < size(); ++to) send(to, frame, bytes);
+  }
+  void poll() {
+    const std::lock_guard lock(mutex);
+    for (int other = 0; other < size(); ++other) {
+      if (other == rank) continue;
+      flush(of(other));
+      receive(other);
+    }
+  }
+  // Returns when something may have come, or after a moment: another thread may have taken it in.
+  void wait_readable(std::chrono::milliseconds limit) {
+    std::vector<pollfd> watched;
+    {
+      const std::lock_guard lock(mutex);
+      for (auto& peer : peers) {
+        if (peer.closed || peer.socket.number() < 0) continue;
+        const auto events = POLLIN | (peer.outgoing.empty() ? 0 : POLLOUT);
+        watched.push_back({peer.socket.number(), static_cast<short>(events), 0});
+      }
+    }
+    (void)::poll(watched.data(), watched.size(), static_cast<int>(limit.count()));
+  }
+
+  const int rank;
+  std::mutex mutex;
+  std::vector<Peer> peers;  // mutex, but for atomics and what the frame's order protects
+
+ private:
+  std::vector<Word> words_;
+
+ public:
+  const Counters counters;
+
+ private:
+  void raise(int of_rank, Condition::Of of, std::uint64_t value) {
+    words_[static_cast<std::size_t>(of_rank) * 3 + static_cast<std::size_t>(of)].store(value);
+  }
+  [[nodiscard]] bool has_outgoing() {
+    const std::lock_guard lock(mutex);
+    for (const auto& peer : peers) {
+      if (!peer.closed && !peer.outgoing.empty()) return true;
+    }
+    return false;
+  }
+  static void flush(Peer& peer) {
+    while (!peer.outgoing.empty() && !peer.closed) {
+      const auto sent = ::send(peer.socket.number(), peer.outgoing.data() + peer.sent,
+                               peer.outgoing.size() - peer.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0) return;  // full, or the reader will find that it is closed
+      peer.sent += static_cast<std::size_t>(sent);
+      peer.flushed += static_cast<std::uint64_t>(sent);
+      if (peer.sent < peer.outgoing.size()) continue;
+      peer.outgoing.clear();
+      peer.sent = 0;
+    }
+  }
+  void receive(int other) {
+    auto& peer = of(other);
+    std::array<std::byte, 1 << 16> buffer;
+    while (!peer.closed) {
+      const auto got = ::recv(peer.socket.number(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
+      if (got > 0) peer.incoming.insert(peer.incoming.end(), buffer.begin(), buffer.begin() + got);
+      if (got <= 0) {
+        take_whole_frames(other);
+        peer.closed = true;  // after its last words
+        ++peer.arrivals;
+      }
+    }
+    take_whole_frames(other);
+  }
+  void take_whole_frames(int other) {
+    auto& incoming = of(other).incoming;
+    std::size_t at = 0;
+    while (incoming.size() - at >= sizeof(PlainFrame)) {
+      PlainFrame frame;
+      std::memcpy(&frame, incoming.data() + at, sizeof(frame));
+      if (incoming.size() - at - sizeof(frame) < frame.bytes) break;
+      const auto begin = incoming.begin() + static_cast<std::ptrdiff_t>(at + sizeof(frame));
+      take(other, frame, {begin, begin + static_cast<std::ptrdiff_t>(frame.bytes)});
+      at += sizeof(frame) + frame.bytes;
+    }
+    incoming.erase(incoming.begin(), incoming.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  void take(int other, const PlainFrame& frame, PlainBytes bytes) {
+    auto& peer = of(other);
+    using Kind = PlainFrame::Kind;
+    switch (frame.kind) {
+      case Kind::entered:
+        std::memcpy(static_cast<void*>(&peer.records[frame.a % kMaxCallsInFlight]), bytes.data(),
+                    sizeof(CallRecord));
+        peer.signatures[frame.a % kMaxCallsInFlight] = frame.b;
+        return raise(other, Condition::Of::entered, frame.a);
+      case Kind::phases:
+        return raise(other, Condition::Of::phases, frame.a);
+      case Kind::completed:
+        return raise(other, Condition::Of::completed, frame.a);
+      case Kind::failed:
+        peer.cause = {static_cast<int>(frame.a),
+                      {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
+        peer.standing = Standing::failed;
+        return;
+      case Kind::standing:
+        peer.standing = static_cast<Standing>(frame.a);
+        return;
+      case Kind::waits:
+        peer.waits_in = frame.a;
+        return;
+      case Kind::data:
+        peer.data[frame.a] = std::move(bytes);
+        return;
+      case Kind::message:
+        peer.letters[frame.message.tag].push_back({frame, std::move(bytes)});
+        ++peer.arrivals;
+        return;
+      case Kind::answer:
+        peer.answers[frame.a] = frame.b != 0;
+        ++peer.arrivals;
+        return;
+    }
+  }
+};
+
+class PlainControlPlane final : public ControlPlane {
+ public:
+  PlainControlPlane(std::shared_ptr<PlainWire> wire, std::unique_ptr<Peers> processes)
+      : wire_(std::move(wire)), processes_(std::move(processes)) {}
+
+  const Counters& counters() const noexcept override { return wire_->counters; }
+  void enter(const CallRecord& record, std::uint64_t signature) noexcept override {
+    wire_->send_to_all({.kind = Kind::entered, .a = record.number, .b = signature},
+                       std::as_bytes(std::span(&record, 1)));
+  }
+  void complete(std::uint64_t number) noexcept override {
+    wire_->send_to_all({.kind = Kind::completed, .a = number});
+  }
+  void stand(Standing standing) noexcept override {
+    wire_->send_to_all({.kind = Kind::standing, .a = static_cast<std::uint64_t>(standing)});
+  }
+  void fail(const Cause& cause) noexcept override {
+    wire_->send_to_all({.kind = Kind::failed, .a = static_cast<std::uint64_t>(cause.culprit)},
+                       std::as_bytes(std::span(cause.text)));
+  }
+  std::optional<int> find_other_signature(std::uint64_t number,
+                                          std::uint64_t signature) const override {
+    for (int rank = 0; rank < wire_->size(); ++rank) {
+      if (wire_->of(rank).signatures[number % kMaxCallsInFlight] != signature ||
+          standing(rank) == Standing::failed) {
+        return rank;
+      }
+    }
+    return std::nullopt;
+  }
+  const CallRecord& record(int rank, std::uint64_t number) const override {
+    return wire_->of(rank).records[number % kMaxCallsInFlight];
+  }
+  Standing standing(int rank) const noexcept override { return wire_->of(rank).standing; }
+  Cause cause(int rank) const override {
+    const std::lock_guard lock(wire_->mutex);
+    return wire_->of(rank).cause;
+  }
+  bool is_gone(int rank) const override {
+    return wire_->of(rank).closed && standing(rank) != Standing::left;
+  }
+  std::string describe(int rank) const override { return processes_->describe(rank); }
+  bool shares_cores() const override { return true; }
+  void poll() override { wire_->poll(); }
+  void sleep(const Awaited& awaited, int rank, Deadline until) override {
+    for (poll(); awaited.lags(rank) && !wire_->of(rank).closed && !until.expired(); poll()) {
+      wire_->wait_readable(std::chrono::milliseconds(1));
+    }
+  }
+  void set_waits_in(std::uint64_t number) noexcept override {
+    if (std::exchange(waits_in_, number) != number) {
+      wire_->send_to_all({.kind = Kind::waits, .a = number});
+    }
+  }
+  std::uint64_t waits_in(int rank) const noexcept override { return wire_->of(rank).waits_in; }
+
+ private:
+  using Kind = PlainFrame::Kind;
+  std::shared_ptr<PlainWire> wire_;
+  std::unique_ptr<Peers> processes_;
+  std::uint64_t waits_in_ = 0;
+};
+
+class PlainMemory final : public RegisteredMemory {
+ public:
+  explicit PlainMemory(std::size_t bytes) : bytes_(bytes) {}
+  std::span<std::byte> bytes() const noexcept override { return bytes_; }
+
+ private:
+  mutable PlainBytes bytes_;
+};
+
+class PlainDataPlane final : public DataPlane {
+ public:
+  explicit PlainDataPlane(std::shared_ptr<PlainWire> wire) : wire_(std::move(wire)) {}
+
+  std::string kind() const override { return "plain"; }
+  std::string settings() const override { return "plain"; }
+  std::optional<std::string> refusal_of(const Device& device) const override {
+    return device.kind == DeviceKind::cpu ? std::nullopt : std::optional<std::string>("CPU only");
+  }
+  void tune(Group& /*group*/) override {}
+  std::shared_ptr<CallOperation> prepare(const Call& call, std::uint64_t /*number*/) override {
+    auto operation = std::make_shared<CallOperation>();
+    operation->call = call;
+    return operation;
+  }
+  Recipe begin(CallOperation& operation, bool /*same_memory*/) override { return move(operation); }
+  void look_ahead(CallOperation& /*oldest*/) noexcept override {}
+  void retire(CallOperation& /*operation*/, bool /*is_last*/) noexcept override {}
+  std::shared_ptr<MessageOperation> send(const Message& message,
+                                         std::span<const std::byte> bytes) override {
+    auto operation = std::make_shared<MessageOperation>();
+    operation->message = message;
+    operation->sends = true;
+    operation->recipe = deliver(message, bytes, sent_++);
+    return operation;
+  }
+  std::shared_ptr<MessageOperation> receive(const Message& message,
+                                            std::span<std::byte> bytes) override {
+    auto& turns = turns_[{message.peer, message.tag}];
+    if (!turns) turns = std::make_shared<Turns>();
+    auto operation = std::make_shared<MessageOperation>();
+    operation->message = message;
+    operation->recipe = collect(message, bytes, turns->begun++, turns);
+    return operation;
+  }
+  std::shared_ptr<RegisteredMemory> allocate(std::size_t bytes, const Device& /*device*/,
+                                             Deadline /*deadline*/,
+                                             const Watch& /*watch*/) override {
+    return std::make_shared<PlainMemory>(bytes);
+  }
+  bool begin_moving() noexcept override {
+    for (int rank = 0; rank < wire_->size(); ++rank) {
+      if (wire_->of(rank).standing == Standing::failed) return false;
+    }
+    return true;
+  }
+  void end_moving() noexcept override {}
+  void give_up() noexcept override {}
+  void cut_off() override {}
+
+ private:
+  using Kind = PlainFrame::Kind;
+  struct Turns {
+    std::uint64_t begun = 0;
+    PlainWire::Word matched = 0;
+  };
+
+  [[nodiscard]] Awaited reaches(const PlainWire::Word& word, std::uint64_t target, int peer) const {
+    return {.counters = &wire_->counters, .word = &word, .target = target, .peer = peer};
+  }
+
+  Recipe move(CallOperation& operation) {
+    const auto& call = operation.call;
+    for (int to = 0; to < wire_->size(); ++to) {
+      wire_->send(to, {.kind = Kind::data, .a = operation.number}, call.input);
+    }
+    wire_->send_to_all({.kind = Kind::phases, .a = ++phases_});
+    co_await Awaited{.counters = &wire_->counters, .condition = {Condition::Of::phases, phases_}};
+    std::vector<PlainBytes> inputs;
+    for (int from = 0; from < wire_->size(); ++from) {
+      const std::lock_guard lock(wire_->mutex);
+      inputs.push_back(std::move(wire_->of(from).data[operation.number]));
+      wire_->of(from).data.erase(operation.number);
+    }
+    if (!call.output.empty()) combine(operation, inputs);
+    for (int to = 0; to < wire_->size(); ++to) {
+      if (!wire_->of(to).closed) co_await reaches(wire_->of(to).flushed, wire_->of(to).queued, to);
+    }
+  }
+
+  void combine(const CallOperation& operation, const std::vector<PlainBytes>& inputs) const {
+    const auto& call = operation.call;
+    const auto piece = static_cast<std::size_t>(call.count) * bytes_of(call.dtype);
+    const bool cut = call.kind == Collective::reduce_scatter || call.kind == Collective::scatter ||
+                     call.kind == Collective::all_to_all;
+    const auto offset = cut ? static_cast<std::size_t>(wire_->rank) * piece : 0;
+    if (reduces(call.kind)) {
+      std::vector<const std::byte*> sources;
+      for (const auto& input : inputs) sources.push_back(input.data() + offset);
+      auto* const output = call.output.data();
+      return reduce({call.dtype, call.op, operation.weight}, operation.tree(), sources,
+                    std::span(&output, 1), static_cast<std::size_t>(call.count));
+    }
+    const bool rooted = call.kind == Collective::broadcast || call.kind == Collective::scatter;
+    for (int from = 0; from < wire_->size(); ++from) {
+      if (piece == 0 || (rooted && from != call.root)) continue;
+      const auto to = rooted ? 0 : static_cast<std::size_t>(from) * piece;
+      std::memcpy(call.output.data() + to, inputs[static_cast<std::size_t>(from)].data() + offset,
+                  piece);
+    }
+  }
+
+  Recipe deliver(Message message, std::span<const std::byte> bytes, std::uint64_t number) {
+    auto& peer = wire_->of(message.peer);
+    wire_->send(message.peer, {.kind = Kind::message, .a = number, .message = message}, bytes);
+    while (true) {
+      const auto arrivals = peer.arrivals.load();
+      {
+        const std::lock_guard lock(wire_->mutex);
+        if (const auto found = peer.answers.find(number); found != peer.answers.end()) {
+          if (found->second) co_return;
+          throw PeerError(message.peer,
+                          "the receiver expected something else than " + in_words(message));
+        }
+      }
+      co_await reaches(peer.arrivals, arrivals + 1, message.peer);
+    }
+  }
+
+  Recipe collect(Message message, std::span<std::byte> bytes, std::uint64_t number,
+                 std::shared_ptr<Turns> turns) {
+    auto& peer = wire_->of(message.peer);
+    co_await reaches(turns->matched, number, message.peer);
+    PlainWire::Letter letter;
+    for (bool found = false; !found;) {
+      const auto arrivals = peer.arrivals.load();
+      {
+        const std::lock_guard lock(wire_->mutex);
+        auto& letters = peer.letters[message.tag];
+        found = !letters.empty();
+        if (found) letter = std::move(letters.front());
+        if (found) letters.pop_front();
+      }
+      if (!found) co_await reaches(peer.arrivals, arrivals + 1, message.peer);
+    }
+    const auto& sent = letter.frame.message;
+    const bool fits = sent.count == message.count && sent.dtype == message.dtype;
+    wire_->send(message.peer, {.kind = Kind::answer, .a = letter.frame.a, .b = fits ? 1U : 0U});
+    if (!fits) {
+      throw PeerError(message.peer, "it sent " + in_words(sent) + ", where this rank receives " +
+                                        in_words(message));
+    }
+    ++turns->matched;
+    if (!bytes.empty()) std::memcpy(bytes.data(), letter.bytes.data(), bytes.size());
+  }
+
+  static std::string in_words(const Message& message) {
+    return std::to_string(message.count) + " × " + std::string(to_string(message.dtype)) +
+           " with tag " + std::to_string(message.tag);
+  }
+
+  std::shared_ptr<PlainWire> wire_;
+  std::uint64_t phases_ = 0;
+  std::uint64_t sent_ = 0;
+  std::map<std::pair<int, int>, std::shared_ptr<Turns>> turns_;
+};
+
+// Every rank listens, connects to those below it, and accepts those above.
+inline Planes connect_by_plain_sockets(const Membership& membership, Introductions& introductions,
+                                       Deadline deadline, const Watch& watch) {
+  struct Hello {
+    int rank = 0;
+    ProcessIdentity process = ProcessIdentity::of(::getpid());
+  };
+  const auto address_of = [](const std::string& name) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: no file
+    return std::pair(address,
+                     static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
+  };
+  static std::atomic<int> count = 0;
+  const auto own = "lockstep-plain-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+  const FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto [bound, bound_length] = address_of(own);
+  if (::bind(listener.number(), reinterpret_cast<const sockaddr*>(&bound), bound_length) != 0 ||
+      ::listen(listener.number(), membership.size()) != 0) {
+    throw SystemError("cannot listen at " + own, errno);
+  }
+  introductions.exchange(own);
+  auto wire = std::make_shared<PlainWire>(membership.rank, membership.size());
+  std::vector<ProcessIdentity> processes(membership.global_ranks.size(), Hello{}.process);
+  const auto greet = [&](FileDescriptor socket, int expected) {
+    Hello hello{membership.rank};
+    if (::send(socket.number(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) ||
+        ::recv(socket.number(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) {
+      throw SystemError("a rank left while the group was made", ECONNRESET);
+    }
+    if (expected >= 0) hello.rank = expected;
+    processes[static_cast<std::size_t>(hello.rank)] = hello.process;
+    wire->of(hello.rank).socket = std::move(socket);
+  };
+  for (int below = 0; below < membership.rank; ++below) {
+    FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto [address, length] = address_of(introductions.of(below));
+    if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+      throw SystemError("cannot reach rank " + std::to_string(below), errno);
+    }
+    greet(std::move(socket), below);
+  }
+  for (int above = membership.rank + 1; above < membership.size();) {
+    pollfd watched{listener.number(), POLLIN, 0};
+    if (::poll(&watched, 1, 50) > 0) {
+      greet(FileDescriptor(::accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC)), -1);
+      ++above;
+    } else if (deadline.expired()) {
+      throw SystemError("a rank has not come", ETIMEDOUT);
+    } else {
+      watch();
+    }
+  }
+  auto peers = std::make_unique<Peers>(processes, membership.registry->watches());
+  return {std::make_unique<PlainControlPlane>(wire, std::move(peers)),
+          std::make_unique<PlainDataPlane>(wire)};
+}
+
+}  // namespace lockstep
