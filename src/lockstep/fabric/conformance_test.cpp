@@ -39,14 +39,22 @@ void check_all(Group& engine, std::size_t switch_point, DType dtype) {
   }
 }
 
+const auto kShm = ::testing::Values(TransportKind::shm);
+const auto kPlain = ::testing::Values(TransportKind::plain);
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
-                         ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
+                         ::testing::Combine(kShm, ::testing::Values(Ranks::threads),
                                             ::testing::Range(1, 9)));
+INSTANTIATE_TEST_SUITE_P(PlainThreads, GroupTest,
+                         ::testing::Combine(kPlain, ::testing::Values(Ranks::threads),
+                                            ::testing::Range(1, 6)));
+INSTANTIATE_TEST_SUITE_P(PlainProcesses, GroupTest,
+                         ::testing::Combine(kPlain, ::testing::Values(Ranks::processes),
+                                            ::testing::Range(2, 6)));
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
-                         ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
+                         ::testing::Combine(kShm, ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 2, 5)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
-                         ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
+                         ::testing::Combine(kShm, ::testing::Values(Ranks::processes),
                                             ::testing::Range(1, 9)));
 
 TEST_P(GroupTest, EveryCollectiveTypeAndOperationGivesTheBitsOfTheOracle) {
