@@ -7,7 +7,7 @@
 
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/ddp/ddp.h"
-#include "lockstep/fabric/test_world_internal.h"
+#include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/threads.h"
 #include "models/benchmark_transformer.h"
 #include "models/made_up_numbers.h"

@@ -56,4 +56,23 @@ void Best::load_state_json(std::string_view text) {
   }
 }
 
+MetricRow evaluation_row(std::int64_t step, const Scores& scores) {
+  MetricRow row{.step = step, .kind = MetricKind::eval, .metrics = {{"loss", scores.loss.value()}}};
+  if (const auto accuracy = scores.accuracy.try_value()) {
+    row.metrics.push_back({"accuracy", *accuracy});
+  }
+  return row;
+}
+
+std::string evaluation_line(std::int64_t step, const Scores& scores, const Best& best,
+                            std::int64_t patience) {
+  auto line = fmt::format("step {}: held-out loss {:.4f}", step, scores.loss.value());
+  if (const auto accuracy = scores.accuracy.try_value()) {
+    line += fmt::format(", {:.2f} % right", 100 * *accuracy);
+  }
+  if (best.loss() && best.step() == step) line += ", the best so far";
+  if (patience > 0) line += fmt::format(" ({} of {})", best.since(), patience);
+  return line;
+}
+
 }  // namespace lockstep::cli

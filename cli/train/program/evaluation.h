@@ -9,6 +9,7 @@
 #include "cli/train/program/task.h"
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/data/batch_sizes.h"
+#include "lockstep/metrics/metrics_log.h"
 
 namespace lockstep::cli {
 
@@ -42,5 +43,14 @@ class Best {
   std::int64_t step_ = 0;
   std::int64_t since_ = 0;
 };
+
+/// The row of metrics of an evaluation after `step` steps.
+[[nodiscard]] MetricRow evaluation_row(std::int64_t step, const Scores& scores);
+
+/// The line that people see: "step 40: held-out loss 1.2500, 61.00 % right, the best so far".
+/// `best` has seen the evaluation; `patience` is how many without a better one end the run, 0: none
+/// do.
+[[nodiscard]] std::string evaluation_line(std::int64_t step, const Scores& scores, const Best& best,
+                                          std::int64_t patience);
 
 }  // namespace lockstep::cli

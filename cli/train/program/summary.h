@@ -26,7 +26,7 @@ struct SummaryFacts {
   TimeSplit split = {};
   std::int64_t split_steps = 0;     // that the split is of
   std::int64_t units_per_step = 0;  // over all ranks
-  std::string unit;
+  std::string unit = {};
   int world = 1;
   std::uint64_t digest = 0;  // of the parameters, equal on all ranks
   std::int64_t failures = 0;

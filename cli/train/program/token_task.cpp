@@ -108,7 +108,7 @@ class GptTask final : public TokenTask {
 
   double operations_per_unit() const override {
     const auto& o = net_->options();
-    // CheckpointPaths' embeddings are looked up; the tokens' are too, but the head multiplies with
+    // Embeddings of positions are looked up; those of tokens too, but the head multiplies with
     // them.
     return operations(12 * o.layers * o.width * o.width + o.vocabulary * o.width);
   }

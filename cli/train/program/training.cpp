@@ -1,20 +1,14 @@
 #include "cli/train/program/training.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "cli/sibling.h"
-#include "cli/train/program/summary.h"
-#include "cli/train/run_start.h"
+#include "cli/train/program/run_end.h"
+#include "cli/train/program/start_text.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/whole_file.h"
-#include "lockstep/collectives/gather_values.h"
-#include "lockstep/flat/walk.h"
 #include "lockstep/train/autocast.h"
 #include "lockstep/train/clip.h"
 #include "lockstep/train/unit.h"
@@ -69,16 +63,6 @@ std::optional<at::ScalarType> lower_type(Precision precision) {
 
 }  // namespace
 
-std::string TrainClock::state_json() const { return nlohmann::json{{"seconds", seconds}}.dump(); }
-
-void TrainClock::load_state_json(std::string_view json) {
-  const auto value = nlohmann::json::parse(json, nullptr, false);
-  if (!value.is_object() || !value.contains("seconds") || !value["seconds"].is_number()) {
-    throw UsageError("the saved time of training cannot be read");
-  }
-  seconds = value["seconds"];
-}
-
 Training::Training(const World& world, std::string folder, SavedConfig saved)
     : world_(world),
       folder_(std::move(folder)),
@@ -104,7 +88,11 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
   Mean rate;
   rate.add(matrix_product_rate());
   reduce(group_, rate);
-  peak_ = rate.sum;
+  work_ = {.units = sizes_.global() * task_->units_per_sample(),
+           .unit = task_->unit(),
+           .operations_per_unit = task_->operations_per_unit(),
+           .peak_operations = rate.sum,
+           .steps = counts_.total};
   open_run();
 }
 
@@ -124,33 +112,21 @@ void Training::open_run() {
 }
 
 void Training::announce() {
-  const auto parameters = static_cast<double>(num_parameters(task_->net()));
-  reporter_->say(fmt::format("{}: {} parameters", task_->describe(), short_number(parameters)));
-  if (!saved_.files.remark.empty()) reporter_->say("warning: " + saved_.files.remark);
-  const auto held_out = task_->held_out() ? task_->held_out()->size() : 0;
-  reporter_->say(fmt::format("data: {}, {} samples and {} held out; {} steps an epoch",
-                             saved_.files.name, task_->training().size(), held_out,
-                             loader_.steps_per_epoch()));
-  reporter_->say(
-      fmt::format("batch: {}{}", describe(sizes_),
-                  takes_tokens(config_.model)
-                      ? fmt::format(" = {} tokens", sizes_.global() * task_->units_per_sample())
-                      : ""));
-  reporter_->say(fmt::format("optimizer: {}", schedule_.describe()));
-  if (config_.rate_scaling != RateScaling::none) reporter_->say(rate_.reason);
-  const int threads = at::get_num_threads();
-  reporter_->say(fmt::format(
-      "ranks: {} on the CPU, {} thread{} each; gradients through shared memory: all ranks are on "
-      "one host",
-      world_.size(), threads, threads == 1 ? "" : "s"));
-  reporter_->say(fmt::format("run: {}{}", folder_,
-                             run_.step() > 0 ? fmt::format(", from step {} on", run_.step()) : ""));
+  const auto lines =
+      start_lines(saved_, *task_, group_,
+                  {.folder = folder_,
+                   .sizes = sizes_,
+                   .steps_per_epoch = loader_.steps_per_epoch(),
+                   .schedule = schedule_.describe(),
+                   .rate_reason = config_.rate_scaling == RateScaling::none ? "" : rate_.reason,
+                   .step = run_.step()});
+  for (const auto& line : lines) reporter_->say(line);
 }
 
 bool Training::run() {
   announce();
   if (is_over()) {
-    tell_that_it_is_over();
+    if (reporter_->speaks()) reporter_->say(write_end_again(saved_, end_facts()));
     return true;
   }
   while (!is_over()) {
@@ -170,23 +146,7 @@ bool Training::run() {
   return true;
 }
 
-// A run that was finished before, and is asked for nothing more: its summary stays.
-void Training::tell_that_it_is_over() {
-  if (!reporter_->speaks()) return;
-  const auto why = fmt::format("Done: {} steps.", run_.step());
-  write_whole(folder_ + "/finished.json", to_json(finished(why)));
-  reporter_->say(
-      fmt::format("Step {} is done already: nothing is left to do. Ask for more with "
-                  "--for{}.",
-                  run_.step(), gave_up() ? " and --patience" : ""));
-}
-
 bool Training::gave_up() const { return config_.patience > 0 && best_.since() >= config_.patience; }
-
-Finished Training::finished(const std::string& why) const {
-  return {
-      .length = to_string(config_.length), .steps = run_.step(), .why = why, .gave_up = gave_up()};
-}
 
 bool Training::is_over() const {
   if (gave_up()) return true;
@@ -213,7 +173,9 @@ void Training::step() {
   meter_.add(cost, loss);
   const auto next = run_.step() + 1;
   if (next % counts_.log_every == 0 || next == 1 || next == counts_.total) log_interval();
-  if (reporter_->live_due()) reporter_->show_live(progress(loss.value()));
+  if (reporter_->live_due()) {
+    reporter_->show_live(live_progress(work_, meter_, state(), loss.value()));
+  }
 }
 
 at::Tensor Training::loss_of(const Batch& batch) {
@@ -253,57 +215,21 @@ void Training::refuse_non_finite() const {
       run_.checkpoints_folder()));
 }
 
+StepState Training::state() const {
+  StepState state{.step = run_.step() + 1,
+                  .rate = schedule_.at(run_.step()),
+                  .gradient_norm = norm_,
+                  .epoch = loader_.state().epoch};
+  if (config_.precision == Precision::float16) state.loss_scale = scaler_.current_scale();
+  if (!counts_.total) state.seconds_left = std::max(config_.length.amount - clock_.seconds, 0.0);
+  return state;
+}
+
 void Training::log_interval() {
   const auto interval = meter_.take(group_);
   if (!counts_.total) clock_.seconds += interval.seconds.value();
-  const auto units =
-      static_cast<double>(interval.steps * sizes_.global() * task_->units_per_sample());
-  const auto per_second = units / interval.seconds.value();
-  const auto operations = per_second * task_->operations_per_unit();
-  MetricRow row{.step = run_.step() + 1, .kind = MetricKind::train};
-  row.metrics = {{"loss", interval.loss.value()},
-                 {"rate", schedule_.at(run_.step())},
-                 {"gradient_norm", norm_},
-                 {task_->unit() == "tok" ? "tokens_per_second" : "samples_per_second", per_second},
-                 {"step_ms", 1e3 * interval.seconds.value() / static_cast<double>(interval.steps)},
-                 {"data_wait", interval.data_wait.value()},
-                 {"data_wait_worst", interval.worst_data_wait.value()},
-                 {"exposed_communication", interval.exposed.value()},
-                 {"epoch", loader_.state().epoch}};
-  if (operations > 0) {
-    row.metrics.push_back({"gflops", operations / 1e9});
-    row.metrics.push_back({"mfu", operations / peak_});
-  }
-  if (config_.precision == Precision::float16) {
-    row.metrics.push_back({"loss_scale", scaler_.current_scale()});
-  }
-  reporter_->write(row);
-  auto line = progress(interval.loss.value());
-  line.data_wait = interval.data_wait.value();
-  line.exposed = interval.exposed.value();
-  line.units_per_second = per_second;
-  reporter_->show_plain(line);
-}
-
-Progress Training::progress(double loss) const {
-  const auto step_time = meter_.mean_step();
-  const auto& split = meter_.split();
-  Progress result{
-      .step = run_.step() + 1,
-      .steps = counts_.total,
-      .loss = loss,
-      .rate = schedule_.at(run_.step()),
-      .units_per_second =
-          static_cast<double>(sizes_.global() * task_->units_per_sample()) / step_time.count(),
-      .unit = task_->unit(),
-      .data_wait = split.data_wait / split.steps,
-      .exposed = split.exposed / split.steps};
-  // Evaluations and saves take their time too: they are in the mean over all steps so far.
-  const auto each = split.whole().count() / static_cast<double>(meter_.steps());
-  const double left = counts_.total ? static_cast<double>(*counts_.total - run_.step() - 1) * each
-                                    : std::max(config_.length.amount - clock_.seconds, 0.0);
-  result.left = std::chrono::seconds(std::llround(left));
-  return result;
+  reporter_->write(interval_row(work_, interval, state()));
+  reporter_->show_plain(interval_progress(work_, meter_, state(), interval));
 }
 
 bool Training::evaluation_due() const {
@@ -321,17 +247,9 @@ bool Training::evaluate_now() {
   const auto each = sizes_.local * sizes_.world;
   scores_ = evaluate(*task_, group_, {.sizes = sizes_, .batches = (wanted + each - 1) / each});
   scored_at_ = next;
-  const double loss = scores_->loss.value();
-  const bool is_best = best_.add(loss, next);
-  MetricRow row{.step = next, .kind = MetricKind::eval, .metrics = {{"loss", loss}}};
-  auto line = fmt::format("step {}: held-out loss {:.4f}", next, loss);
-  if (const auto accuracy = scores_->accuracy.try_value()) {
-    row.metrics.push_back({"accuracy", *accuracy});
-    line += fmt::format(", {:.2f} % right", 100 * *accuracy);
-  }
-  if (is_best) line += ", the best so far";
-  if (config_.patience > 0) line += fmt::format(" ({} of {})", best_.since(), config_.patience);
-  reporter_->say(line);
+  const bool is_best = best_.add(scores_->loss.value(), next);
+  auto row = evaluation_row(next, *scores_);
+  reporter_->say(evaluation_line(next, *scores_, best_, config_.patience));
   if (reporter_->speaks() && config_.sample_tokens > 0) {
     const auto sample = task_->sample(config_.sample_tokens);
     if (!sample.empty()) {
@@ -344,51 +262,32 @@ bool Training::evaluate_now() {
   return is_best;
 }
 
-// All ranks' parameters, bit for bit.
-std::uint64_t Training::equal_digest() {
-  std::uint64_t own = 0;
-  for (int segment = 0; segment < ddp_.flat().num_segments(); ++segment) {
-    own = own * 31 + digest_of(ddp_.flat().values(segment));
-  }
-  const auto all = gather_values(group_, own);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    throw PeerError(static_cast<int>(rank),
-                    fmt::format("rank {}'s parameters are not those of rank 0: replicas must be "
-                                "equal after every step",
-                                rank));
-  }
-  return own;
+SummaryFacts Training::end_facts() const {
+  return {.folder = folder_,
+          .why = end_reason(run_.step(), gave_up(), best_.since()),
+          .gave_up = gave_up(),
+          .steps = run_.step()};
 }
 
 void Training::finish() {
   run_.finish();
-  const auto digest = equal_digest();
-  const auto why = gave_up() ? fmt::format("No better evaluation in {}: ended at step {}.",
-                                           best_.since(), run_.step())
-                             : fmt::format("Done: {} steps.", run_.step());
+  const auto digest = equal_digest(ddp_.flat(), group_);
   if (!reporter_->speaks()) return;
-  const auto summary =
-      summary_text(saved_, {.command = typed_command(Environment::of_process()),
-                            .folder = folder_,
-                            .why = why,
-                            .gave_up = gave_up(),
-                            .steps = run_.step(),
-                            .metrics = read_metrics(reporter_->metrics_path()),
-                            .scores = scored_at_ == run_.step() ? scores_ : std::nullopt,
-                            .best_loss = best_.loss(),
-                            .best_step = best_.step(),
-                            .split = meter_.split(),
-                            .split_steps = meter_.steps(),
-                            .units_per_step = sizes_.global() * task_->units_per_sample(),
-                            .unit = task_->unit(),
-                            .world = world_.size(),
-                            .digest = digest,
-                            .failures = run_.failures(),
-                            .sample = task_->sample(2 * config_.sample_tokens)});
-  write_whole(folder_ + "/summary.txt", summary);
-  write_whole(folder_ + "/finished.json", to_json(finished(why)));
-  reporter_->say(summary);
+  auto facts = end_facts();
+  facts.command = typed_command(Environment::of_process());
+  facts.metrics = read_metrics(reporter_->metrics_path());
+  if (scored_at_ == run_.step()) facts.scores = scores_;
+  facts.best_loss = best_.loss();
+  facts.best_step = best_.step();
+  facts.split = meter_.split();
+  facts.split_steps = meter_.steps();
+  facts.units_per_step = work_.units;
+  facts.unit = work_.unit;
+  facts.world = world_.size();
+  facts.digest = digest;
+  facts.failures = run_.failures();
+  facts.sample = task_->sample(2 * config_.sample_tokens);
+  reporter_->say(write_end(saved_, facts));
 }
 
 }  // namespace lockstep::cli

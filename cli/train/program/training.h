@@ -7,11 +7,13 @@
 #include <string>
 
 #include "cli/train/program/evaluation.h"
+#include "cli/train/program/interval_log.h"
 #include "cli/train/program/meter.h"
 #include "cli/train/program/reporter.h"
 #include "cli/train/program/setup.h"
+#include "cli/train/program/summary.h"
 #include "cli/train/program/task.h"
-#include "cli/train/run_start.h"
+#include "cli/train/program/train_clock.h"
 #include "lockstep/checkpoint/run.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/ddp/ddp.h"
@@ -19,14 +21,6 @@
 #include "lockstep/train/seeds.h"
 
 namespace lockstep::cli {
-
-/// How long the run has trained, for one whose length is a time. Offers what a checkpoint saves.
-struct TrainClock {
-  double seconds = 0;
-
-  [[nodiscard]] std::string state_json() const;
-  void load_state_json(std::string_view json);
-};
 
 class Training {
  public:
@@ -42,19 +36,19 @@ class Training {
   void announce();
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] bool gave_up() const;
-  void tell_that_it_is_over();
-  [[nodiscard]] Finished finished(const std::string& why) const;
   /// One optimizer step, from batches to weights.
   void step();
   [[nodiscard]] at::Tensor loss_of(const Batch& batch);
   void update_weights();
   void refuse_non_finite() const;
+  /// Of the step that was done last.
+  [[nodiscard]] StepState state() const;
   void log_interval();
   [[nodiscard]] bool evaluation_due() const;
   /// Returns whether it is the best so far.
   bool evaluate_now();
-  [[nodiscard]] Progress progress(double loss) const;
-  [[nodiscard]] std::uint64_t equal_digest();
+  /// What is known of the end before the summary's figures are.
+  [[nodiscard]] SummaryFacts end_facts() const;
   void finish();
 
   const World& world_;
@@ -77,11 +71,11 @@ class Training {
   std::optional<Deterministic> deterministic_;
   Run run_;
   std::optional<Reporter> reporter_;  // once it is known where the run goes on
+  WorkPerStep work_;
   Meter meter_;
   std::optional<Scores> scores_;  // of the last evaluation
   std::int64_t scored_at_ = -1;   // its step
   double norm_ = 0;               // of the last gradient
-  double peak_ = 0;               // of matrix products on all ranks together
 };
 
 }  // namespace lockstep::cli

@@ -22,12 +22,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/testing/crashes.h"
 #include "lockstep/testing/processes.h"
-
-// The ways to crash. Each keeps its name in the debug information, is in nobody's tail call, and is
-// left alone by the sanitizers, which would end the process in their own way before the instruction
-// faults.
-#define LOCKSTEP_CRASHES __attribute__((noinline, no_sanitize("address", "undefined", "thread")))
 
 namespace lockstep {
 namespace {

@@ -18,8 +18,7 @@
 #include "lockstep/launch/failure_report.h"
 #include "lockstep/launch/process_census_internal.h"
 #include "lockstep/launch/run_folder.h"
-
-#define LOCKSTEP_CRASHES __attribute__((noinline, no_sanitize("address", "undefined", "thread")))
+#include "lockstep/testing/crashes.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,8 @@
 
 #include "lockstep/base/crash_handler.h"
 #include "lockstep/launch/symbolizer_internal.h"
+#include "lockstep/testing/crashes.h"
 #include "lockstep/testing/processes.h"
-
-#define LOCKSTEP_CRASHES __attribute__((noinline, no_sanitize("address", "undefined", "thread")))
 
 namespace lockstep {
 namespace {

@@ -17,7 +17,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/net/listener.h"
+#include "lockstep/net/test_kill_internal.h"
 #include "lockstep/testing/processes.h"
+#include "lockstep/testing/soon.h"
 
 namespace lockstep {
 namespace {
@@ -25,10 +27,9 @@ namespace {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using Bytes = std::vector<std::byte>;
+using testing::soon;
 
 const HandshakeContext kContext{"job-7", 3};
-
-Deadline soon() { return Deadline::after(20s); }
 
 Bytes bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -269,21 +270,10 @@ TEST(ChannelOfProcesses, AKilledPeerIsNoticedAtOnceAndNamed) {
     const auto secret = Secret::from_descriptor(socket.receive_descriptor(soon()).number());
     auto channel = Channel::connect(std::move(socket), secret, kContext, soon());
     channel.send(bytes_of("hello"), soon());
-    self.note("waiting to be killed");
+    self.note(kWaitingToBeKilled);
     for (;;) ::pause();
   };
-  std::chrono::steady_clock::time_point killed;
-  const auto kill_rank_1 = [&](const testing::RunningRanks& ranks) {
-    ranks.wait_for_note(0, "heard", soon());
-    ranks.wait_for_note(1, "waiting to be killed", soon());
-    killed = std::chrono::steady_clock::now();
-    ranks.send_signal(1, SIGKILL);
-  };
-  const auto outcomes = testing::run_ranks_as_processes(
-      2, run, {.expect = testing::Expect::anything, .meanwhile = kill_rank_1});
-  EXPECT_TRUE(outcomes[0].succeeded()) << outcomes[0].output;
-  EXPECT_EQ(outcomes[1].signal, SIGKILL);
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, 5s);
+  kill_rank_1(run, "heard");
 }
 
 }  // namespace

@@ -8,10 +8,12 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <span>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/net/address_internal.h"
+#include "lockstep/net/handshake.h"
 
 namespace lockstep {
 namespace {
@@ -85,7 +87,17 @@ Listener Listener::unix_socket(std::string_view name) {
   if (!descriptor) {
     throw SystemError(fmt::format("cannot listen on the Unix socket {}", in_quotes(name)), errno);
   }
-  return {std::move(descriptor), fmt::format("the Unix socket {}", in_quotes(name))};
+  return {std::move(descriptor), fmt::format("the Unix socket {}", in_quotes(name)),
+          std::string(name)};
+}
+
+Listener Listener::unix_random(std::string_view prefix) {
+  std::string name(prefix);
+  const auto nonce = fresh_nonce();
+  for (const auto byte : std::span(nonce).first(16)) {
+    name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  }
+  return unix_socket(name);
 }
 
 std::optional<Socket> Listener::try_accept() {
@@ -121,6 +133,11 @@ Endpoint Listener::endpoint() const {
   auto endpoint = try_endpoint(local_address(number()));
   if (!endpoint) throw UsageError(fmt::format("{} has no TCP address", where_));
   return std::move(*endpoint);
+}
+
+std::string Listener::unix_name() const {
+  if (unix_name_.empty()) throw UsageError(fmt::format("{} is no Unix socket", where_));
+  return unix_name_;
 }
 
 }  // namespace lockstep

@@ -26,6 +26,10 @@ class Listener {
   /// Throws UsageError for a name that is empty or too long, SystemError when it is taken.
   [[nodiscard]] static Listener unix_socket(std::string_view name);
 
+  /// The same under a new name, `prefix` and 32 random hexadecimal digits: nobody else can have
+  /// taken it, and nobody who was not told can guess it.
+  [[nodiscard]] static Listener unix_random(std::string_view prefix);
+
   /// The next connection that waits to be taken; nothing when none does. Connections that ended
   /// while they waited are passed over. Throws SystemError, as when descriptors have run out
   /// (EMFILE): the connection still waits then, so back off before the next call.
@@ -37,17 +41,23 @@ class Listener {
   /// The address and port that others connect to. Throws UsageError for a Unix socket.
   [[nodiscard]] Endpoint endpoint() const;
 
+  /// The name that others connect to. Throws UsageError for TCP.
+  [[nodiscard]] std::string unix_name() const;
+
   /// For messages: "127.0.0.1:29500", or "the Unix socket job-7".
   [[nodiscard]] const std::string& where() const noexcept { return where_; }
   /// For poll(2) and its kin: readable when a connection waits.
   [[nodiscard]] int number() const noexcept { return descriptor_.number(); }
 
  private:
-  Listener(FileDescriptor descriptor, std::string where)
-      : descriptor_(std::move(descriptor)), where_(std::move(where)) {}
+  Listener(FileDescriptor descriptor, std::string where, std::string unix_name = {})
+      : descriptor_(std::move(descriptor)),
+        where_(std::move(where)),
+        unix_name_(std::move(unix_name)) {}
 
   FileDescriptor descriptor_;
   std::string where_;
+  std::string unix_name_;  // empty for TCP
 };
 
 }  // namespace lockstep

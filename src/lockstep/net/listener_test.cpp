@@ -8,17 +8,18 @@
 
 #include <cerrno>
 #include <chrono>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/testing/soon.h"
 
 namespace lockstep {
 namespace {
 
 using std::chrono_literals::operator""ms;
-using std::chrono_literals::operator""s;
-
-Deadline soon() { return Deadline::after(20s); }
+using testing::soon;
 
 TEST(Listener, EveryWildcardIsRefusedInWhateverSpelling) {
   for (const auto* host : {"", "0.0.0.0", "::", "0", "0x0", "0.0", "::0", "0:0:0:0:0:0:0:0",
@@ -44,6 +45,22 @@ TEST(Listener, TellsWhereItListens) {
   const auto local = Listener::unix_socket(name);
   EXPECT_EQ(local.where(), fmt::format("the Unix socket \"{}\"", name));
   EXPECT_THROW((void)local.endpoint(), UsageError);
+}
+
+TEST(Listener, RandomNamesHaveTheirPrefixAndNoOtherListenersName) {
+  const std::string prefix = "lockstep-test-";
+  std::set<std::string> names;
+  for (int i = 0; i < 100; ++i) {
+    auto listener = Listener::unix_random(prefix);
+    const auto name = listener.unix_name();
+    ASSERT_EQ(name.size(), prefix.size() + 32) << name;
+    EXPECT_TRUE(name.starts_with(prefix)) << name;
+    EXPECT_EQ(name.find_first_not_of("0123456789abcdef", prefix.size()), std::string::npos) << name;
+    EXPECT_TRUE(names.insert(name).second) << "twice: " << name;
+    const auto client = Socket::connect_unix(name, soon());
+    EXPECT_TRUE(listener.try_accept());
+  }
+  EXPECT_THROW((void)Listener::tcp("127.0.0.1").unix_name(), UsageError);
 }
 
 TEST(Listener, APlaceThatIsTakenIsNamed) {

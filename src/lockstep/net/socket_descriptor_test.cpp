@@ -13,13 +13,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/net/socket.h"
+#include "lockstep/testing/soon.h"
 
 namespace lockstep {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
+using testing::soon;
 
 Bytes bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));

@@ -16,7 +16,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/net/listener.h"
+#include "lockstep/net/test_kill_internal.h"
 #include "lockstep/testing/processes.h"
+#include "lockstep/testing/soon.h"
 
 namespace lockstep {
 namespace {
@@ -24,8 +26,7 @@ namespace {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using Bytes = std::vector<std::byte>;
-
-Deadline soon() { return Deadline::after(20s); }
+using testing::soon;
 
 Bytes bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -297,21 +298,10 @@ TEST(SocketOfProcesses, AKilledPeerIsNoticedAtOnce) {
     local.receive_exactly(std::as_writable_bytes(std::span(digits)), soon());
     const auto port = std::stoi(std::string(digits.data(), digits.size()));
     const auto tcp = Socket::connect({"127.0.0.1", static_cast<std::uint16_t>(port)}, soon());
-    self.note("waiting to be killed");
+    self.note(kWaitingToBeKilled);
     for (;;) ::pause();
   };
-  std::chrono::steady_clock::time_point killed;
-  const auto kill_rank_1 = [&](const testing::RunningRanks& ranks) {
-    ranks.wait_for_note(0, "connected", soon());
-    ranks.wait_for_note(1, "waiting to be killed", soon());
-    killed = std::chrono::steady_clock::now();
-    ranks.send_signal(1, SIGKILL);
-  };
-  const auto outcomes = testing::run_ranks_as_processes(
-      2, run, {.expect = testing::Expect::anything, .meanwhile = kill_rank_1});
-  EXPECT_TRUE(outcomes[0].succeeded()) << outcomes[0].output;
-  EXPECT_EQ(outcomes[1].signal, SIGKILL);
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, 5s);
+  kill_rank_1(run, "connected");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/net/handshake.h"
 #include "lockstep/net/listener.h"
+#include "lockstep/net/shared_memory.h"
 
 namespace lockstep {
 
@@ -21,23 +22,17 @@ class SharedPage {
  public:
   /// New memory of `num_slots` slots. Throws SystemError.
   explicit SharedPage(std::size_t num_slots);
-  /// What another process made. Throws UsageError unless it has the size, and can never lose it;
-  /// SystemError when it cannot be mapped.
+  /// What another process made. Throws as SharedMemory.
   SharedPage(FileDescriptor memory, std::size_t num_slots);
-  SharedPage(const SharedPage&) = delete;
-  SharedPage& operator=(const SharedPage&) = delete;
-  ~SharedPage();
 
   void write(std::size_t slot, const HandshakeNonce& value) noexcept;
   [[nodiscard]] HandshakeNonce read(std::size_t slot) const noexcept;
-  [[nodiscard]] int descriptor() const noexcept { return memory_.number(); }
+  [[nodiscard]] int descriptor() const noexcept { return memory_.descriptor(); }
 
  private:
-  void map();
+  [[nodiscard]] std::uint64_t* slot_words(std::size_t slot) const noexcept;
 
-  FileDescriptor memory_;
-  std::size_t num_slots_;
-  std::uint64_t* words_ = nullptr;  // the mapping
+  SharedMemory memory_;
 };
 
 /// Gives `page` away at a Unix socket of a random name until destroyed.
@@ -49,13 +44,12 @@ class PageServer {
   PageServer& operator=(const PageServer&) = delete;
   ~PageServer();
 
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::string name() const { return listener_.unix_name(); }
 
  private:
   void serve(const std::stop_token& stop);
 
   const SharedPage& page_;
-  std::string name_;
   Listener listener_;
   FileDescriptor stop_;  // an eventfd
   std::jthread thread_;

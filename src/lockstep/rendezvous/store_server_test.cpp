@@ -18,8 +18,8 @@
 #include "lockstep/net/channel.h"
 #include "lockstep/net/seal.h"
 #include "lockstep/net/socket.h"
-#include "lockstep/rendezvous/meeting_point_internal.h"
 #include "lockstep/rendezvous/store_message.h"
+#include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
 
@@ -266,11 +266,11 @@ TEST_F(StoreServerUnderAttack, AMemberThatAsksAndNeverReadsIsDroppedAndHoldsUpNo
 // As processes, because each has its own limit of descriptors. Rank 0 serves and is the job; the
 // others are the crowd.
 void be_attacked(Rank& self, int connections_each, const std::function<void()>& prepare) {
-  const auto point = meeting_point_of_processes();
+  const auto point = MeetingPoint::of_processes();
   std::optional<StoreServer> board;  // on which the port of the server under attack is written
   if (self.rank() == 0)
     board.emplace(Listener::unix_socket(point.name), test_secret(), test_context());
-  auto notes = point.join(self.rank());
+  auto notes = point.connect(self.rank());
   if (self.rank() != 0) {
     const auto target = Endpoint::parse(notes.get_text("target", soon()));
     std::vector<Socket> crowd;

@@ -14,7 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/test_stay_internal.h"
-#include "lockstep/rendezvous/meeting_point_internal.h"
+#include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
 
@@ -105,12 +105,12 @@ TEST_P(StoreOfSize, EveryVerbWorksAmongThreadsOverTcp) {
 
 TEST_P(StoreOfSize, EveryVerbWorksAmongProcessesOverAUnixSocket) {
   (void)testing::run_ranks_as_processes(GetParam(), [](Rank& self) {
-    const auto point = meeting_point_of_processes();
+    const auto point = MeetingPoint::of_processes();
     std::optional<StoreServer> server;
     if (self.rank() == 0)
       server.emplace(Listener::unix_socket(point.name), test_secret(), test_context());
     {
-      auto store = point.join(self.rank());  // waits until the server is there
+      auto store = point.connect(self.rank());  // waits until the server is there
       use_every_verb(store, self.rank(), self.size());
     }
     self.barrier(soon());  // the server stays until all have left
@@ -118,10 +118,10 @@ TEST_P(StoreOfSize, EveryVerbWorksAmongProcessesOverAUnixSocket) {
 }
 
 TEST(Store, ValuesOf8MiBGoThroughAndMoreIsRefused) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(3, [&](Rank& self) {
-    auto store = point.join(self.rank());
+    auto store = point.connect(self.rank());
     StoreValue big(kMaxValueBytes);
     for (std::size_t i = 0; i < big.size(); i += 4096) big[i] = static_cast<std::byte>(i >> 12);
     if (self.rank() == 0) store.set("big", big, soon());
@@ -135,9 +135,9 @@ TEST(Store, ValuesOf8MiBGoThroughAndMoreIsRefused) {
 }
 
 TEST(Store, ThreadsOfOneMemberTakeTurns) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
-  auto store = point.join(0);
+  auto store = point.connect(0);
   testing::run_ranks_as_threads(4, [&](Rank& /*self*/) {
     for (int i = 0; i < 50; ++i) store.add("n", 1, soon());
   });
@@ -145,9 +145,9 @@ TEST(Store, ThreadsOfOneMemberTakeTurns) {
 }
 
 TEST(Store, WaitsEndAtTheirDeadlineAndTheStoreStaysOfUse) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
-  auto store = point.join(0);
+  auto store = point.connect(0);
   const auto get = failure_of([&] { (void)store.get("never", Deadline::after(200ms)); });
   EXPECT_EQ(get.error_number, ETIMEDOUT);
   expect_words(get.text, {"nobody set \"never\"", "within 200 ms"});
@@ -168,18 +168,18 @@ TEST(Store, WaitsEndAtTheirDeadlineAndTheStoreStaysOfUse) {
 }
 
 TEST(Store, AMemberThatIsAlreadyHereIsRefused) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
-  auto first = point.join(3);
-  expect_words(failure_of([&] { (void)point.join(3); }).text, {"rank 3 is already here"});
+  auto first = point.connect(3);
+  expect_words(failure_of([&] { (void)point.connect(3); }).text, {"rank 3 is already here"});
   first.set("k", "v", soon());
   { auto moved = std::move(first); }
-  auto again = point.join(3);  // it had left
+  auto again = point.connect(3);  // it had left
   EXPECT_EQ(again.get_text("k", soon()), "v");
 }
 
 TEST(Store, AnotherSecretJobOrRoundIsToldSo) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   for (const auto& context : {HandshakeContext{"test", 2}, HandshakeContext{"other", 1}}) {
     EXPECT_THROW(
@@ -202,12 +202,12 @@ TEST(Store, AServerThatNeverComesIsReportedAtTheDeadline) {
 }
 
 TEST(Store, AServerThatEndsIsNoticedByAWaitAtOnce) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   std::optional<StoreServer> server(std::in_place, Listener::unix_socket(point.name), test_secret(),
                                     test_context());
-  auto store = point.join(0);
+  auto store = point.connect(0);
   const std::jthread ends([&] {
-    auto other = point.join(1);
+    auto other = point.connect(1);
     (void)other.get("waiting", soon());
     server.reset();
   });
@@ -237,11 +237,11 @@ void kill_when_waited_for(const testing::RunningRanks& ranks, int victim) {
 TEST(Store, AKilledMemberIsNamedToThoseWhoWaitForItWithinASecond) {
   const auto body = [](Rank& self) {
     const StayUntilTold stay;
-    const auto point = meeting_point_of_processes();
+    const auto point = MeetingPoint::of_processes();
     std::optional<StoreServer> server;
     if (self.rank() == 0)
       server.emplace(Listener::unix_socket(point.name), test_secret(), test_context());
-    auto store = point.join(self.rank());
+    auto store = point.connect(self.rank());
     store.barrier("all here", all_ranks(4), soon());
     if (self.rank() == 2) wait_to_be_killed(self);
     self.note("waiting for the others");
@@ -276,12 +276,12 @@ TEST(Store, AKilledMemberIsNamedToThoseWhoWaitForItWithinASecond) {
 
 TEST(Store, AKilledServerIsNoticedWithinASecond) {
   const auto body = [](Rank& self) {
-    const auto point = meeting_point_of_processes();
+    const auto point = MeetingPoint::of_processes();
     if (self.rank() == 0) {
       const auto server = point.serve();
       wait_to_be_killed(self);
     }
-    auto store = point.join(self.rank());
+    auto store = point.connect(self.rank());
     self.note("waiting for the others");
     const auto failure = failure_of([&] { store.barrier("b", all_ranks(3), soon()); });
     expect_words(failure.text, {"the rendezvous server at the Unix socket", "is gone"});
@@ -303,7 +303,7 @@ TEST(Store, AKilledServerIsNoticedWithinASecond) {
 
 TEST(Store, AStoppedServerIsReportedAtTheDeadlineAndAfterwardsUsedAgain) {
   const auto body = [](Rank& self) {
-    const auto point = meeting_point_of_processes();
+    const auto point = MeetingPoint::of_processes();
     if (self.rank() == 0) {
       const auto server = point.serve();
       self.note("serving");
@@ -311,7 +311,7 @@ TEST(Store, AStoppedServerIsReportedAtTheDeadlineAndAfterwardsUsedAgain) {
       return;
     }
     {
-      auto store = point.join(1);
+      auto store = point.connect(1);
       store.set("k", "v", soon());
       self.note("stop it");
       const auto failure = failure_of([&] { (void)store.get("never", Deadline::after(700ms)); });

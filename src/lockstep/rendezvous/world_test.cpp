@@ -13,8 +13,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/test_stay_internal.h"
-#include "lockstep/rendezvous/meeting_point_internal.h"
 #include "lockstep/rendezvous/same_host.h"
+#include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
 
@@ -46,11 +46,11 @@ class WorldOfSize : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, WorldOfSize, ::testing::Range(1, 6));
 
 TEST_P(WorldOfSize, ThreadsMeetOnOneHost) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(GetParam(), [&](Rank& self) {
     const auto world =
-        meet(point.join(self.rank()), bare_placement(self.rank(), self.size()), soon());
+        meet(point.connect(self.rank()), bare_placement(self.rank(), self.size()), soon());
     const std::vector<World> copies(2, world);
     const auto& copy = copies.back();
     EXPECT_EQ(copy.rank(), self.rank());
@@ -68,13 +68,13 @@ TEST_P(WorldOfSize, ThreadsMeetOnOneHost) {
 
 TEST_P(WorldOfSize, ProcessesMeetOnOneHost) {
   (void)testing::run_ranks_as_processes(GetParam(), [](Rank& self) {
-    const auto point = meeting_point_of_processes();
+    const auto point = MeetingPoint::of_processes();
     std::optional<StoreServer> server;
     if (self.rank() == 0)
       server.emplace(Listener::unix_socket(point.name), test_secret(), test_context());
     {
       const auto world =
-          meet(point.join(self.rank()), bare_placement(self.rank(), self.size()), soon());
+          meet(point.connect(self.rank()), bare_placement(self.rank(), self.size()), soon());
       std::string hosts;
       for (int rank = 0; rank < self.size(); ++rank) hosts += " 0";
       EXPECT_EQ(in_words(world), fmt::format("rank {0}/{1} local {0}/{1} node 0/1 hosts{2}",
@@ -87,13 +87,13 @@ TEST_P(WorldOfSize, ProcessesMeetOnOneHost) {
 // What each of `size` threads says of the world they meet in.
 std::map<int, std::string> worlds_of(int size, const std::function<Placement(int)>& placement_of,
                                      const std::function<std::string(int)>& identity_of) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   std::map<int, std::string> worlds;
   std::mutex mutex;  // guards worlds
   testing::run_ranks_as_threads(size, [&](Rank& self) {
-    const auto world =
-        meet(point.join(self.rank()), placement_of(self.rank()), soon(), identity_of(self.rank()));
+    const auto world = meet(point.connect(self.rank()), placement_of(self.rank()), soon(),
+                            identity_of(self.rank()));
     const std::lock_guard lock(mutex);
     worlds[self.rank()] = in_words(world);
   });
@@ -128,11 +128,11 @@ TEST(World, TheLaunchersWordForNodesCountsAndHostsAreProvenBesides) {
 }
 
 TEST(World, EqualIdentitiesWithoutAProofAreDifferentHosts) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   const std::vector<int> supposed{0, 1, 2};
   testing::run_ranks_as_threads(3, [&](Rank& self) {
-    auto store = point.join(self.rank());
+    auto store = point.connect(self.rank());
     if (self.rank() != 1) {
       EXPECT_EQ(prove_same_host(store, supposed, soon()), (std::vector<int>{0, 2}));
     } else {  // cannot reach the page, so it says that it has not written
@@ -144,10 +144,10 @@ TEST(World, EqualIdentitiesWithoutAProofAreDifferentHosts) {
 }
 
 TEST(World, APageThatIsNotTheLeadersProvesNothing) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
-    auto store = point.join(self.rank());
+    auto store = point.connect(self.rank());
     if (self.rank() == 0) {  // a leader whose socket nobody serves
       store.set("host/0/nonce", "00", soon());
       store.set("host/0/page", "lockstep-test-no-page", soon());
@@ -178,24 +178,24 @@ void expect_words(const std::string& text, std::initializer_list<std::string_vie
 }
 
 TEST(World, MissingRanksAreListedAtTheDeadline) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   const auto limit = Deadline::after(1s);
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     const int rank = self.rank() * 2;  // 0 and 2
-    const auto failure = failure_of_meeting(point.join(rank), bare_placement(rank, 5), limit);
+    const auto failure = failure_of_meeting(point.connect(rank), bare_placement(rank, 5), limit);
     expect_words(failure,
                  {"2 of 5 came", "Came: ranks 0 and 2.", "Never connected: ranks 1 and 3-4."});
   });
 }
 
 TEST(World, RanksThatWereToldDifferentThingsHearOfIt) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     auto placement = bare_placement(self.rank(), 2);
     if (self.rank() == 1) placement.source = PlacementSource::slurm;
-    expect_words(failure_of_meeting(point.join(self.rank()), placement, soon()),
+    expect_words(failure_of_meeting(point.connect(self.rank()), placement, soon()),
                  {"rank 0 was placed by RANK and WORLD_SIZE", "rank 1 by srun (SLURM)"});
   });
 }
@@ -203,11 +203,11 @@ TEST(World, RanksThatWereToldDifferentThingsHearOfIt) {
 TEST(World, ARankKilledWhileOthersMeetIsNamed) {
   const auto body = [](Rank& self) {
     const StayUntilTold stay;
-    const auto point = meeting_point_of_processes();
+    const auto point = MeetingPoint::of_processes();
     std::optional<StoreServer> server;
     if (self.rank() == 0)
       server.emplace(Listener::unix_socket(point.name), test_secret(), test_context());
-    auto store = point.join(self.rank());
+    auto store = point.connect(self.rank());
     self.note("waiting");
     if (self.rank() == 2) {
       for (;;) ::pause();
@@ -245,9 +245,9 @@ TEST(World, AloneNeedsNobody) {
 }
 
 TEST(World, AStoreOfAnotherRankIsRefused) {
-  const auto point = meeting_point_of_threads();
+  const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
-  expect_words(failure_of_meeting(point.join(1), bare_placement(0, 1), soon()),
+  expect_words(failure_of_meeting(point.connect(1), bare_placement(0, 1), soon()),
                {"rank 0 was placed by", "connected as rank 1"});
 }
 

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/tensor_dataset.h"
-#include "lockstep/fabric/test_world_internal.h"
+#include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/threads.h"
 
 namespace lockstep {

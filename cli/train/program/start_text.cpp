@@ -1,0 +1,39 @@
+#include "cli/train/program/start_text.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "cli/train/program/progress.h"
+
+namespace lockstep::cli {
+
+std::vector<std::string> start_lines(const SavedConfig& saved, Task& task,
+                                     const ProcessGroup& group, const StartFacts& facts) {
+  const auto& config = saved.resolved.config;
+  const auto parameters = static_cast<double>(num_parameters(task.net()));
+  std::vector<std::string> lines{
+      fmt::format("{}: {} parameters", task.describe(), short_number(parameters))};
+  if (!saved.files.remark.empty()) lines.push_back("warning: " + saved.files.remark);
+  const auto held_out = task.held_out() ? task.held_out()->size() : 0;
+  lines.push_back(fmt::format("data: {}, {} samples and {} held out; {} steps an epoch",
+                              saved.files.name, task.training().size(), held_out,
+                              facts.steps_per_epoch));
+  const auto tokens = facts.sizes.global() * task.units_per_sample();
+  lines.push_back(
+      fmt::format("batch: {}{}", describe(facts.sizes),
+                  takes_tokens(config.model) ? fmt::format(" = {} tokens", tokens) : ""));
+  lines.push_back(fmt::format("optimizer: {}", facts.schedule));
+  if (!facts.rate_reason.empty()) lines.push_back(facts.rate_reason);
+  const int threads = at::get_num_threads();
+  lines.push_back(fmt::format("ranks: {} on the CPU, {} thread{} each; gradients through {}",
+                              group.size(), threads, threads == 1 ? "" : "s", backend_text(group)));
+  lines.push_back(fmt::format("run: {}{}", facts.folder,
+                              facts.step > 0 ? fmt::format(", from step {} on", facts.step) : ""));
+  return lines;
+}
+
+std::string backend_text(const ProcessGroup& group) {
+  return group.backend() + ": " + group.backend_reason();
+}
+
+}  // namespace lockstep::cli
