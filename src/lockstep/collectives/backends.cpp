@@ -1,5 +1,7 @@
 #include "lockstep/collectives/backends.h"
 
+#include "lockstep/fabric/backend_choice.h"
+#include "lockstep/fabric/group.h"
 #include "lockstep/shm/connect.h"
 
 namespace lockstep {
@@ -20,6 +22,10 @@ Planes connect(const Membership& membership, Introductions& introductions, Deadl
 }
 
 }  // namespace
+
+std::shared_ptr<Group> make_group(const World& world) {
+  return make_group(world, GroupOptions{}, BackendOptions{});
+}
 
 std::shared_ptr<Group> make_group(const World& world, const GroupOptions& options,
                                   const BackendOptions& backend) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/fabric/test_world_internal.h"
+#include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
 

@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/process_group.h"
-#include "lockstep/fabric/test_world_internal.h"
+#include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/threads.h"
 
 namespace lockstep {

@@ -12,7 +12,7 @@
 
 #include "lockstep/fabric/group.h"
 #include "lockstep/fabric/test_plain_transport_internal.h"
-#include "lockstep/fabric/test_world_internal.h"
+#include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/shm/connect.h"
 #include "lockstep/shm/test_thread_memory_internal.h"
 #include "lockstep/testing/processes.h"

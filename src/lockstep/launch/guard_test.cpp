@@ -10,7 +10,7 @@
 #include <csignal>
 #include <memory>
 
-#include "lockstep/launch/process_census_internal.h"
+#include "lockstep/launch/test_process_census_internal.h"
 #include "lockstep/machine/cpu_topology.h"
 #include "lockstep/testing/processes.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/machine/host_identity.h"
 #include "lockstep/rendezvous/group_registry.h"
 #include "lockstep/rendezvous/member.h"
 #include "lockstep/rendezvous/peer_text.h"
@@ -113,6 +114,10 @@ World World::alone(const Placement& placement) {
   state->places = {Place{}};
   state->addresses = {"127.0.0.1"};
   return World(std::move(state));
+}
+
+World meet(Store store, const Placement& placement, Deadline deadline) {
+  return meet(std::move(store), placement, deadline, host_identity());
 }
 
 World meet(Store store, const Placement& placement, Deadline deadline,

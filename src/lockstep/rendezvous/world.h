@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/machine/host_identity.h"
 #include "lockstep/net/secret.h"
 #include "lockstep/rendezvous/launcher_environment.h"
 #include "lockstep/rendezvous/store.h"
@@ -85,8 +84,9 @@ class World {
 /// Returns when all have come and hosts are proven.
 /// Throws PeerError when a rank is lost, or has not come by the deadline (the message lists who
 /// came and who did not); UsageError when ranks were placed in ways that contradict each other;
-/// SystemError when the server is gone. Only a test gives an identity.
+/// SystemError when the server is gone. Only a test gives an identity of its host.
+[[nodiscard]] World meet(Store store, const Placement& placement, Deadline deadline);
 [[nodiscard]] World meet(Store store, const Placement& placement, Deadline deadline,
-                         const std::string& identity = host_identity());
+                         const std::string& identity);
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "lockstep/shm/control_block_internal.h"
-#include "lockstep/shm/shared_memory.h"
+#include "lockstep/net/shared_memory.h"
 #include "lockstep/testing/threads.h"
 
 namespace lockstep {

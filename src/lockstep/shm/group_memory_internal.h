@@ -16,7 +16,7 @@
 
 #include "lockstep/fabric/data_plane.h"
 #include "lockstep/shm/control_block_internal.h"
-#include "lockstep/shm/shared_memory.h"
+#include "lockstep/net/shared_memory.h"
 
 namespace lockstep {
 

@@ -31,15 +31,6 @@ struct Introduction {
 // The name is random, so the keys of a connection serve this group alone.
 HandshakeContext context_of(const std::string& where) { return {.job = where, .round = 0}; }
 
-std::string random_name() {
-  std::string name = "lockstep-group-";
-  const auto nonce = fresh_nonce();
-  for (const auto byte : std::span(nonce).first(16)) {
-    name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-  }
-  return name;
-}
-
 // Returns when something can be received, or at the deadline.
 void wait_readable(int number, Deadline deadline, const Watch& watch) {
   while (!deadline.expired()) {
@@ -85,8 +76,8 @@ std::optional<std::pair<Introduction, Channel>> let_in(Socket socket, const Secr
 }  // namespace
 
 SocketExchange::Door SocketExchange::open() {
-  auto name = random_name();
-  auto listener = Listener::unix_socket(name);
+  auto listener = Listener::unix_random("lockstep-group-");
+  auto name = listener.unix_name();
   return {std::move(name), std::move(listener)};
 }
 

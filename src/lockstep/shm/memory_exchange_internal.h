@@ -19,7 +19,7 @@
 #include "lockstep/net/listener.h"
 #include "lockstep/net/secret.h"
 #include "lockstep/rendezvous/process_identity.h"
-#include "lockstep/shm/shared_memory.h"
+#include "lockstep/net/shared_memory.h"
 
 namespace lockstep {
 

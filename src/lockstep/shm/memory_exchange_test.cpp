@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/fabric/test_world_internal.h"
+#include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/threads.h"
 
 namespace lockstep {
