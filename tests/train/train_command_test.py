@@ -67,7 +67,8 @@ class TrainCommand(unittest.TestCase):
 
     def test_a_run_learns_ends_with_its_summary_and_is_then_over(self):
         out = self.run_train(*self.gpt("a"))
-        for part in ["parameters", "batch: global batch 4 = local 2", "= 128 tokens", "shared memory",
+        for part in ["parameters", "batch: global batch 4 = local 2", "= 128 tokens",
+                     "gradients through shared memory: all 2 ranks are on one host",
                      "held-out loss", "Done: 30 steps", "throughput", "replicas        equal on 2 ranks",
                      "a/checkpoints", "Next:", "lockstep generate --run a"]:
             self.assertIn(part, out)

@@ -33,7 +33,9 @@ std::vector<std::string> start_lines(const SavedConfig& saved, Task& task,
 }
 
 std::string backend_text(const ProcessGroup& group) {
-  return group.backend() + ": " + group.backend_reason();
+  const auto backend = group.backend();
+  return fmt::format("{}: {}", backend == "shm" ? "shared memory" : backend,
+                     group.backend_reason());
 }
 
 }  // namespace lockstep::cli

@@ -66,9 +66,10 @@ std::set<std::string> saved_parts(const Manifest& manifest) {
   return names;
 }
 
-class Intake {
+class PartLoader {
  public:
-  Intake(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts, const Log& log)
+  PartLoader(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts,
+             const Log& log)
       : files_(files), checkpoint_(checkpoint), parts_(parts), log_(log) {}
 
   // What is here and not there, and the other way round. An import holds some parts only.
@@ -229,16 +230,16 @@ void expect_same_run(const Manifest& saved, const RunOptions& options, int rank,
   }
 }
 
-void take_in(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts, int rank,
-             int world, const Log& log) {
-  Intake intake(files, checkpoint, parts, log);
-  intake.match_parts();
-  intake.load_states();
-  intake.open_replicated();
+void load_parts(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts, int rank,
+                int world, const Log& log) {
+  PartLoader loader(files, checkpoint, parts, log);
+  loader.match_parts();
+  loader.load_states();
+  loader.open_replicated();
   const bool same_world =
       checkpoint.manifest.world == world && checkpoint.manifest.reason != SaveReason::import;
-  if (same_world) intake.open_own(rank);
-  intake.load_tensors();
+  if (same_world) loader.open_own(rank);
+  loader.load_tensors();
   if (same_world) return;
   derive_own(checkpoint, parts, rank);
   if (rank == 0) {

@@ -1,4 +1,4 @@
-// How a run finds the checkpoint it goes on from, and takes it in.
+// How a run finds the checkpoint that it resumes from, and loads it.
 #pragma once
 
 #include <map>
@@ -32,7 +32,7 @@ void expect_same_run(const Manifest& saved, const RunOptions& options, int rank,
 /// Loads the checkpoint into the parts: JSON values first; then, when the tensors of all parts fit,
 /// their bytes. What ranks have of their own is derived anew, and logged, when the checkpoint is
 /// from a world of another size. Throws UsageError naming everything that does not fit.
-void take_in(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts, int rank,
-             int world, const Log& log);
+void load_parts(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts, int rank,
+                int world, const Log& log);
 
 }  // namespace lockstep

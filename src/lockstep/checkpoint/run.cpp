@@ -48,11 +48,11 @@ void Run::add(const std::string& name, std::unique_ptr<Tracked> thing) {
 std::int64_t Run::resume() {
   auto& state = *state_;
   auto& files = *state.options.files;
-  if (state.world.rank() == 0) state.take_folder();
+  if (state.world.rank() == 0) state.lock_folder();
   const auto found = newest_common(files, state.checkpoints, state.group, state.log);
   if (found) {
     expect_same_run(found->manifest, state.options, state.world.rank(), state.log);
-    take_in(files, *found, state.parts, state.world.rank(), state.world.size(), state.log);
+    load_parts(files, *found, state.parts, state.world.rank(), state.world.size(), state.log);
     state.step = found->manifest.step;
     state.resumed_from = state.step;
     state.saved_step = state.step;

@@ -161,7 +161,7 @@ void Run::State::throw_failure() {
                                            failed_rank));
 }
 
-void Run::State::take_folder() {
+void Run::State::lock_folder() {
   make_folders(*options.files, checkpoints);
   lock = options.files->try_lock(checkpoints);
   if (!lock.held) {

@@ -36,7 +36,7 @@ struct Run::State {
   [[nodiscard]] bool any_save_failed();
   void judge_failure();
   [[noreturn]] void throw_failure();
-  void take_folder();
+  void lock_folder();
   void sweep_folder();
   void warn_of_lost_steps() noexcept;
 

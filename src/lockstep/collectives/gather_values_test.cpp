@@ -233,6 +233,16 @@ TEST_P(ValuesOnRanks, RanksThatGiveDifferentTypesAreTold) {
     } else {
       EXPECT_EQ(broadcast_value(group, own), own);
     }
+    // A list of one number is not that number.
+    const std::vector<double> list{1.0};
+    const std::span<const double> numbers(list);
+    if (differs) {
+      EXPECT_THROW((void)broadcast_value(group, numbers), PeerError);
+      EXPECT_THROW((void)gather_values(group, numbers), PeerError);
+    } else {
+      EXPECT_EQ(broadcast_value(group, 1.0), 1.0);
+      EXPECT_THROW((void)gather_values(group, 1.0), PeerError);
+    }
     EXPECT_EQ(gather_values(group, "still here").size(), static_cast<std::size_t>(group.size()));
   });
 }

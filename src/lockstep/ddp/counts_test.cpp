@@ -41,20 +41,30 @@ std::vector<at::Tensor> of_one_batch() {
 // Rank r has the samples from here to the next one's; the last rank none but the rest.
 int share_begin(int rank, int size) { return rank == size ? kSamples : rank * rank * 3; }
 
+// A backward of place `place` of `size`, by count.
+void run_share(Ddp& ddp, TestNet& net, int place, int size) {
+  const int begin = share_begin(place, size);
+  const int end = share_begin(place + 1, size);
+  ddp.count(end - begin);
+  net->forward(samples_of(begin, end)).sum().backward();
+}
+
+// All samples are averaged, and a step is due; then gradients are dropped.
+void expect_step(const Ddp& ddp, TestNet& net, const std::vector<at::Tensor>& expected) {
+  EXPECT_TRUE(are_equal(gradients_of(*net), expected));
+  EXPECT_TRUE(ddp.step_due());
+  net->zero_grad();
+}
+
 TEST_P(Counts, UnevenSharesGiveTheMeanOverAllSamples) {
   const auto expected = of_one_batch();
   with_groups(GetParam(), [&](ProcessGroup& group) {
     TestNet net;
     fill_whole(*net);
     Ddp ddp(*net, group, {.bucket_bytes = 4096, .normalize = Normalize::by_count});
-    const int begin = share_begin(group.rank(), group.size());
-    const int end = share_begin(group.rank() + 1, group.size());
     for (int step = 0; step < 2; ++step) {
-      ddp.count(end - begin);
-      net->forward(samples_of(begin, end)).sum().backward();
-      EXPECT_TRUE(are_equal(gradients_of(*net), expected));
-      EXPECT_TRUE(ddp.step_due());
-      net->zero_grad();
+      run_share(ddp, net, group.rank(), group.size());
+      expect_step(ddp, net, expected);
     }
   });
 }
@@ -71,14 +81,9 @@ TEST_P(Counts, AnEmptyRankSitsOutAndChangesNothing) {
       if (place == 0) {
         ddp.sit_out();
       } else {
-        const int begin = share_begin(place - 1, group.size() - 1);
-        const int end = share_begin(place, group.size() - 1);
-        ddp.count(end - begin);
-        net->forward(samples_of(begin, end)).sum().backward();
+        run_share(ddp, net, place - 1, group.size() - 1);
       }
-      EXPECT_TRUE(are_equal(gradients_of(*net), expected));
-      EXPECT_TRUE(ddp.step_due());
-      net->zero_grad();
+      expect_step(ddp, net, expected);
     }
   });
 }

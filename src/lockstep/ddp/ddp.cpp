@@ -28,8 +28,8 @@ void expect_valid(const DdpOptions& options) {
 
 }  // namespace
 
-Ddp::NoSync::NoSync(Ddp& ddp) : ddp_(ddp) { ++ddp_.state_->paused; }
-Ddp::NoSync::~NoSync() { --ddp_.state_->paused; }
+Ddp::NoSync::NoSync(Ddp& ddp) : ddp_(ddp) { ++ddp_.state_->no_sync_scopes; }
+Ddp::NoSync::~NoSync() { --ddp_.state_->no_sync_scopes; }
 
 void Ddp::Sync::wait() { ddp_->state_->finish(); }
 
@@ -50,17 +50,13 @@ void Ddp::count(std::int64_t samples) {
     throw UsageError("ddp.count() has a meaning only with DdpOptions{.normalize = by_count}");
   }
   if (samples < 0) throw UsageError(fmt::format("a loss is not a sum of {} samples", samples));
-  // A reduction under way is of other samples where backward fills another buffer.
-  if (state_->filling == state_->reducing || state_->watch.is_running()) {
-    state_->expect_idle("count()");
-  }
-  state_->samples += samples;
-  state_->counted = true;
+  expect_countable(state_->phase, state_->buffers);
+  state_->tally.count(samples);
 }
 
 void Ddp::sit_out() {
-  state_->expect_idle("sit_out()");
-  if (state_->counted) {
+  expect_idle(state_->phase, "sit_out()");
+  if (state_->tally.is_counted) {
     throw UsageError(
         "sit_out() is for a rank without a batch, but ddp.count() has counted one: call either");
   }
@@ -79,7 +75,7 @@ std::vector<std::string> Ddp::non_finite_parameters() const {
 }
 
 Ddp::Sync Ddp::start() {
-  state_->expect_idle("start()");
+  expect_idle(state_->phase, "start()");
   state_->start();
   return Sync(*this);
 }
@@ -87,7 +83,7 @@ Ddp::Sync Ddp::start() {
 void Ddp::sync_buffers(int root) { state_->copy_buffers(root); }
 
 void Ddp::adopt() {
-  state_->expect_idle("adopt()");
+  expect_idle(state_->phase, "adopt()");
   state_->keep_pending();
   state_->flat.adopt();
   state_->flat.slots().listen(state_.get());
@@ -95,11 +91,12 @@ void Ddp::adopt() {
 }
 
 void Ddp::rebind(const ProcessGroup& group) {
-  if (state_->watch.is_running())
+  if (runs_backward(state_->phase)) {
     throw UsageError("rebind() was called in the middle of a backward");
+  }
   state_->keep_pending();
   state_->group = agree_on_group(group, state_->options);
-  state_->spoiled = true;  // the new ranks may have other gradients
+  state_->gradients = StepGradients::spoiled;  // the new ranks may have other gradients
   state_->flat.rebind(state_->group);
   state_->flat.slots().listen(state_.get());
   state_->prepare();

@@ -3,8 +3,8 @@
 //
 //   lockstep::ProcessGroup group(world);
 //   lockstep::Ddp ddp(*net, group);
-//   for (auto& batch : loader) {
-//     auto loss = loss_of(net->forward(batch.data), batch.target);
+//   for (auto& batch : loader.epoch()) {
+//     auto loss = loss_of(net->forward(batch.input()), batch.target());
 //     loss.backward();                    // returns with averaged gradients
 //     optimizer.step();
 //     optimizer.zero_grad();
@@ -12,9 +12,9 @@
 //
 // Loop, module and optimizer stay the user's own. backward() is collective: every rank runs the
 // same number of them, or calls sit_out() where it has no batch, or one that uses no parameter. A
-// backward that ends by an exception takes its whole step with it, earlier micro-steps too, on all
-// ranks: the others get PeerError that names the rank. Call zero_grad() on all ranks and continue.
-// One graph may hold several such models; each Ddp has a group of its own.
+// backward that ends by an exception takes its whole step with it, earlier micro-batches too, on
+// all ranks: the others get PeerError that names the rank. Call zero_grad() on all ranks and
+// continue. One graph may hold several such models; each Ddp has a group of its own.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ struct DdpOptions {
   std::size_t bucket_bytes =
       kDefaultBucketBytes;  // one all-reduce moves about this much; kAutotune; kOneBucket
   Normalize normalize = Normalize::by_rank;
-  // Every so many backwards are averaged, together: gradients are the mean over micro-steps too.
+  // Every so many backwards are averaged, together: gradients are the mean over micro-batches too.
   int accumulate = 1;
   BufferSync buffers = BufferSync::each_step;
   int gradient_buffers = 1;    // 2: backward() under no_sync() may run between start() and wait()
@@ -101,11 +101,11 @@ class [[nodiscard]] Ddp {
   ~Ddp();
 
   /// Accumulation: `{ auto pause = ddp.no_sync(); loss.backward(); }`. The scope covers backward();
-  /// the loss is divided by the number of micro-steps, or counted.
+  /// the loss is divided by the number of micro-batches, or counted.
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   /// Says, before backward(), how many samples or tokens its loss is a sum of. Adds up over
-  /// micro-steps. Throws UsageError unless normalised by count, and during a backward.
+  /// micro-batches. Throws UsageError unless normalised by count, and during a backward.
   void count(std::int64_t samples);
 
   /// Takes part without a batch, in place of forward and backward, with weight zero. Throws

@@ -16,34 +16,25 @@
 
 namespace lockstep {
 
-void Ddp::State::expect_idle(const char* verb) const {
-  if (!watch.is_running() && !is_started()) return;
-  throw UsageError(
-      fmt::format("{} was called in the middle of a backward or a reduction; call it "
-                  "between steps",
-                  verb));
-}
-
 void Ddp::State::expect_unspoiled() {
-  if (!spoiled) return;
+  if (gradients != StepGradients::spoiled) return;
   for (int i = 0; i < num_parameters(); ++i) {
     const auto& parameter = flat.parameters()[static_cast<std::size_t>(i)];
     if (!flat.slots().is_live(i) || squared_norm(parameter.gradient) == 0) continue;
-    samples = 0;
-    counted = false;
+    tally = {};
     throw UsageError(
         fmt::format("the gradient of {} is left from a step that ended by an exception or in "
                     "another group: call zero_grad() before the next backward",
                     parameter.name));
   }
-  spoiled = false;
+  gradients = StepGradients::open;
 }
 
 // Sums are divided by samples, so that an average of earlier must not be among them.
-void Ddp::State::expect_joinable(int index) const {
-  if (!is_weighted() || of(filling).is_touched(index)) return;
+void Ddp::State::expect_no_average(int index) const {
+  if (!rules().by_count && rules().accumulate == 1) return;
   const auto& parameter = flat.parameters()[static_cast<std::size_t>(index)];
-  if (!flat.slots().is_live(index) || squared_norm(parameter.gradient) == 0) return;
+  if (squared_norm(parameter.gradient) == 0) return;
   throw UsageError(fmt::format(
       "the gradient of {} still holds the average of the last step: call zero_grad() between "
       "steps, and run all but the last backward of a step under no_sync()",
@@ -52,24 +43,23 @@ void Ddp::State::expect_joinable(int index) const {
 
 void Ddp::State::give_up() noexcept {
   complete_calls();
-  forget_counts();
-  joined = {};
+  phase = Phase::idle;
+  gradients = StepGradients::spoiled;
+  buffers = {flat.gradient_buffer(), flat.gradient_buffer()};
+  tally = {};
+  group_flags = {};
   non_finite_result.reset();
-  due = false;
-  spoiled = true;
   marks->clear();
   for (auto& reducer : reducers) reducer.forget();
-  filling = flat.gradient_buffer();
-  reducing = filling;
   for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
-    if (buffer != filling) flat.slots().drop(buffer);
+    if (buffer != buffers.filling) flat.slots().drop(buffer);
   }
 }
 
 // Without this, a rank that fails alone would leave the others in calls that its next backward then
 // takes part in: one step behind.
 void Ddp::State::complete_calls() noexcept {
-  if (!is_started()) return;
+  if (!reduced().is_begun()) return;
   const auto quietly = [](auto action) {
     try {
       action();
@@ -79,8 +69,8 @@ void Ddp::State::complete_calls() noexcept {
   };
   const int in_use = flat.gradient_buffer();
   quietly([this] {
-    flat.use_gradient_buffer(reducing);
-    reducers[static_cast<std::size_t>(reducing)].start_rest_as_failed();
+    flat.use_gradient_buffer(buffers.reducing);
+    reduced().start_rest_as_failed();
     finish_reduction();
   });
   quietly([this, in_use] { flat.use_gradient_buffer(in_use); });
@@ -102,19 +92,18 @@ void Ddp::State::report_failed_ranks(bool here, std::int64_t number) const {
 }
 
 bool Ddp::State::is_due() const {
-  if (!due) return false;
-  for (int i = 0; i < num_parameters(); ++i) {
-    if (flat.slots().is_live(i, reducing)) return true;
-  }
-  return false;
+  if (gradients != StepGradients::averaged) return false;
+  const auto& slots = flat.slots();
+  return slots.any(GradientState::stale, buffers.reducing) ||
+         slots.any(GradientState::fresh, buffers.reducing);
 }
 
 // Sums of finite gradients may overflow, but for float16, which is summed in float32. The results
 // have the same bits on all ranks, so every rank finds the same. Only a caller that asks pays for
 // it.
 bool Ddp::State::is_non_finite() {
-  if (has(joined, StepFlags::kNonFinite)) return true;
-  if (group.size() == 1 || !due) return false;
+  if (has(group_flags, StepFlags::kNonFinite)) return true;
+  if (group.size() == 1 || gradients != StepGradients::averaged) return false;
   if (non_finite_result) return *non_finite_result;
   non_finite_result = false;
   for (const auto& range : flat.live_gradients()) {
@@ -126,7 +115,7 @@ bool Ddp::State::is_non_finite() {
 }
 
 void Ddp::State::report_non_finite() {
-  if (!has(joined, StepFlags::kNonFinite) || non_finite_reported) return;
+  if (!has(group_flags, StepFlags::kNonFinite) || non_finite_reported) return;
   non_finite_reported = true;  // on all ranks: what follows may follow from it
   if (non_finite.empty()) return;
   const auto& first = flat.parameters()[static_cast<std::size_t>(non_finite.front())];
@@ -139,7 +128,7 @@ void Ddp::State::report_non_finite() {
       first.name,
       non_finite.size() > 1 ? fmt::format(" (and of {} more parameters)", non_finite.size() - 1)
                             : "",
-      of(reducing).number()));
+      reduced().number()));
 }
 
 void Ddp::State::report_at_end() {

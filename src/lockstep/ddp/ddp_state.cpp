@@ -12,6 +12,14 @@
 #include "lockstep/ddp/option_check_internal.h"
 
 namespace lockstep {
+namespace {
+
+at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket) {
+  auto range = flat.gradients(bucket.segment, buffer).slice(0, bucket.begin, bucket.end);
+  return range.is_complex() ? at::view_as_real(range) : range;
+}
+
+}  // namespace
 
 Ddp::State::State(torch::nn::Module& the_module, const ProcessGroup& the_group,
                   const DdpOptions& the_options)
@@ -24,28 +32,32 @@ Ddp::State::State(torch::nn::Module& the_module, const ProcessGroup& the_group,
 }
 
 void Ddp::State::prepare() {
+  // First, since a call below may throw: the reducers are those of these slots and this group.
+  reducers.clear();
+  reduction = make_all_reduction(group);
+  bucket_bytes = options.bucket_bytes == kAutotune ? kDefaultBucketBytes : options.bucket_bytes;
+  make_reducers(plan_buckets(flat.layout(), bucket_bytes));
+  planned_by_arrival = false;
+  check = {};
+  marks.emplace(flat);
+  phase = Phase::idle;
+  if (gradients == StepGradients::averaged) gradients = StepGradients::open;
+  buffers = {flat.gradient_buffer(), flat.gradient_buffer()};
+  tally = {};
+  group_flags = {};
+  attempts = 0;  // the ranks of another group may have made others
+
   for (int i = 0; i < flat.num_segments(); ++i) {
     auto values = flat.values(i);
     if (values.is_complex()) values = at::view_as_real(values);
     group.broadcast(values, 0, {.name = "parameters"}).wait();
   }
   if (options.buffers != BufferSync::never) copy_buffers(0);
-  bucket_bytes = options.bucket_bytes;
-  if (bucket_bytes == kAutotune) {
-    std::size_t total = 0;
-    for (int i = 0; i < flat.num_segments(); ++i) total += flat.gradients(i).nbytes();
-    bucket_bytes = measure_bucket_bytes(group, total);
-  }
-  filling = flat.gradient_buffer();
-  reducing = filling;
+  if (options.bucket_bytes != kAutotune) return;
+  std::size_t total = 0;
+  for (int i = 0; i < flat.num_segments(); ++i) total += flat.gradients(i).nbytes();
+  bucket_bytes = measure_bucket_bytes(group, total);
   make_reducers(plan_buckets(flat.layout(), bucket_bytes));
-  planned_by_arrival = false;
-  check = {};
-  marks.emplace(flat);
-  forget_counts();
-  joined = {};
-  due = false;
-  attempts = 0;  // the ranks of another group may have made others
 }
 
 void Ddp::State::copy_buffers(int root) const {
@@ -53,112 +65,119 @@ void Ddp::State::copy_buffers(int root) const {
 }
 
 void Ddp::State::keep_pending() {
-  flat.use_gradient_buffer(filling);
-  spoiled = spoiled || filled().any_touched();
+  flat.use_gradient_buffer(buffers.filling);
+  if (flat.slots().any(GradientState::fresh, buffers.filling)) gradients = StepGradients::spoiled;
 }
 
 void Ddp::State::make_reducers(const BucketPlan& plan) {
   reducers.clear();
   for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
-    reducers.emplace_back(flat, buffer, group, plan);
+    std::vector<at::Tensor> ranges;
+    for (const auto& bucket : plan.buckets) ranges.push_back(range_of(flat, buffer, bucket));
+    reducers.emplace_back(flat.slots(), buffer, plan, std::move(ranges), *reduction);
   }
 }
 
-void Ddp::State::gradient_comes(int index) {
-  if (!watch.is_running()) enter_backward();
+void Ddp::State::attend() {
+  if (!runs_backward(phase)) enter_backward();
   watch.attend();
-  if (flat.parameters()[static_cast<std::size_t>(index)].tensor.grad().defined()) {
-    expect_joinable(index);
-  }
-  if (filled().is_touched(index)) marks->expect_unchanged(index);
 }
 
-void Ddp::State::gradient_came(int index, bool defined) {
-  if (!watch.is_running()) enter_backward();
-  watch.attend();
-  if (defined) {
-    marks->clear(index);
-    if (!reduces) marks->set(index);
-    filled().touch(index);
-  }
-  if (reduces) {
+void Ddp::State::gradient_comes(int index, GradientState state) {
+  if (state == GradientState::stale) expect_no_average(index);
+  marks->expect_unchanged(index, buffers.filling);
+}
+
+void Ddp::State::gradient_came(int index) {
+  marks->clear(index);
+  if (phase != Phase::reducing) marks->set(index, buffers.filling);
+  ready(index);
+}
+
+void Ddp::State::no_gradient_came(int index) { ready(index); }
+
+void Ddp::State::ready(int index) {
+  if (phase == Phase::reducing) {
     filled().ready(index);
   } else {
-    reducers[static_cast<std::size_t>(reducing)].advance();
+    reduced().advance();
   }
 }
 
 void Ddp::State::enter_backward() {
-  reduces = paused == 0 && micro_steps + 1 >= options.accumulate;
-  if (paused == 0) count_attempt();
-  if (is_started() && (reduces || filling == reducing)) {
-    throw UsageError(
-        filling == reducing
-            ? "backward() was called between start() and wait() of a reduction: call "
-              "wait() of what start() returned first. To run a backward meanwhile, set "
-              "DdpOptions{.gradient_buffers = 2}"
-            : "backward() was called between start() and wait() of a reduction, and "
-              "would begin another: run it under no_sync()");
-  }
-  flat.use_gradient_buffer(filling);
-  if (options.normalize == Normalize::by_count && !counted) {
+  const auto micro_batch = next_micro_batch(tally, rules(), no_sync_scopes);
+  if (no_sync_scopes == 0) count_attempt();
+  const auto next = lockstep::enter_backward(phase, micro_batch, buffers);
+  flat.use_gradient_buffer(buffers.filling);
+  if (rules().by_count && !tally.is_counted) {
     throw UsageError(
         "gradients are normalised by count, but nobody said before backward() how many samples the "
         "loss is a sum of: call ddp.count(n)");
   }
   expect_unspoiled();
-  if (reduces) begin_reduction(/*with_batch=*/true);
+  phase = next;
+  if (phase != Phase::reducing) return;
+  auto of_step = tally;
+  of_step.add_batch();
+  begin_reduction(of_step);
 }
 
 void Ddp::State::ended() {
-  count_micro_step(/*with_batch=*/true);
-  if (reduces) start_rest();
+  tally.add_batch();
+  gradients = StepGradients::open;
+  if (phase == Phase::reducing) start_rest();
 }
 
 void Ddp::State::settle() {
-  if (reduces) finish_reduction();
+  if (phase == Phase::reducing) finish_reduction();
+  phase = leave_backward(phase);
 }
 
 void Ddp::State::sit_out() {
-  if (paused == 0) count_attempt();
-  flat.use_gradient_buffer(filling);
+  const auto micro_batch = next_micro_batch(tally, rules(), no_sync_scopes);
+  if (no_sync_scopes == 0) count_attempt();
+  flat.use_gradient_buffer(buffers.filling);
   expect_unspoiled();
-  count_micro_step(/*with_batch=*/false);
-  if (paused > 0 || micro_steps < options.accumulate) return;
+  tally.add_empty();
+  gradients = StepGradients::open;
+  if (micro_batch != Phase::reducing) return;
   or_give_up([this] {
-    begin_reduction(/*with_batch=*/false);
+    phase = Phase::reducing;
+    begin_reduction(tally);
     start_rest();
     finish_reduction();
+    phase = Phase::idle;
   });
 }
 
 void Ddp::State::start() {
   count_attempt();
-  flat.use_gradient_buffer(filling);
+  flat.use_gradient_buffer(buffers.filling);
   expect_unspoiled();
   or_give_up([this] {
-    take_in_all();
-    begin_reduction(/*with_batch=*/false);
+    collect_assigned();
+    phase = Phase::started;
+    begin_reduction(tally);
     start_rest();
   });
   if (flat.num_gradient_buffers() == 1) return;
-  forget_counts();
-  filling = (filling + 1) % flat.num_gradient_buffers();
-  flat.use_gradient_buffer(filling);
+  tally = {};
+  buffers.fill_next(flat.num_gradient_buffers());
+  flat.use_gradient_buffer(buffers.filling);
 }
 
 void Ddp::State::finish() {
-  if (!is_started()) return;
-  if (watch.is_running()) {
-    throw UsageError("wait() of a reduction was called in the middle of a backward");
-  }
+  if (!has_to_wait(phase)) return;
   or_give_up([this] {
-    if (filling != reducing) take_in_all();
-    flat.use_gradient_buffer(reducing);
+    if (buffers.are_apart()) collect_assigned();
+    flat.use_gradient_buffer(buffers.reducing);
     finish_reduction();
+    phase = Phase::idle;
   });
   // Where nothing came meanwhile, all is as if there were one buffer.
-  if (filling != reducing && micro_steps == 0 && !filled().any_touched()) filling = reducing;
+  const bool is_filled =
+      tally.micro_batches > 0 || flat.slots().any(GradientState::fresh, buffers.filling);
+  if (!is_filled) buffers.fill_reduced();
 }
 
 void Ddp::State::count_attempt() {
@@ -166,52 +185,30 @@ void Ddp::State::count_attempt() {
   attempted = true;
 }
 
-void Ddp::State::count_micro_step(bool with_batch) {
-  ++micro_steps;
-  batches += with_batch ? 1 : 0;
-  counted = false;
-  due = false;
-}
-
-void Ddp::State::forget_counts() noexcept {
-  micro_steps = 0;
-  batches = 0;
-  samples = 0;
-  counted = false;
-}
-
-std::int64_t Ddp::State::weight(int batches_in_all) const {
-  if (options.normalize == Normalize::by_count) return samples;
-  return options.accumulate > 1 ? batches_in_all : std::min(batches_in_all, 1);
-}
-
 // Gradients made by hand are a batch.
-void Ddp::State::take_in_all() {
-  bool any = false;
+void Ddp::State::collect_assigned() {
+  const auto& slots = flat.slots();
   for (int i = 0; i < num_parameters(); ++i) {
-    if (!flat.slots().take_in(i) || filled().is_touched(i)) continue;
-    any = true;
-    filled().touch(i);
+    if (slots.state(i) != GradientState::assigned) continue;
+    slots.collect(i);
+    tally.add_assigned();
   }
-  if (any && batches == 0) batches = 1;
 }
 
-void Ddp::State::begin_reduction(bool with_batch) {
-  const int batches_in_all = batches + (with_batch ? 1 : 0);
-  reducing = filling;
-  filled().begin(
-      StepFlags::of(weight(batches_in_all), check.digest(), /*sits_out=*/batches_in_all == 0),
-      attempts);
+void Ddp::State::begin_reduction(const StepTally& of_step) {
+  buffers.reduce_filled();
+  filled().begin(StepFlags::of(weight_of(of_step, rules()), check.digest(),
+                               /*sits_out=*/of_step.batches == 0),
+                 attempts);
 }
 
 void Ddp::State::start_rest() {
   bool all_came = true;
   for (int i = 0; i < num_parameters(); ++i) {
-    if (filled().is_touched(i)) {
-      marks->expect_unchanged(i);
-    } else if (flat.parameters()[static_cast<std::size_t>(i)].tensor.requires_grad()) {
-      all_came = false;
-    }
+    marks->expect_unchanged(i, buffers.filling);
+    const auto& parameter = flat.parameters()[static_cast<std::size_t>(i)].tensor;
+    const bool came = flat.slots().state(i) == GradientState::fresh;
+    all_came = all_came && (came || !parameter.requires_grad());
   }
   // Parameters without a gradient may have left: the module may have others in their place.
   if (!all_came) flat.expect_in_place();
@@ -219,22 +216,23 @@ void Ddp::State::start_rest() {
 }
 
 void Ddp::State::finish_reduction() {
-  auto& reducer = reducers[static_cast<std::size_t>(reducing)];
-  joined = reducer.finish();
-  if (has(joined, StepFlags::kFailed)) report_failed_ranks(reducer.has_failed(), reducer.number());
-  due = joined.sum > 0;
+  auto& reducer = reduced();
+  group_flags = reducer.finish();
+  if (has(group_flags, StepFlags::kFailed))
+    report_failed_ranks(reducer.has_failed(), reducer.number());
+  gradients = group_flags.sum > 0 ? StepGradients::averaged : StepGradients::open;
   // A step is due now: it may change parameters that wait with a gradient in another buffer.
   marks->clear();
   record = reducer.record();
   non_finite.assign(reducer.non_finite().begin(), reducer.non_finite().end());
   non_finite_result.reset();
   report_non_finite();
-  if (filling == reducing) forget_counts();
+  if (!buffers.are_apart()) tally = {};
   if (options.trace != nullptr) trace(record, StepClock::now(), *options.trace);
-  if (!joined.all_equal) check.report(flat, group);
+  if (!group_flags.all_equal) check.report(flat, group);
   check.look(flat);
-  if (joined.first_present >= 0) {
-    if (options.buffers == BufferSync::each_step) copy_buffers(joined.first_present);
+  if (group_flags.first_present >= 0) {
+    if (options.buffers == BufferSync::each_step) copy_buffers(group_flags.first_present);
     if (!planned_by_arrival) replan();
   }
   if (check.begins_round()) flat.expect_in_place();
@@ -243,12 +241,12 @@ void Ddp::State::finish_reduction() {
 // Once, after the first reduction: buckets in the order in which gradients really come.
 void Ddp::State::replan() {
   planned_by_arrival = true;
-  const auto& reducer = of(reducing);
+  const auto& reducer = reduced();
   const auto count = static_cast<std::int64_t>(flat.parameters().size());
   auto order = at::full({count}, -1, at::kInt);
   auto* at = order.mutable_data_ptr<int>();
   std::copy(reducer.arrival().begin(), reducer.arrival().end(), at);
-  group.broadcast(order, joined.first_present, {.name = "order of gradients"}).wait();
+  group.broadcast(order, group_flags.first_present, {.name = "order of gradients"}).wait();
   const std::vector<int> arrival(at, std::find(at, at + count, -1));
   if (arrival.empty()) return;
   make_reducers(plan_buckets(flat.layout(), bucket_bytes, arrival));

@@ -1,8 +1,6 @@
 #include "lockstep/ddp/reducer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/view_as_real.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,37 +17,20 @@ constexpr auto kAdvice =
     "batch, or whose loss uses no parameter, calls ddp.sit_out() instead; Tail::drop and Tail::pad "
     "of the Loader give all ranks as many batches";
 
-at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket) {
-  auto range = flat.gradients(bucket.segment, buffer).slice(0, bucket.begin, bucket.end);
-  return range.is_complex() ? at::view_as_real(range) : range;
-}
-
 }  // namespace
 
-Reducer::Reducer(FlatParameters& flat, int buffer, const ProcessGroup& group, BucketPlan plan)
-    : flat_(flat),
+Reducer::Reducer(const GradientSlots& slots, int buffer, BucketPlan plan,
+                 std::vector<at::Tensor> ranges, BucketReduction& reduction)
+    : slots_(slots),
       buffer_(buffer),
-      group_(group),
       plan_(std::move(plan)),
-      touched_(flat.parameters().size(), false),
-      ready_(flat.parameters().size(), false) {
-  for (const auto& bucket : plan_.buckets) {
-    ranges_.push_back(range_of(flat, buffer, bucket));
-    names_.push_back(fmt::format("gradients {}", names_.size()));
+      ranges_(std::move(ranges)),
+      reduction_(reduction),
+      ready_(static_cast<std::size_t>(slots.size()), false),
+      contributes_(static_cast<std::size_t>(slots.size()), false) {
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    names_.push_back(fmt::format("gradients {}", i));
   }
-}
-
-void Reducer::touch(int parameter) { touched_[static_cast<std::size_t>(parameter)] = true; }
-
-bool Reducer::is_touched(int parameter) const {
-  return touched_[static_cast<std::size_t>(parameter)];
-}
-
-bool Reducer::any_touched() const {
-  for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
-    if (is_touched(i) && flat_.slots().is_live(i, buffer_)) return true;
-  }
-  return false;
 }
 
 void Reducer::begin(const CallFlags& flags, std::int64_t number) {
@@ -70,11 +51,12 @@ void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
     if (takes_part(plan_.buckets[i])) last_ = i;
   }
-  std::fill(ready_.begin(), ready_.end(), false);
-  for (int i = 0; i < static_cast<int>(ready_.size()); ++i) {
-    if (trains(i)) continue;
-    ready_[static_cast<std::size_t>(i)] = true;
-    --missing_[static_cast<std::size_t>(plan_.bucket_of[static_cast<std::size_t>(i)])];
+  for (int i = 0; i < slots_.size(); ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    ready_[index] = !trains(i);
+    if (ready_[index]) --missing_[static_cast<std::size_t>(plan_.bucket_of[index])];
+    // Its bucket may never start: what came before it was frozen still counts.
+    contributes_[index] = ready_[index] && slots_.state(i) == GradientState::fresh;
   }
 }
 
@@ -86,7 +68,7 @@ void Reducer::ready(int parameter) {
         "parameter {} got a second gradient in one backward. That happens when a backward inside a "
         "backward (re-entrant checkpointing) uses a parameter that is used outside of it too: run "
         "backward() under no_sync() and then ddp.start().wait(), or use recompute()",
-        flat_.parameters()[index].name));
+        slots_.place(parameter).name));
   }
   ready_[index] = true;
   arrival_.push_back(parameter);
@@ -112,15 +94,14 @@ void Reducer::start_rest_as_failed() {
     if (takes_part(plan_.buckets[works_.size()])) {
       launch(works_.size());
     } else {
-      works_.emplace_back();
+      works_.push_back(nullptr);
     }
   }
 }
 
 void Reducer::advance() {
-  if (begun_ && !works_.empty()) {
-    with_advice(kAdvice, [&] { (void)works_.back().done(); });
-  }
+  if (!begun_ || works_.empty() || !works_.back()) return;
+  with_advice(kAdvice, [&] { works_.back()->advance(); });
 }
 
 GroupFlags Reducer::finish() {
@@ -128,10 +109,10 @@ GroupFlags Reducer::finish() {
   begun_ = false;  // whatever happens now: a group that has failed says so by itself
   GroupFlags all;
   for (std::size_t i = 0; i < works_.size(); ++i) {
-    if (!takes_part(plan_.buckets[i])) continue;
-    with_advice(kAdvice, [&] { works_[i].wait(); });
+    if (!works_[i]) continue;
+    with_advice(kAdvice, [&] { works_[i]->wait(); });
     record_.buckets[i].done = StepClock::now();
-    all = works_[i].flags();
+    all = works_[i]->flags();
   }
   if (has(all, StepFlags::kFailed)) {
     forget();
@@ -140,16 +121,13 @@ GroupFlags Reducer::finish() {
   const auto used = find_used(all);
   const at::NoGradGuard off;
   for (const auto& [parameter, gradient] : kept_) {
-    if (!used[static_cast<std::size_t>(parameter)]) {
-      flat_.parameters()[static_cast<std::size_t>(parameter)].gradient.copy_(gradient);
-    }
-  }
-  for (int i = 0; i < static_cast<int>(used.size()); ++i) {
-    if (used[static_cast<std::size_t>(i)] && trains(i)) flat_.slots().make_live(i);
+    if (!used[static_cast<std::size_t>(parameter)]) slot_of(parameter).copy_(gradient);
   }
   non_finite_.clear();
-  for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
-    if (is_touched(i) && flat_.slots().non_finite(i)) non_finite_.push_back(i);
+  for (int i = 0; i < slots_.size(); ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    if (used[index] && trains(i)) slots_.make_live(i);
+    if (contributes_[index] && slots_.non_finite(i)) non_finite_.push_back(i);
   }
   forget();
   record_.exposed = StepClock::now() - begin;
@@ -157,13 +135,18 @@ GroupFlags Reducer::finish() {
 }
 
 void Reducer::forget() noexcept {
+  begun_ = false;
   works_.clear();
   kept_.clear();
-  std::fill(touched_.begin(), touched_.end(), false);
+  slots_.mark_stale(buffer_);
 }
 
 bool Reducer::trains(int parameter) const {
-  return flat_.parameters()[static_cast<std::size_t>(parameter)].tensor.requires_grad();
+  return slots_.place(parameter).parameter.requires_grad();
+}
+
+const at::Tensor& Reducer::slot_of(int parameter) const {
+  return slots_.place(parameter).gradients[static_cast<std::size_t>(buffer_)];
 }
 
 // Frozen parameters are reduced only beside others that train.
@@ -185,11 +168,10 @@ void Reducer::start(std::size_t index) {
   record.launched = StepClock::now();
   record.hooks_before = record_.hooks;
   if (!takes_part(bucket)) {
-    works_.emplace_back();
+    works_.push_back(nullptr);
     return;
   }
-  settle_touched(bucket);
-  prepare_untouched(bucket);
+  collect(bucket);
   launch(index);
 }
 
@@ -197,28 +179,22 @@ void Reducer::launch(std::size_t index) {
   const auto name =
       calls_++ > 0 ? names_[index] : fmt::format("{} of backward {}", names_[index], number_);
   works_.push_back(with_advice(kAdvice, [&] {
-    return group_.all_reduce(ranges_[index], ReduceOp::weighted_average,
-                             {.name = name, .flags = flags_of(index), .weight = flags_.sum});
+    return reduction_.start(ranges_[index],
+                            {.name = name, .flags = flags_of(index), .weight = flags_.sum});
   }));
 }
 
 // Users may have dropped a gradient since it came, or assigned one by hand.
-void Reducer::settle_touched(const Bucket& bucket) {
-  for (const int parameter : bucket.parameters) {
-    if (flat_.slots().take_in(parameter)) touch(parameter);
-    if (!flat_.slots().is_live(parameter)) touched_[static_cast<std::size_t>(parameter)] = false;
-  }
-}
-
-void Reducer::prepare_untouched(const Bucket& bucket) {
+void Reducer::collect(const Bucket& bucket) {
   const at::NoGradGuard off;
   for (const int parameter : bucket.parameters) {
-    if (is_touched(parameter)) continue;
-    const auto& gradient = flat_.parameters()[static_cast<std::size_t>(parameter)].gradient;
-    const bool live = flat_.slots().is_live(parameter);
-    if (live) kept_.emplace_back(parameter, gradient.clone());
-    // Who brings no samples has no weight: not for an old gradient either.
-    if (!live || flags_.sum == 0) gradient.zero_();
+    const auto state = slots_.collect(parameter);
+    contributes_[static_cast<std::size_t>(parameter)] = state == GradientState::fresh;
+    if (state == GradientState::fresh) continue;
+    const bool stale = state == GradientState::stale;
+    if (stale) kept_.emplace_back(parameter, slot_of(parameter).clone());
+    // A rank without samples has no weight: not for a stale gradient either.
+    if (!stale || flags_.sum == 0) slot_of(parameter).zero_();
   }
 }
 
@@ -226,27 +202,19 @@ void Reducer::prepare_untouched(const Bucket& bucket) {
 CallFlags Reducer::flags_of(std::size_t index) const {
   auto flags = flags_;
   if (index != last_) return flags;
-  for (int i = 0; i < static_cast<int>(touched_.size()); ++i) {
-    if (is_touched(i) && flat_.slots().non_finite(i)) flags.any |= StepFlags::kNonFinite;
-    if (!is_touched(i) && trains(i) && !flags.absent) flags.any |= StepFlags::kUnused;
+  for (int i = 0; i < slots_.size(); ++i) {
+    const bool contributes = contributes_[static_cast<std::size_t>(i)];
+    if (contributes && slots_.non_finite(i)) flags.any |= StepFlags::kNonFinite;
+    if (!contributes && trains(i) && !flags.absent) flags.any |= StepFlags::kUnused;
   }
   return flags;
 }
 
 std::vector<bool> Reducer::find_used(const GroupFlags& all) const {
-  std::vector<bool> used(touched_.size());
-  if (all.num_absent == group_.size()) return used;
-  if (!has(all, StepFlags::kUnused)) {
-    for (int i = 0; i < static_cast<int>(used.size()); ++i) {
-      used[static_cast<std::size_t>(i)] = trains(i);
-    }
-    return used;
-  }
-  auto map = at::zeros({static_cast<std::int64_t>(used.size())}, at::kByte);
-  auto* touched = map.mutable_data_ptr<std::uint8_t>();
-  for (std::size_t i = 0; i < used.size(); ++i) touched[i] = touched_[i] ? 1 : 0;
-  group_.all_reduce(map, ReduceOp::max, {.name = "used parameters"}).wait();
-  for (std::size_t i = 0; i < used.size(); ++i) used[i] = touched[i] != 0;
+  std::vector<bool> used(contributes_.size());
+  if (all.num_absent == reduction_.num_ranks()) return used;
+  if (has(all, StepFlags::kUnused)) return reduction_.combine_used(contributes_);
+  for (int i = 0; i < slots_.size(); ++i) used[static_cast<std::size_t>(i)] = trains(i);
   return used;
 }
 

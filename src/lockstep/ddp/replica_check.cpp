@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/gather_values.h"
 #include "lockstep/flat/walk.h"
 #include "lockstep/kernels/digest.h"
 
@@ -44,6 +44,15 @@ at::Tensor gather_digests(const FlatParameters& flat, const ProcessGroup& group)
 
 }  // namespace
 
+std::optional<int> find_differing_rank(const ProcessGroup& group, std::uint64_t digest,
+                                       std::string_view name) {
+  const auto all = gather_values(group, digest, {.name = name});
+  const auto other = std::find_if(all.begin(), all.end(),
+                                  [&](std::uint64_t of_rank) { return of_rank != all.front(); });
+  if (other == all.end()) return std::nullopt;
+  return static_cast<int>(other - all.begin());
+}
+
 void ReplicaCheck::look(const FlatParameters& flat) {
   digest_ = 0;
   for (int i = 0; i < flat.num_segments(); ++i) {
@@ -73,13 +82,8 @@ void ReplicaCheck::report(const FlatParameters& flat, const ProcessGroup& group)
                       parameters[i].name, group.global_rank(0), group.global_rank(rank)));
     }
   }
-  auto windows = at::empty({group.size()}, at::kLong);
-  const auto own = at::zeros({1}, at::kLong).fill_(static_cast<std::int64_t>(digest_));
-  group.all_gather(windows, own, {.name = "window digests"}).wait();
-  const auto* said = windows.const_data_ptr<std::int64_t>();
-  const auto other = std::find_if(said, said + group.size(),
-                                  [&](std::int64_t digest) { return digest != said[0]; });
-  const auto rank = static_cast<int>(other - said) % group.size();
+  // Rank 0 where the digests are equal after all.
+  const int rank = find_differing_rank(group, digest_, "window digests").value_or(0);
   throw PeerError(
       group.global_rank(rank),
       fmt::format("the averaged gradients of the last step differed between rank {} and rank {}, "

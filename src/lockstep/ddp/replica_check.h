@@ -4,11 +4,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/flat/flat_parameters.h"
 
 namespace lockstep {
+
+/// The first rank of the group whose `digest` is not that of rank 0; none when all are equal.
+/// Collective: every rank calls this, in the same order, with the same `name`, which is for
+/// messages. Every rank gets the same answer. Throws PeerError when a rank is lost.
+[[nodiscard]] std::optional<int> find_differing_rank(const ProcessGroup& group,
+                                                     std::uint64_t digest, std::string_view name);
 
 class ReplicaCheck {
  public:

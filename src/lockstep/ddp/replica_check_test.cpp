@@ -36,6 +36,15 @@ void expect_found(const WeightsImpl& net, torch::optim::Optimizer& optimizer,
   ADD_FAILURE() << "not found in " << ReplicaCheck::kWindows << " steps";
 }
 
+TEST(ReplicaCheck, FindsTheFirstRankWhoseDigestIsNotThatOfRankZero) {
+  constexpr auto kHigh = std::uint64_t{1} << 63;  // every bit is compared
+  with_groups(3, [](ProcessGroup& group) {
+    EXPECT_EQ(find_differing_rank(group, 7, "equal"), std::nullopt);
+    EXPECT_EQ(find_differing_rank(group, group.rank() == 2 ? kHigh : 0, "last"), 2);
+    EXPECT_EQ(find_differing_rank(group, group.rank() == 0 ? kHigh : 0, "first"), 1);
+  });
+}
+
 TEST(ReplicaCheck, NamesTheRankWhoseParameterWasChanged) {
   for (const std::int64_t element : {std::int64_t{0}, kLength / 2, kLength - 1}) {
     with_groups(3, [element](ProcessGroup& group) {

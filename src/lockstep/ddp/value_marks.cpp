@@ -28,9 +28,9 @@ std::uint64_t mark_of(const at::Tensor& parameter) {
 
 }  // namespace
 
-void ValueMarks::set(int parameter) {
+void ValueMarks::set(int parameter, int buffer) {
   const auto index = static_cast<std::size_t>(parameter);
-  marks_[index] = mark_of(flat_.parameters()[index].tensor);
+  marks_[index] = Mark{buffer, mark_of(flat_.parameters()[index].tensor)};
 }
 
 void ValueMarks::clear(int parameter) { marks_[static_cast<std::size_t>(parameter)].reset(); }
@@ -38,11 +38,12 @@ void ValueMarks::clear() noexcept { std::fill(marks_.begin(), marks_.end(), std:
 
 bool ValueMarks::is_changed(int parameter) const {
   const auto index = static_cast<std::size_t>(parameter);
-  return marks_[index] && *marks_[index] != mark_of(flat_.parameters()[index].tensor);
+  return marks_[index] && marks_[index]->value != mark_of(flat_.parameters()[index].tensor);
 }
 
-void ValueMarks::expect_unchanged(int parameter) const {
-  if (!is_changed(parameter)) return;
+void ValueMarks::expect_unchanged(int parameter, int buffer) const {
+  const auto& mark = marks_[static_cast<std::size_t>(parameter)];
+  if (!mark || mark->buffer != buffer || !is_changed(parameter)) return;
   throw UsageError(fmt::format(
       "parameter {} was changed after a backward under no_sync() whose gradients were not averaged "
       "yet: the replicas differ now. Step only after a backward outside no_sync()",

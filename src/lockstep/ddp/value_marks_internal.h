@@ -18,18 +18,24 @@ class ValueMarks {
   explicit ValueMarks(const FlatParameters& flat)
       : flat_(flat), marks_(flat.parameters().size(), std::nullopt) {}
 
-  void set(int parameter);
+  /// A gradient of `parameter` waits in `buffer`.
+  void set(int parameter, int buffer);
   void clear(int parameter);
   void clear() noexcept;
 
   /// Whether it was marked and has changed since.
   [[nodiscard]] bool is_changed(int parameter) const;
-  /// Throws UsageError, naming the parameter, when it was changed since it was marked.
-  void expect_unchanged(int parameter) const;
+  /// Throws UsageError, naming the parameter, when it was changed since it was marked for `buffer`.
+  void expect_unchanged(int parameter, int buffer) const;
 
  private:
+  struct Mark {
+    int buffer = 0;
+    std::uint64_t value = 0;
+  };
+
   const FlatParameters& flat_;
-  std::vector<std::optional<std::uint64_t>> marks_;  // by parameter
+  std::vector<std::optional<Mark>> marks_;  // by parameter
 };
 
 }  // namespace lockstep

@@ -239,9 +239,9 @@ void FlatParameters::rebind(const ProcessGroup& group) {
 
 void FlatParameters::move_in() {
   const at::NoGradGuard off;
+  if (values_.empty()) allocate();  // may throw: the slots are as they were then
   slots_.reset();
   buffer_ = 0;
-  if (values_.empty()) allocate();
   views_.clear();
   std::vector<GradientSlots::Place> places;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -50,7 +51,14 @@ class GradientSlots::Node final : public autograd::Node {
       gradient.reset();
     }
     call_hooks_of_users();
-    if (shared_->listener != nullptr) shared_->listener->gradient_came(index_, defined);
+    if (auto* listener = shared_->listener; listener != nullptr) {
+      listener->attend();
+      if (defined) {
+        listener->gradient_came(index_);
+      } else {
+        listener->no_gradient_came(index_);
+      }
+    }
     return {};
   }
 
@@ -59,36 +67,57 @@ class GradientSlots::Node final : public autograd::Node {
   void gradient_went_elsewhere() {
     if (!shared_->in_use) return;
     if (!is_in_place()) refuse_stray();
-    if (!take_in()) non_finite_ = has_non_finite(slot());
-    if (shared_->listener != nullptr) shared_->listener->gradient_came(index_, /*defined=*/true);
+    if (!take_in()) note_.non_finite = has_non_finite(slot());
+    auto* listener = shared_->listener;
+    if (listener != nullptr) listener->attend();
+    note_.fresh = true;
+    if (listener != nullptr) listener->gradient_came(index_);
   }
 
-  [[nodiscard]] bool is_live() const {
+  [[nodiscard]] GradientState state() const {
     const auto& gradient = place_.parameter.grad();
-    return gradient.defined() && is_slot(gradient);
+    if (!gradient.defined()) return GradientState::absent;
+    if (!is_slot(gradient)) return GradientState::assigned;
+    return note_.fresh ? GradientState::fresh : GradientState::stale;
   }
-  [[nodiscard]] bool is_live(std::size_t buffer) const {
-    return buffer == buffer_ ? is_live() : kept_[buffer].live;
+  [[nodiscard]] GradientState state(std::size_t buffer) const {
+    if (buffer == buffer_) return state();
+    if (!kept_[buffer].live) return GradientState::absent;
+    return kept_[buffer].note.fresh ? GradientState::fresh : GradientState::stale;
+  }
+  [[nodiscard]] bool is_live() const {
+    const auto now = state();
+    return now == GradientState::stale || now == GradientState::fresh;
   }
   void use_buffer(std::size_t buffer) {
     if (buffer == buffer_) return;
     (void)take_in();
-    kept_[buffer_] = {is_live(), non_finite_};
+    kept_[buffer_] = {is_live(), note_};
     buffer_ = buffer;
-    non_finite_ = kept_[buffer].non_finite;
+    note_ = kept_[buffer].note;
     place_.parameter.mutable_grad() = kept_[buffer].live ? slot() : at::Tensor();
   }
   void drop(std::size_t buffer) noexcept { kept_[buffer] = {}; }
+  void mark_stale(std::size_t buffer) noexcept {
+    (buffer == buffer_ ? note_ : kept_[buffer].note).fresh = false;
+  }
+  GradientState collect() {
+    if (take_in()) note_.fresh = true;
+    const auto now = state();
+    if (now == GradientState::absent) note_.fresh = false;  // the user dropped what came
+    return now;
+  }
   void make_live() const { place_.parameter.mutable_grad() = slot(); }
   bool take_in() {
     const auto& gradient = place_.parameter.grad();
     if (!gradient.defined() || is_slot(gradient)) return false;
     const at::NoGradGuard off;
-    non_finite_ = copy_noting_non_finite(slot(), gradient);
+    note_.non_finite = copy_noting_non_finite(slot(), gradient);
     make_live();
     return true;
   }
-  [[nodiscard]] bool non_finite() const noexcept { return non_finite_; }
+  [[nodiscard]] bool non_finite() const noexcept { return note_.non_finite; }
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
   [[nodiscard]] bool is_in_use() const noexcept { return shared_->in_use; }
   [[nodiscard]] const at::Tensor& parameter() const noexcept { return place_.parameter; }
   [[nodiscard]] const std::string& parameter_name() const noexcept { return place_.name; }
@@ -106,15 +135,19 @@ class GradientSlots::Node final : public autograd::Node {
   [[nodiscard]] const at::Tensor& slot() const { return place_.gradients[buffer_]; }
 
   void take(const at::Tensor& gradient) {
-    if (shared_->listener != nullptr) shared_->listener->gradient_comes(index_);
-    const bool joins = place_.parameter.grad().defined();
+    if (auto* listener = shared_->listener; listener != nullptr) {
+      listener->attend();
+      listener->gradient_comes(index_, state());
+    }
+    const bool adds = place_.parameter.grad().defined();
     (void)take_in();
-    if (joins) {
-      non_finite_ = add_noting_non_finite(slot(), gradient);
+    if (adds) {
+      note_.non_finite = add_noting_non_finite(slot(), gradient);
     } else {
-      non_finite_ = copy_noting_non_finite(slot(), gradient);
+      note_.non_finite = copy_noting_non_finite(slot(), gradient);
       make_live();
     }
+    note_.fresh = true;
   }
 
   [[nodiscard]] bool lies_where_it_was() const {
@@ -140,17 +173,22 @@ class GradientSlots::Node final : public autograd::Node {
 
   void call_hooks_of_users();
 
+  // What is known of a slot besides its memory.
+  struct Note {
+    bool fresh = false;  // something came since mark_stale(), though the user may have dropped it
+    bool non_finite = false;
+  };
   // Of a buffer while another is in use.
   struct Kept {
     bool live = false;
-    bool non_finite = false;
+    Note note = {};
   };
 
   const int index_;
   const Place place_;
   const void* const data_;
   std::size_t buffer_ = 0;  // in use
-  bool non_finite_ = false;
+  Note note_;
   std::vector<Kept> kept_;  // by buffer
   const std::shared_ptr<Shared> shared_;
 };
@@ -270,20 +308,38 @@ void GradientSlots::drop(int buffer) const noexcept {
   for (const auto& node : nodes_) node->drop(static_cast<std::size_t>(buffer));
 }
 
-bool GradientSlots::is_live(int index, int buffer) const {
-  return nodes_[static_cast<std::size_t>(index)]->is_live(static_cast<std::size_t>(buffer));
+void GradientSlots::mark_stale(int buffer) const noexcept {
+  for (const auto& node : nodes_) node->mark_stale(static_cast<std::size_t>(buffer));
+}
+
+GradientState GradientSlots::state(int index) const {
+  return nodes_[static_cast<std::size_t>(index)]->state();
+}
+GradientState GradientSlots::state(int index, int buffer) const {
+  return nodes_[static_cast<std::size_t>(index)]->state(static_cast<std::size_t>(buffer));
+}
+bool GradientSlots::any(GradientState state, int buffer) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+    return node->state(static_cast<std::size_t>(buffer)) == state;
+  });
 }
 bool GradientSlots::is_live(int index) const {
   return nodes_[static_cast<std::size_t>(index)]->is_live();
 }
-void GradientSlots::make_live(int index) const {
-  nodes_[static_cast<std::size_t>(index)]->make_live();
+bool GradientSlots::non_finite(int index) const {
+  return nodes_[static_cast<std::size_t>(index)]->non_finite();
+}
+GradientState GradientSlots::collect(int index) const {
+  return nodes_[static_cast<std::size_t>(index)]->collect();
 }
 bool GradientSlots::take_in(int index) const {
   return nodes_[static_cast<std::size_t>(index)]->take_in();
 }
-bool GradientSlots::non_finite(int index) const {
-  return nodes_[static_cast<std::size_t>(index)]->non_finite();
+void GradientSlots::make_live(int index) const {
+  nodes_[static_cast<std::size_t>(index)]->make_live();
+}
+const GradientSlots::Place& GradientSlots::place(int index) const {
+  return nodes_[static_cast<std::size_t>(index)]->place();
 }
 bool GradientSlots::is_in_place(int index) const {
   return nodes_[static_cast<std::size_t>(index)]->is_in_place();

@@ -15,7 +15,16 @@
 
 namespace lockstep {
 
-/// Hears of gradients during backward, on the thread that runs it.
+/// What `.grad` of a parameter is.
+enum class GradientState {
+  absent,    // undefined
+  stale,     // its slot, and no gradient came since mark_stale(): the last average, or an older one
+  fresh,     // its slot, and a gradient came since
+  assigned,  // a tensor that lies elsewhere: the user assigned it
+};
+
+/// Hears of gradients during backward, on the thread that runs it. What its functions throw,
+/// backward() throws.
 class GradientListener {
  public:
   GradientListener() = default;
@@ -23,13 +32,16 @@ class GradientListener {
   GradientListener& operator=(const GradientListener&) = delete;
   virtual ~GradientListener() = default;
 
-  /// A gradient is about to be written to slot `index`, or added to it where `.grad` is defined.
-  /// What these throw, backward() throws, and the slot is as it was. The first of a backward may
+  /// Comes before each of the functions below: a backward runs. The first call of a backward may
   /// still change which buffer is in use.
-  virtual void gradient_comes(int index) = 0;
-  /// Parameter `index` has its gradient in place; without one when autograd came by with nothing
-  /// (`defined` is false).
-  virtual void gradient_came(int index, bool defined) = 0;
+  virtual void attend() {}
+  /// A gradient is about to be written to slot `index`, or added to it; `state` is the slot's
+  /// before that. If this throws, the slot stays as it was.
+  virtual void gradient_comes(int index, GradientState state) = 0;
+  /// Parameter `index` has its gradient in place: its slot is fresh.
+  virtual void gradient_came(int index) = 0;
+  /// Autograd came to parameter `index` without a gradient: its slot is as it was.
+  virtual void no_gradient_came(int index) = 0;
 };
 
 /// The slots of a model's parameters.
@@ -65,19 +77,31 @@ class GradientSlots {
   void use_buffer(int buffer) const;
   /// Forgets what came into `buffer`, which is not in use.
   void drop(int buffer) const noexcept;
+  /// What is fresh in `buffer` is stale from now on: it was reduced, or is not to be.
+  void mark_stale(int buffer) const noexcept;
 
-  /// True when `.grad` of parameter `index` is its slot.
+  /// The state of parameter `index`.
+  [[nodiscard]] GradientState state(int index) const;
+  /// What it would be if `buffer` were in use.
+  [[nodiscard]] GradientState state(int index, int buffer) const;
+  /// Whether any parameter is in `state`, in `buffer`.
+  [[nodiscard]] bool any(GradientState state, int buffer) const;
+  /// Whether `.grad` of parameter `index` is its slot: stale or fresh.
   [[nodiscard]] bool is_live(int index) const;
-  /// Or would be, were that buffer in use.
-  [[nodiscard]] bool is_live(int index, int buffer) const;
-  /// `.grad` becomes the slot, whatever it was.
-  void make_live(int index) const;
-  /// A gradient that lies elsewhere (assigned by hand) moves into its slot. True when there was
-  /// one.
-  [[nodiscard]] bool take_in(int index) const;
   /// Whether what came last into slot `index`, or was added to it since, had a non-finite value.
   [[nodiscard]] bool non_finite(int index) const;
 
+  /// What a reduction reads: an assigned gradient moves into its slot and is fresh then. Returns
+  /// the state after that: absent, stale or fresh.
+  GradientState collect(int index) const;
+  /// What a step reads: an assigned gradient moves into its slot, which is as fresh as before. True
+  /// when there was one.
+  [[nodiscard]] bool take_in(int index) const;
+  /// `.grad` becomes the slot, whatever it was.
+  void make_live(int index) const;
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(nodes_.size()); }
+  [[nodiscard]] const Place& place(int index) const;
   /// Whether autograd still ends in the slot of parameter `index`, and the parameter lies where it
   /// was: to(), set_data, torch::load and the like end either.
   [[nodiscard]] bool is_in_place(int index) const;

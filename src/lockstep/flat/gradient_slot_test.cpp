@@ -15,12 +15,22 @@ namespace lockstep {
 namespace {
 
 struct Arrivals final : GradientListener {
-  void gradient_comes(int /*index*/) override { ++announced; }
-  void gradient_came(int index, bool defined) override {
+  void attend() override { ++attended; }
+  void gradient_comes(int /*index*/, GradientState state) override {
+    before.push_back(state);
+    ++announced;
+  }
+  void gradient_came(int index) override {
     indices.push_back(index);
-    (defined ? with : without) += 1;
+    ++with;
+  }
+  void no_gradient_came(int index) override {
+    indices.push_back(index);
+    ++without;
   }
   std::vector<int> indices;
+  std::vector<GradientState> before;  // as each gradient found it
+  int attended = 0;
   int announced = 0;
   int with = 0;
   int without = 0;
@@ -96,10 +106,10 @@ TEST_F(GradientSlot, KeepsWhatCameIntoEachBuffer) {
   slots->use_buffer(0);
   EXPECT_EQ(w.grad().data_ptr(), slot.data_ptr());
   EXPECT_TRUE(slots->non_finite(0));
-  EXPECT_TRUE(slots->is_live(0, 1));
+  EXPECT_EQ(slots->state(0, 1), GradientState::fresh);
   w.mutable_grad() = at::Tensor();
   slots->use_buffer(1);
-  EXPECT_FALSE(slots->is_live(0, 0)) << "what the user dropped stays dropped";
+  EXPECT_EQ(slots->state(0, 0), GradientState::absent) << "what the user dropped stays dropped";
   w.mutable_grad() = torch::full({3}, 5.0);
   slots->use_buffer(0);
   EXPECT_FALSE(w.grad().defined());
@@ -107,6 +117,83 @@ TEST_F(GradientSlot, KeepsWhatCameIntoEachBuffer) {
   slots->drop(1);
   slots->use_buffer(1);
   EXPECT_FALSE(w.grad().defined());
+}
+
+TEST_F(GradientSlot, HandsOverItsStateWithEachGradient) {
+  using State = GradientState;
+  loss().backward();
+  loss().backward();
+  slots->mark_stale(0);
+  EXPECT_EQ(slots->state(0), State::stale);
+  loss().backward();
+  w.mutable_grad() = torch::full({3}, 5.0);
+  EXPECT_EQ(slots->state(0), State::assigned);
+  loss().backward();
+  EXPECT_EQ(arrivals.before,
+            (std::vector{State::absent, State::fresh, State::stale, State::assigned}));
+  EXPECT_EQ(slots->state(0), State::fresh);
+  EXPECT_EQ(arrivals.attended, 8) << "before each gradient and after it";
+}
+
+TEST_F(GradientSlot, LetsTheListenerChooseTheBufferBeforeTheStateIsRead) {
+  struct Chooser final : GradientListener {
+    explicit Chooser(GradientSlots& the_slots) : slots(the_slots) {}
+    void attend() override { slots.use_buffer(1); }
+    void gradient_comes(int /*index*/, GradientState state) override { found = state; }
+    void gradient_came(int /*index*/) override {}
+    void no_gradient_came(int /*index*/) override {}
+    GradientSlots& slots;
+    std::optional<GradientState> found;
+  } chooser(*slots);
+  loss().backward();
+  slots->listen(&chooser);
+  loss(10).backward();
+  EXPECT_EQ(chooser.found, GradientState::absent) << "that of the second buffer";
+  EXPECT_TRUE(torch::equal(other, torch::tensor({20.0, 40.0, 60.0})));
+  EXPECT_TRUE(torch::equal(slot, torch::tensor({2.0, 4.0, 6.0})));
+}
+
+TEST_F(GradientSlot, CollectsWhatAReductionReads) {
+  EXPECT_EQ(slots->collect(0), GradientState::absent);
+  w.mutable_grad() = torch::full({3}, 5.0);
+  EXPECT_EQ(slots->collect(0), GradientState::fresh) << "assigned by hand";
+  EXPECT_TRUE(torch::equal(slot, torch::full({3}, 5.0)));
+  slots->mark_stale(0);
+  EXPECT_EQ(slots->collect(0), GradientState::stale);
+  loss().backward();
+  w.mutable_grad() = at::Tensor();
+  EXPECT_EQ(slots->collect(0), GradientState::absent) << "came, and was dropped by the user";
+  slots->make_live(0);
+  EXPECT_EQ(slots->state(0), GradientState::stale) << "what came is not there any more";
+}
+
+TEST_F(GradientSlot, IsAsFreshAsBeforeWhenAStepTakesInWhatWasAssigned) {
+  w.mutable_grad() = torch::full({3}, 5.0);
+  EXPECT_TRUE(slots->take_in(0));
+  EXPECT_EQ(slots->state(0), GradientState::stale);
+  loss().backward();
+  w.mutable_grad() = torch::full({3}, 6.0);
+  EXPECT_TRUE(slots->take_in(0));
+  EXPECT_EQ(slots->state(0), GradientState::fresh);
+}
+
+TEST_F(GradientSlot, HasAStateInEachBuffer) {
+  using State = GradientState;
+  loss().backward();
+  slots->use_buffer(1);
+  loss().backward();
+  slots->mark_stale(0);
+  EXPECT_EQ(slots->state(0, 0), State::stale);
+  EXPECT_EQ(slots->state(0, 1), State::fresh);
+  EXPECT_TRUE(slots->any(State::stale, 0));
+  EXPECT_FALSE(slots->any(State::fresh, 0));
+  EXPECT_TRUE(slots->any(State::fresh, 1));
+  slots->use_buffer(0);
+  EXPECT_EQ(slots->state(0), State::stale);
+  slots->mark_stale(1);
+  EXPECT_EQ(slots->state(0, 1), State::stale);
+  slots->drop(1);
+  EXPECT_EQ(slots->state(0, 1), State::absent);
 }
 
 TEST_F(GradientSlot, KeepsHooksOfUsersAndOtherWaysOfDifferentiation) {
@@ -135,6 +222,8 @@ TEST_F(GradientSlot, HearsOfAGradientThatIsUndefined) {
   };
   Nothing::apply(w).sum().backward();
   EXPECT_EQ(arrivals.without, 1);
+  EXPECT_EQ(arrivals.attended, 1);
+  EXPECT_EQ(slots->state(0), GradientState::absent);
   EXPECT_FALSE(w.grad().defined());
 }
 
@@ -169,6 +258,7 @@ TEST_F(GradientSlot, TakesGradientsOfGraphsThatAreOlder) {
   older.backward();
   EXPECT_TRUE(torch::equal(slot, torch::tensor({2.0, 4.0, 6.0})));
   EXPECT_TRUE(slots->is_live(0));
+  EXPECT_EQ(slots->state(0), GradientState::fresh);
   EXPECT_EQ(arrivals.with, 1);
 }
 

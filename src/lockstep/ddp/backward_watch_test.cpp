@@ -1,0 +1,208 @@
+// What a watch hears of backwards in one thread: their ends, nested graphs, failures, and the order
+// among several watches.
+#include "lockstep/ddp/backward_watch.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+using Events = std::vector<std::string>;
+
+// A watch that writes down what it hears, and throws where the test wants.
+struct Observer final : BackwardWatch::Listener {
+  Observer(std::string the_name, Events& the_events)
+      : name(std::move(the_name)), events(the_events) {}
+  void ended() override {
+    events.push_back(name + "ended");
+    if (throws_in_ended) throw std::runtime_error(name + "cannot end");
+  }
+  void settle() override {
+    events.push_back(name + "settled");
+    if (throws_in_settle) throw std::runtime_error(name + "cannot settle");
+  }
+  void failed() noexcept override { events.push_back(name + "failed"); }
+
+  std::string name;
+  Events& events;
+  bool throws_in_ended = false;
+  bool throws_in_settle = false;
+  std::optional<BackwardWatch> watch{std::in_place, *this};
+};
+
+class Watch : public ::testing::Test {
+ protected:
+  /// A parameter whose gradients `observer` attends.
+  at::Tensor parameter(const std::string& name, Observer& observer) {
+    auto made = torch::zeros({1}, torch::requires_grad());
+    made.register_hook([this, name, &observer](const at::Tensor&) {
+      events.push_back(name);
+      if (observer.watch) observer.watch->attend();
+    });
+    return made;
+  }
+  /// `x`; when a gradient comes to it, `action` runs first, inside the backward.
+  static at::Tensor then(const at::Tensor& x, const std::function<void()>& action) {
+    auto made = x.clone();
+    made.register_hook([action](const at::Tensor&) {
+      const torch::AutoGradMode on(true);  // for graphs that it makes
+      action();
+    });
+    return made;
+  }
+  static std::string error_of(const at::Tensor& loss) {
+    try {
+      loss.sum().backward();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  }
+  [[nodiscard]] static bool runs(const Observer& observer) { return observer.watch->is_running(); }
+
+  Events events;
+  Observer first{"", events};
+  at::Tensor a = parameter("a", first);
+  at::Tensor b = parameter("b", first);
+};
+
+TEST_F(Watch, HearsTheEndOfEachBackwardOnceAfterItsGradients) {
+  const Events once{"b", "a", "ended", "settled"};
+  for (int backward = 0; backward < 2; ++backward) {
+    events.clear();
+    EXPECT_FALSE(runs(first));
+    bool ran = false;
+    (then(a, [&] { ran = runs(first); }) * b).sum().backward();
+    EXPECT_EQ(events, once);
+    EXPECT_TRUE(ran) << "b came first";
+  }
+  EXPECT_FALSE(runs(first));
+}
+
+TEST_F(Watch, HearsNothingOfABackwardThatItDoesNotAttend) {
+  torch::zeros({1}, torch::requires_grad()).sum().backward();
+  EXPECT_TRUE(events.empty());
+}
+
+TEST_F(Watch, HearsOfABackwardThatThrows) {
+  const auto fails = [this] { return then(a, [] { throw std::runtime_error("no"); }) * b; };
+  EXPECT_EQ(error_of(fails()), "no");
+  EXPECT_EQ(events, (Events{"b", "failed"}));
+  EXPECT_FALSE(runs(first));
+  events.clear();
+  (a * b).sum().backward();
+  EXPECT_EQ(events.back(), "settled") << "the next one is a backward of its own";
+}
+
+TEST_F(Watch, AnEndThatThrowsFailsTheBackward) {
+  first.throws_in_ended = true;
+  EXPECT_EQ(error_of(a * 1), "cannot end");
+  EXPECT_EQ(events, (Events{"a", "ended", "failed"}));
+  EXPECT_FALSE(runs(first));
+}
+
+TEST_F(Watch, ASettlementThatThrowsFailsTheBackward) {
+  first.throws_in_settle = true;
+  EXPECT_EQ(error_of(a * 1), "cannot settle");
+  EXPECT_EQ(events, (Events{"a", "ended", "settled", "failed"}));
+  EXPECT_FALSE(runs(first));
+}
+
+TEST_F(Watch, TheEndOfANestedBackwardIsNotTheEnd) {
+  const auto inner = [&] {
+    (b * 2).sum().backward();
+    EXPECT_TRUE(runs(first));
+    events.push_back("inner done");
+  };
+  then(a, inner).sum().backward();
+  EXPECT_EQ(events, (Events{"b", "inner done", "a", "ended", "settled"}));
+}
+
+TEST_F(Watch, HearsTheEndThoughOnlyTheNestedBackwardBroughtAGradient) {
+  const auto unwatched = torch::zeros({1}, torch::requires_grad());
+  for (int backward = 0; backward < 2; ++backward) {
+    events.clear();
+    const auto inner = [&] {
+      (b * 2).sum().backward();
+      events.push_back("inner done");
+    };
+    then(unwatched, inner).sum().backward();
+    EXPECT_EQ(events, (Events{"b", "inner done", "ended", "settled"}));
+  }
+}
+
+TEST_F(Watch, HearsOneEndOfAGraphThatBackwardsWereNestedInTwice) {
+  const auto inner = [&] { (b * 2).sum().backward(); };
+  (then(then(a, inner), inner) * b).sum().backward();
+  EXPECT_EQ(events, (Events{"b", "b", "b", "a", "ended", "settled"}));
+}
+
+TEST_F(Watch, AFailureAfterANestedBackwardIsHeardOnce) {
+  const auto inner = [&] {
+    (b * 2).sum().backward();
+    throw std::runtime_error("no");
+  };
+  EXPECT_EQ(error_of(then(a, inner) * b), "no");
+  EXPECT_EQ(events, (Events{"b", "b", "failed"}));
+  EXPECT_FALSE(runs(first));
+}
+
+TEST_F(Watch, AllEndThenSettleInTheOrderInWhichTheyWereMade) {
+  Observer second("second ", events);
+  Observer third("third ", events);
+  const auto c = parameter("c", second);
+  const auto d = parameter("d", third);
+  (then(then(a, [] {}) * c, [] {}) * d).sum().backward();
+  EXPECT_EQ(events, (Events{"d", "c", "a", "third ended", "second ended", "ended", "settled",
+                            "second settled", "third settled"}));
+}
+
+TEST_F(Watch, ASettlementThatThrowsFailsThoseThatHaveNotSettled) {
+  Observer second("second ", events);
+  Observer third("third ", events);
+  const auto c = parameter("c", second);
+  const auto d = parameter("d", third);
+  second.throws_in_settle = true;
+  EXPECT_EQ(error_of(then(then(a, [] {}) * c, [] {}) * d), "second cannot settle");
+  EXPECT_EQ(Events(events.begin() + 6, events.end()),
+            (Events{"settled", "second settled", "second failed", "third failed"}));
+  EXPECT_FALSE(runs(first) || runs(second) || runs(third));
+}
+
+TEST_F(Watch, AnEndThatThrowsFailsAllOfItsBackward) {
+  Observer second("second ", events);
+  Observer third("third ", events);
+  const auto c = parameter("c", second);
+  const auto d = parameter("d", third);
+  second.throws_in_ended = true;
+  EXPECT_EQ(error_of(then(then(a, [] {}) * c, [] {}) * d), "second cannot end");
+  EXPECT_EQ(std::count(events.begin(), events.end(), "failed"), 1);
+  EXPECT_EQ(std::count(events.begin(), events.end(), "second failed"), 1);
+  EXPECT_EQ(std::count(events.begin(), events.end(), "third failed"), 1);
+  EXPECT_EQ(std::count(events.begin(), events.end(), "settled"), 0);
+  EXPECT_FALSE(runs(first) || runs(second) || runs(third));
+  second.throws_in_ended = false;
+  events.clear();
+  (a * c * d).sum().backward();
+  EXPECT_EQ(Events(events.end() - 3, events.end()),
+            (Events{"settled", "second settled", "third settled"}));
+}
+
+TEST_F(Watch, HearsNothingOnceItIsGone) {
+  Observer second("second ", events);
+  const auto c = parameter("c", second);
+  const auto remove = [&] { second.watch.reset(); };
+  (then(a, remove) * c).sum().backward();
+  EXPECT_EQ(events, (Events{"c", "a", "ended", "settled"}));
+}
+
+}  // namespace
+}  // namespace lockstep

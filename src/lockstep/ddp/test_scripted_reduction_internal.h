@@ -1,0 +1,166 @@
+// For tests of Reducer in one thread: gradients in slots, and other ranks that answer what the test
+// wrote down.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/ddp/reducer.h"
+
+namespace lockstep {
+
+constexpr std::int64_t kLength = 2;  // elements per parameter
+constexpr double kAverage = 100;     // bucket i holds kAverage + i when it is reduced
+constexpr auto kInfinity = std::numeric_limits<double>::infinity();
+
+// The other ranks, as a script, and what this rank told them.
+class ScriptedReduction final : public BucketReduction {
+ public:
+  struct Call {
+    std::string name;
+    CallFlags flags;
+    std::int64_t weight = 0;
+    at::Tensor input;  // as it was when the call was made
+    int advanced = 0;
+    bool waited = false;
+  };
+
+  [[nodiscard]] int num_ranks() const override { return 2; }
+
+  [[nodiscard]] std::unique_ptr<BucketWork> start(at::Tensor& bucket,
+                                                  const BucketCall& call) override {
+    fail_if(start_error);
+    calls.push_back({std::string(call.name), call.flags, call.weight, bucket.clone()});
+    return std::make_unique<ScriptedWork>(*this, calls.size() - 1, bucket);
+  }
+
+  [[nodiscard]] std::vector<bool> combine_used(const std::vector<bool>& used) override {
+    maps.push_back(used);
+    auto all = used;
+    for (const int parameter : used_elsewhere) all[static_cast<std::size_t>(parameter)] = true;
+    return all;
+  }
+
+  // What was said.
+  std::vector<Call> calls;
+  std::vector<std::vector<bool>> maps;
+  // What the other rank says.
+  CallFlags other = {.sum = 1};
+  std::vector<int> used_elsewhere;
+  std::string start_error;
+  std::string advance_error;
+  std::string wait_error;
+
+ private:
+  class ScriptedWork final : public BucketWork {
+   public:
+    ScriptedWork(ScriptedReduction& script, std::size_t index, at::Tensor bucket)
+        : script_(script), index_(index), bucket_(std::move(bucket)) {}
+    void advance() override {
+      fail_if(script_.advance_error);
+      ++script_.calls[index_].advanced;
+    }
+    void wait() override {
+      fail_if(script_.wait_error);
+      auto& call = script_.calls[index_];
+      call.waited = true;
+      bucket_.fill_(kAverage + static_cast<double>(index_));
+      flags_ = {};
+      flags_.add(0, call.flags, call.flags);
+      flags_.add(1, script_.other, call.flags);
+    }
+    [[nodiscard]] const GroupFlags& flags() const override { return flags_; }
+
+   private:
+    ScriptedReduction& script_;
+    std::size_t index_;
+    at::Tensor bucket_;
+    GroupFlags flags_;
+  };
+
+  static void fail_if(const std::string& error) {
+    if (!error.empty()) throw PeerError(1, error);
+  }
+};
+
+// Parameters 0 to 3 in buckets {0}, {1, 2}, {3}, one segment, two buffers of gradients.
+class Reduction : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<GradientSlots::Place> places;
+    for (int i = 0; i < 4; ++i) {
+      parameters.push_back(torch::zeros({kLength}, torch::requires_grad()));
+      GradientSlots::Place place{
+          std::string("weight ").append(std::to_string(i)), parameters.back(), {}};
+      for (const auto& buffer : buffers) {
+        place.gradients.push_back(buffer.narrow(0, i * kLength, kLength).variable_data());
+      }
+      places.push_back(std::move(place));
+    }
+    slots.emplace(std::move(places));
+    const BucketPlan plan{.buckets = {{.end = 2, .parameters = {0}},
+                                      {.begin = 2, .end = 6, .parameters = {1, 2}},
+                                      {.begin = 6, .end = 8, .parameters = {3}}},
+                          .bucket_of = {0, 1, 1, 2}};
+    const auto ranges = [&](std::size_t buffer) {
+      std::vector<at::Tensor> of_buckets;
+      for (const auto& bucket : plan.buckets) {
+        of_buckets.push_back(buffers[buffer].slice(0, bucket.begin, bucket.end));
+      }
+      return of_buckets;
+    };
+    reducer.emplace(*slots, 0, plan, ranges(0), script);
+    second.emplace(*slots, 1, plan, ranges(1), script);
+  }
+
+  /// Runs a backward that gives each of `indices` a gradient of `value`.
+  void give(const std::vector<int>& indices, double value) {
+    for (const int i : indices) (weight(i) * value).sum().backward();
+  }
+  void begin(const CallFlags& flags = {.sum = 1}) { reducer->begin(flags, 7); }
+  /// A whole reduction.
+  GroupFlags reduce(const CallFlags& flags = {.sum = 1}) {
+    begin(flags);
+    reducer->start_rest();
+    return reducer->finish();
+  }
+  [[nodiscard]] at::Tensor& weight(int i) { return parameters[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] ::testing::AssertionResult gradient_is(int i, double value) {
+    const auto& gradient = weight(i).grad();
+    if (!gradient.defined()) return ::testing::AssertionFailure() << "undefined";
+    if (torch::equal(gradient, torch::full({kLength}, value))) {
+      return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure() << gradient;
+  }
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> of_calls;
+    for (const auto& call : script.calls) of_calls.push_back(call.name);
+    return of_calls;
+  }
+  [[nodiscard]] std::vector<std::uint32_t> bits() const {
+    std::vector<std::uint32_t> of_calls;
+    for (const auto& call : script.calls) of_calls.push_back(call.flags.any);
+    return of_calls;
+  }
+
+  const std::vector<int> all{0, 1, 2, 3};
+  std::vector<at::Tensor> buffers{torch::full({4 * kLength}, 77.0),
+                                  torch::full({4 * kLength}, 88.0)};
+  std::vector<at::Tensor> parameters;
+  std::optional<GradientSlots> slots;
+  ScriptedReduction script;
+  std::optional<Reducer> reducer;  // of buffer 0, which is in use
+  std::optional<Reducer> second;   // of buffer 1
+};
+
+}  // namespace lockstep
