@@ -23,6 +23,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/backends.h"
+#include "lockstep/fabric/group.h"
 #include "lockstep/launch/init.h"
 
 namespace {

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
 #include "lockstep/collectives/backends.h"
+#include "lockstep/fabric/group.h"
 #include "lockstep/launch/init.h"
 
 namespace lockstep::cli {

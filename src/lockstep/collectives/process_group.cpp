@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/backends.h"
 #include "lockstep/collectives/tensor_span_internal.h"
+#include "lockstep/fabric/backend_choice.h"
 
 namespace lockstep {
 namespace {
@@ -131,10 +132,11 @@ struct ProcessGroup::Reservation {
 };
 
 ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& options)
-    : ProcessGroup(make_group(
-          world,
-          {.name = options.name, .timeout = options.timeout, .stall_report = options.stall_report},
-          {.backend = kind_of(options.backend)})) {}
+    : ProcessGroup(make_group(world,
+                              GroupOptions{.name = options.name,
+                                           .timeout = options.timeout,
+                                           .stall_report = options.stall_report},
+                              BackendOptions{.backend = kind_of(options.backend)})) {}
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Group> group)
     : group_(std::move(group)), reservation_(std::make_shared<Reservation>()) {}

@@ -16,8 +16,8 @@
 #include "lockstep/base/crash_handler.h"
 #include "lockstep/base/error.h"
 #include "lockstep/launch/failure_report.h"
-#include "lockstep/launch/test_process_census_internal.h"
 #include "lockstep/launch/run_folder.h"
+#include "lockstep/launch/test_process_census_internal.h"
 #include "lockstep/testing/crashes.h"
 
 namespace lockstep {

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/test_stay_internal.h"
+#include "lockstep/machine/host_identity.h"
 #include "lockstep/rendezvous/same_host.h"
 #include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/processes.h"

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <thread>
 
-#include "lockstep/shm/control_block_internal.h"
 #include "lockstep/net/shared_memory.h"
+#include "lockstep/shm/control_block_internal.h"
 #include "lockstep/testing/threads.h"
 
 namespace lockstep {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "lockstep/fabric/data_plane.h"
-#include "lockstep/shm/control_block_internal.h"
 #include "lockstep/net/shared_memory.h"
+#include "lockstep/shm/control_block_internal.h"
 
 namespace lockstep {
 

@@ -18,8 +18,8 @@
 #include "lockstep/net/channel.h"
 #include "lockstep/net/listener.h"
 #include "lockstep/net/secret.h"
-#include "lockstep/rendezvous/process_identity.h"
 #include "lockstep/net/shared_memory.h"
+#include "lockstep/rendezvous/process_identity.h"
 
 namespace lockstep {
 
