@@ -155,6 +155,18 @@ TEST_F(Watch, AFailureAfterANestedBackwardIsHeardOnce) {
   EXPECT_FALSE(runs(first));
 }
 
+TEST_F(Watch, ANestedBackwardThatFailsAndIsCaughtEndsWhatWasWatched) {
+  const auto inner = [&] {
+    const auto fails =
+        then(torch::zeros({1}, torch::requires_grad()), [] { throw std::runtime_error("no"); });
+    EXPECT_EQ(error_of(fails * b), "no");
+    EXPECT_FALSE(runs(first));
+  };
+  (then(a, inner) * b).sum().backward();
+  EXPECT_EQ(events, (Events{"b", "b", "failed", "a", "ended", "settled"}))
+      << "the gradients that follow are of a backward of their own";
+}
+
 TEST_F(Watch, AllEndThenSettleInTheOrderInWhichTheyWereMade) {
   Observer second("second ", events);
   Observer third("third ", events);

@@ -59,6 +59,16 @@ TEST_F(Reduction, AnotherRankMayHaveTheUnusedParameter) {
   EXPECT_TRUE(gradient_is(3, kAverage + 2));
 }
 
+TEST_F(Reduction, AFrozenParameterGetsNoGradientThoughAnotherRankHadOne) {
+  give({0, 1, 3}, 3);
+  weight(2).set_requires_grad(false);
+  script.other.any = StepFlags::kUnused;
+  script.used_elsewhere = {2};
+  reduce();
+  EXPECT_FALSE(weight(2).grad().defined());
+  EXPECT_TRUE(gradient_is(1, kAverage + 1));
+}
+
 TEST_F(Reduction, AStaleGradientContributesAndStaysWhereNoRankUsedIt) {
   give(all, 3);
   reduce();

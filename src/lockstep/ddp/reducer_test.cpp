@@ -189,6 +189,20 @@ TEST_F(Reduction, AddsAdviceToErrorsAboutRanksThatAreNotInStep) {
   EXPECT_FALSE(reducer->is_begun()) << "there is nothing left to wait for";
 }
 
+TEST_F(Reduction, BeginsAnewAfterOneThatFailed) {
+  give(all, 3);
+  script.wait_error = "rank 1 died";
+  EXPECT_THROW(reduce(), PeerError);
+  script.advance_error = "the call is over";
+  EXPECT_NO_THROW(reducer->advance());
+  script.advance_error = "";
+  script.wait_error = "";
+  script.calls.clear();
+  reduce();
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"gradients 0 of backward 7", "gradients 1", "gradients 2"}));
+}
+
 TEST_F(Reduction, RecordsWhatHappenedInWhichOrder) {
   give({0, 2, 3}, 3);
   begin();
