@@ -17,6 +17,7 @@
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/run.h"
+#include "lockstep/rendezvous/world.h"
 
 namespace {
 

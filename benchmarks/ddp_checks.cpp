@@ -115,9 +115,9 @@ Cost cost_of_a_compared_call(const InstructionCounter& counter) {
   std::uint64_t number = 0;
   volatile std::uint64_t of_other = 0;
   return cost_of(counter, 21, 1000, [&] {
-    const auto mark = mark_of(descriptor_of(call), ++number, {0, 64}, {0, 64});
-    of_other = mark;
-    if (of_other != mark) std::abort();
+    const auto signature = signature_of(descriptor_of(call), ++number, {1, 64, 64});
+    of_other = signature;
+    if (of_other != signature) std::abort();
   });
 }
 

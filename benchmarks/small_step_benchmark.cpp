@@ -15,6 +15,7 @@
 
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/rendezvous/world.h"
 #include "lockstep/train/adam.h"
 
 namespace {

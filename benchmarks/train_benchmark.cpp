@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/collectives/process_group.h"
+#include "lockstep/rendezvous/world.h"
 #include "lockstep/train/adam.h"
 #include "lockstep/train/attention.h"
 #include "lockstep/train/clip.h"

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/checkpoint/run.h"
+#include "lockstep/rendezvous/world.h"
 
 namespace {
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/rendezvous/world.h"
 #include "lockstep/train/adam.h"
 #include "lockstep/train/grad_scaler.h"
 #include "lockstep/train/schedule.h"

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/checkpoint/test_toy_internal.h"
+#include "lockstep/rendezvous/world.h"
 
 namespace lockstep::cli {
 namespace {

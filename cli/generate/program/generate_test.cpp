@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/run.h"
+#include "lockstep/rendezvous/world.h"
 #include "lockstep/testing/watchdog.h"
 #include "models/gpt_generation.h"
 

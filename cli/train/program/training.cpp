@@ -9,6 +9,7 @@
 #include "cli/train/program/run_end.h"
 #include "cli/train/program/start_text.h"
 #include "lockstep/base/error.h"
+#include "lockstep/rendezvous/world.h"
 #include "lockstep/train/autocast.h"
 #include "lockstep/train/clip.h"
 #include "lockstep/train/unit.h"

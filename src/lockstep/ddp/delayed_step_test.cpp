@@ -110,6 +110,36 @@ TEST(Ddp, FillsOneBufferWhileTheOtherIsReduced) {
   });
 }
 
+TEST(Ddp, FillsTheReducedBufferAgainWhereNothingCameBetweenStartAndWait) {
+  with_groups(2, [](ProcessGroup& group) {
+    const auto net = weights({"a"});
+    Ddp ddp(*net, group, {.gradient_buffers = 2});
+    const auto pause = ddp.no_sync();
+    loss_with((*net)["a"], group.rank() + 1).backward();
+    ddp.start().wait();
+    loss_with((*net)["a"], 10).backward();
+    EXPECT_TRUE(is_filled((*net)["a"].grad(), 10 + mean_rank(2))) << "added, as with one buffer";
+  });
+}
+
+TEST(Ddp, AveragesWhatWasAssignedBetweenStartAndWaitInTheNextReduction) {
+  with_groups(2, [](ProcessGroup& group) {
+    const auto net = weights({"a"});
+    Ddp ddp(*net, group, {.gradient_buffers = 2});
+    {
+      const auto pause = ddp.no_sync();
+      loss_with((*net)["a"], group.rank() + 1).backward();
+    }
+    auto sync = ddp.start();
+    (*net)["a"].mutable_grad() = torch::full({5}, 10.0 + group.rank() + 1);
+    sync.wait();
+    EXPECT_TRUE(is_filled((*net)["a"].grad(), mean_rank(2)));
+    ddp.start().wait();
+    EXPECT_TRUE(ddp.step_due());
+    EXPECT_TRUE(is_filled((*net)["a"].grad(), 10 + mean_rank(2)));
+  });
+}
+
 TEST(Ddp, CountsTheSamplesOfEachBufferByThemselves) {
   with_groups(2, [](ProcessGroup& group) {
     auto net = weights({"w"});

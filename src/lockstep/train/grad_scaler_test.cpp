@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/rendezvous/world.h"
 
 namespace lockstep {
 namespace {

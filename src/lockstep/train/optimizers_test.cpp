@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/rendezvous/world.h"
 #include "lockstep/train/adam.h"
 #include "lockstep/train/sgd.h"
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/rendezvous/world.h"
 #include "lockstep/train/autocast.h"
 
 namespace lockstep {
