@@ -8,6 +8,7 @@
 #include "cli/verb.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/fabric/backend_choice.h"
 #include "lockstep/machine/machine.h"
 
 namespace lockstep::cli {
@@ -38,15 +39,16 @@ int run_version(const std::vector<std::string>& arguments, Streams streams) {
     streams.out << kHelp;
     return kSuccess;
   }
+  const auto on_one_host = choose_backend({{0, 1}, {0, 0}, {"localhost", "localhost"}});
   if (as_json) {
     // By hand: the values are names and versions, with nothing to escape, and a JSON library would
     // triple the time that this file takes to compile.
     streams.out << fmt::format(
         R"({{"lockstep":"{}","torch":"{}","machine":"{}","compiler":"{}","build":"{}",)"
-        R"("cuda":{},"nccl":{},"mpi":{}}})"
+        R"("cuda":{},"nccl":{},"mpi":{},"backend":"{}"}})"
         "\n",
         kVersion, kBuildTorch, kBuildMachine, kBuildCompiler, kBuildType, kBuildCuda, kBuildNccl,
-        kBuildMpi);
+        kBuildMpi, to_string(on_one_host.kind));
     return kSuccess;
   }
   const auto with = [](bool on) { return on ? "yes" : "no"; };
@@ -57,9 +59,10 @@ int run_version(const std::vector<std::string>& arguments, Streams streams) {
       "  compiler  {}, {}\n"
       "  CUDA      {}\n"
       "  NCCL      {}\n"
-      "  MPI       {}\n",
+      "  MPI       {}\n"
+      "  backend   {} for ranks of one host\n",
       kVersion, kBuildTorch, kBuildMachine, kBuildCompiler, kBuildType, with(kBuildCuda),
-      with(kBuildNccl), with(kBuildMpi));
+      with(kBuildNccl), with(kBuildMpi), to_string(on_one_host.kind));
   streams.out << "this machine\n";
   for (const auto& line : machine_lines(describe_machine(Environment::of_process()))) {
     streams.out << "  " << line << '\n';

@@ -49,7 +49,7 @@ bool is_reducible(at::ScalarType dtype) {
   }
 }
 
-void expect_usable(const Registered& parameter) {
+void expect_usable(const Registered& parameter, const ProcessGroup& group) {
   const auto& [name, tensor] = parameter;
   if (!tensor.defined()) {
     throw UsageError(
@@ -73,10 +73,7 @@ void expect_usable(const Registered& parameter) {
                     "models share, is handed over once; let go of the first before the second",
                     name));
   }
-  if (!tensor.device().is_cpu()) {
-    throw UsageError(fmt::format("parameter {} is on {}; this version trains on the CPU", name,
-                                 tensor.device().str()));
-  }
+  group.expect_usable(tensor.device(), fmt::format("parameter {}", name));
 }
 
 std::vector<ParameterFacts> facts_of_all(const std::vector<Registered>& parameters) {
@@ -100,7 +97,7 @@ FlatParameters::FlatParameters(torch::nn::Module& module, const ProcessGroup& gr
   }
   const auto registered = registered_in(module_);
   if (registered.empty()) throw UsageError("the model has no parameters");
-  for (const auto& parameter : registered) expect_usable(parameter);
+  for (const auto& parameter : registered) expect_usable(parameter, group_);
   facts_ = facts_of_all(registered);
   compare_with_peers(facts_);
   layout_ = lay_out(facts_);
