@@ -1,11 +1,10 @@
 #include "cli/train/program/run_end.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/whole_file.h"
+#include "lockstep/ddp/replica_check.h"
 #include "lockstep/flat/walk.h"
 
 namespace lockstep::cli {
@@ -26,15 +25,12 @@ std::uint64_t equal_digest(const FlatParameters& flat, const ProcessGroup& group
   for (int segment = 0; segment < flat.num_segments(); ++segment) {
     own = own * 31 + digest_of(flat.values(segment));
   }
-  const auto mine = at::full({1}, static_cast<std::int64_t>(own), at::kLong);
-  auto all = at::empty({group.size()}, at::kLong);
-  group.all_gather(all, mine, {.name = "digests at the end of the run"}).wait();
-  const auto* digests = all.const_data_ptr<std::int64_t>();
-  for (int rank = 0; rank < group.size(); ++rank) {
-    if (digests[rank] == digests[0]) continue;
-    throw PeerError(rank, fmt::format("rank {}'s parameters are not those of rank 0: replicas must "
-                                      "be equal after every step",
-                                      rank));
+  const auto other = find_differing_rank(group, own, "digests at the end of the run");
+  if (other) {
+    throw PeerError(*other,
+                    fmt::format("rank {}'s parameters are not those of rank 0: replicas must be "
+                                "equal after every step",
+                                *other));
   }
   return own;
 }

@@ -43,7 +43,8 @@ struct Cause {
 
 class ControlPlane {
  public:
-  ControlPlane() = default;
+  /// `polls`: whether what other ranks say must be taken in, or appears by itself.
+  explicit ControlPlane(bool polls) noexcept : polls_(polls) {}
   ControlPlane(const ControlPlane&) = delete;
   ControlPlane& operator=(const ControlPlane&) = delete;
   virtual ~ControlPlane() = default;
@@ -80,13 +81,20 @@ class ControlPlane {
   [[nodiscard]] virtual bool shares_cores() const = 0;
 
   /// Takes in what has arrived, without waiting.
-  virtual void poll() = 0;
+  void poll() {
+    if (polls_) take_in();
+  }
   /// Sleeps until `rank` may have done what is awaited of it, or `until`. May wake for nothing.
   virtual void sleep(const Awaited& awaited, int rank, Deadline until) = 0;
 
   /// The call that this rank sleeps in, for others to look up; 0: it does not.
   virtual void set_waits_in(std::uint64_t number) noexcept = 0;
   [[nodiscard]] virtual std::uint64_t waits_in(int rank) const noexcept = 0;
+
+ private:
+  virtual void take_in() {}
+
+  const bool polls_;  // asked many times per call, where a virtual call would be felt
 };
 
 }  // namespace lockstep

@@ -33,7 +33,8 @@ Group::Group(Membership membership, Planes planes, const GroupOptions& options, 
       log_({.rank = membership_.global_ranks[static_cast<std::size_t>(membership_.rank)]}),
       control_(std::move(planes.control)),
       data_(std::move(planes.data)),
-      tree_(TreePlan::over_ranks(size())) {
+      tree_(TreePlan::over_ranks(size())),
+      uses_cpu_memory_(!data_->refusal_of({})) {
   control_->stand(Standing::present);
   membership_.registry->add(*this);
   try {
@@ -100,6 +101,7 @@ std::shared_ptr<Operation> Group::receive(const Message& message, std::span<std:
 }
 
 void Group::expect_usable_memory(const Device& device) const {
+  if (device.kind == DeviceKind::cpu && uses_cpu_memory_) return;
   const auto refusal = data_->refusal_of(device);
   if (!refusal) return;
   throw UsageError(fmt::format("backend {} of group {} does not take memory of {}: {}", kind(),

@@ -152,6 +152,7 @@ class Group final : private GroupRegistryMember {
   std::unique_ptr<ControlPlane> control_;
   std::unique_ptr<DataPlane> data_;
   const TreePlan tree_;
+  const bool uses_cpu_memory_;
   bool oversubscribed_ = false;
   std::uint64_t calls_ = 0;                       // entered
   std::uint64_t room_until_ = kMaxCallsInFlight;  // calls up to this number have a record

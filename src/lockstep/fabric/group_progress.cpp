@@ -79,8 +79,11 @@ std::shared_ptr<Operation> Group::start_message(std::shared_ptr<MessageOperation
 
 void Group::advance_all() {
   if (queue_.empty() && messages_.empty()) return;
+  control_->poll();
+  // Nothing can move before the others have entered the oldest call: most often so right after this
+  // rank has.
+  if (messages_.empty() && !queue_.front()->begun && entered(*queue_.front()).lagging()) return;
   try {
-    control_->poll();
     if (!data_->begin_moving()) {
       if (const auto cause = reported_failure()) fail(*cause);
     }

@@ -233,7 +233,7 @@ class PlainWire {
 class PlainControlPlane final : public ControlPlane {
  public:
   PlainControlPlane(std::shared_ptr<PlainWire> wire, std::unique_ptr<Peers> processes)
-      : wire_(std::move(wire)), processes_(std::move(processes)) {}
+      : ControlPlane(/*polls=*/true), wire_(std::move(wire)), processes_(std::move(processes)) {}
 
   const Counters& counters() const noexcept override { return wire_->counters; }
   void enter(const CallRecord& record, std::uint64_t signature) noexcept override {
@@ -273,7 +273,6 @@ class PlainControlPlane final : public ControlPlane {
   }
   std::string describe(int rank) const override { return processes_->describe(rank); }
   bool shares_cores() const override { return true; }
-  void poll() override { wire_->poll(); }
   void sleep(const Awaited& awaited, int rank, Deadline until) override {
     for (poll(); awaited.lags(rank) && !wire_->of(rank).closed && !until.expired(); poll()) {
       wire_->wait_readable(std::chrono::milliseconds(1));
@@ -287,6 +286,8 @@ class PlainControlPlane final : public ControlPlane {
   std::uint64_t waits_in(int rank) const noexcept override { return wire_->of(rank).waits_in; }
 
  private:
+  void take_in() override { wire_->poll(); }
+
   using Kind = PlainFrame::Kind;
   std::shared_ptr<PlainWire> wire_;
   std::unique_ptr<Peers> processes_;

@@ -18,7 +18,10 @@ cpu_set_t own_cores() {
 
 ShmControlPlane::ShmControlPlane(std::shared_ptr<GroupMemory> memory,
                                  std::shared_ptr<const Peers> peers)
-    : memory_(std::move(memory)), blocks_(memory_->blocks()), peers_(std::move(peers)) {
+    : ControlPlane(/*polls=*/false),  // peers write to where this rank reads
+      memory_(std::move(memory)),
+      blocks_(memory_->blocks()),
+      peers_(std::move(peers)) {
   blocks_.set_cores(own_cores());
 }
 

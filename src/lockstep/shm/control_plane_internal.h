@@ -36,7 +36,6 @@ class ShmControlPlane final : public ControlPlane {
   [[nodiscard]] bool shares_cores() const override {
     return blocks_.count_cores() < blocks_.size();
   }
-  void poll() override {}  // peers write to where this rank reads
   void sleep(const Awaited& awaited, int rank, Deadline until) override;
   void set_waits_in(std::uint64_t number) noexcept override;
   [[nodiscard]] std::uint64_t waits_in(int rank) const noexcept override;
