@@ -52,9 +52,12 @@ class ControlPlane {
   /// How far each rank is. Lives as long as this.
   [[nodiscard]] virtual const Counters& counters() const noexcept = 0;
 
-  /// This rank has entered call record.number. `signature` is signature_of() it. What this rank has
+  /// This rank's record of call `number`, to be filled before it enters: in place, since a copy
+  /// would be felt in a small call.
+  [[nodiscard]] virtual CallRecord& own_record(std::uint64_t number) noexcept = 0;
+  /// This rank has entered call `number`. `signature` is signature_of() it. What this rank has
   /// written before is seen by a rank that sees the counter raised.
-  virtual void enter(const CallRecord& record, std::uint64_t signature) noexcept = 0;
+  virtual void enter(std::uint64_t number, std::uint64_t signature) noexcept = 0;
   /// This rank has completed all calls up to `number`.
   virtual void complete(std::uint64_t number) noexcept = 0;
   virtual void stand(Standing standing) noexcept = 0;

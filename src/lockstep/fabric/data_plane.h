@@ -2,6 +2,7 @@
 // checked the calls before, and waits; a data plane gives it recipes that say what they wait for.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -45,8 +46,7 @@ class Operation {
 /// A collective. Data planes derive from it for what they must remember per call.
 class CallOperation : public Operation {
  public:
-  Call call = {};  // its name is in the descriptor
-  CallDescriptor descriptor = {};
+  Call call = {};                 // its name is in the record
   MemoryWords memory_words = {};  // set by DataPlane::prepare
   std::uint64_t number = 0;
   std::uint64_t signature = 0;
@@ -88,7 +88,11 @@ using Watch = std::function<void()>;
 
 class DataPlane {
  public:
-  DataPlane() = default;
+  /// What begin_moving() and end_moving() work on: `moving` is 1 while this rank moves data, null
+  /// where no other rank needs to know; `given_up` is not 0 once a rank has given the group up.
+  /// Both outlive this.
+  DataPlane(std::atomic<std::uint32_t>* moving, const std::atomic<std::uint64_t>& given_up) noexcept
+      : moving_(moving), given_up_(given_up) {}
   DataPlane(const DataPlane&) = delete;
   DataPlane& operator=(const DataPlane&) = delete;
   virtual ~DataPlane() = default;
@@ -132,13 +136,22 @@ class DataPlane {
 
   /// Data moves between these two only. False: another rank has given the group up, nothing moves
   /// any more.
-  [[nodiscard]] virtual bool begin_moving() noexcept = 0;
-  virtual void end_moving() noexcept = 0;
+  [[nodiscard]] bool begin_moving() noexcept {
+    if (moving_ != nullptr) moving_->store(1, std::memory_order_seq_cst);
+    return given_up_.load(std::memory_order_seq_cst) == 0;
+  }
+  void end_moving() noexcept {
+    if (moving_ != nullptr) moving_->store(0, std::memory_order_release);
+  }
   /// This rank has given the group up: others must not move data any more.
   virtual void give_up() noexcept = 0;
   /// Returns when no other rank can write to this rank's memory any more: after a failure, or when
   /// this rank leaves in the middle of a call. Throws SystemError.
   virtual void cut_off() = 0;
+
+ private:
+  std::atomic<std::uint32_t>* moving_;
+  const std::atomic<std::uint64_t>& given_up_;
 };
 
 }  // namespace lockstep

@@ -46,20 +46,20 @@ std::shared_ptr<CallOperation> Group::start_call(const Call& call,
   const auto number = number_of_next_call();
   auto operation = data_->prepare(call, number);
   operation->keep = std::move(keep);
-  operation->descriptor = descriptor_of(call);
   operation->call.name = {};
   operation->number = number;
   operation->rank_tree = &tree_;
-  operation->signature = signature_of(operation->descriptor, number, operation->memory_words);
+  auto& record = control_->own_record(number);
+  record.number = number;
+  record.flags = call.flags.value_or(CallFlags{});
+  record.weight = call.weight.value_or(0);
+  record.memory = operation->memory_words;
+  record.leaves = call.leaves.value_or(LeafInterval{});
+  record.descriptor = descriptor_of(call);
+  operation->signature = signature_of(record.descriptor, number, record.memory);
   calls_ = number;
-  recorder_.enter(number, operation->descriptor);
-  control_->enter({.number = number,
-                   .flags = call.flags.value_or(CallFlags{}),
-                   .weight = call.weight.value_or(0),
-                   .memory = operation->memory_words,
-                   .leaves = call.leaves.value_or(LeafInterval{}),
-                   .descriptor = operation->descriptor},
-                  operation->signature);
+  recorder_.enter(number, record.descriptor);
+  control_->enter(number, operation->signature);
   queue_.push_back(operation);
   membership_.registry->count_pending(1);
   advance_all();

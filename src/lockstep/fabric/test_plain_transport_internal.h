@@ -131,6 +131,7 @@ class PlainWire {
   }
 
   const int rank;
+  std::atomic<std::uint64_t> failures = 0;  // that others have told of
   std::mutex mutex;
   std::vector<Peer> peers;  // mutex, but for atomics and what the frame's order protects
 
@@ -208,6 +209,7 @@ class PlainWire {
         peer.cause = {static_cast<int>(frame.a),
                       {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
         peer.standing = Standing::failed;
+        if (other != rank) ++failures;
         return;
       case Kind::standing:
         peer.standing = static_cast<Standing>(frame.a);
@@ -236,9 +238,10 @@ class PlainControlPlane final : public ControlPlane {
       : ControlPlane(/*polls=*/true), wire_(std::move(wire)), processes_(std::move(processes)) {}
 
   const Counters& counters() const noexcept override { return wire_->counters; }
-  void enter(const CallRecord& record, std::uint64_t signature) noexcept override {
-    wire_->send_to_all({.kind = Kind::entered, .a = record.number, .b = signature},
-                       std::as_bytes(std::span(&record, 1)));
+  CallRecord& own_record(std::uint64_t) noexcept override { return own_record_; }
+  void enter(std::uint64_t number, std::uint64_t signature) noexcept override {
+    wire_->send_to_all({.kind = Kind::entered, .a = number, .b = signature},
+                       std::as_bytes(std::span(&own_record_, 1)));
   }
   void complete(std::uint64_t number) noexcept override {
     wire_->send_to_all({.kind = Kind::completed, .a = number});
@@ -292,6 +295,7 @@ class PlainControlPlane final : public ControlPlane {
   std::shared_ptr<PlainWire> wire_;
   std::unique_ptr<Peers> processes_;
   std::uint64_t waits_in_ = 0;
+  CallRecord own_record_;
 };
 
 class PlainMemory final : public RegisteredMemory {
@@ -305,7 +309,8 @@ class PlainMemory final : public RegisteredMemory {
 
 class PlainDataPlane final : public DataPlane {
  public:
-  explicit PlainDataPlane(std::shared_ptr<PlainWire> wire) : wire_(std::move(wire)) {}
+  explicit PlainDataPlane(const std::shared_ptr<PlainWire>& wire)
+      : DataPlane(nullptr, wire->failures), wire_(wire) {}
 
   std::string kind() const override { return "plain"; }
   std::string settings() const override { return "plain"; }
@@ -343,13 +348,6 @@ class PlainDataPlane final : public DataPlane {
                                              const Watch& /*watch*/) override {
     return std::make_shared<PlainMemory>(bytes);
   }
-  bool begin_moving() noexcept override {
-    for (int rank = 0; rank < wire_->size(); ++rank) {
-      if (wire_->of(rank).standing == Standing::failed) return false;
-    }
-    return true;
-  }
-  void end_moving() noexcept override {}
   void give_up() noexcept override {}
   void cut_off() override {}
 

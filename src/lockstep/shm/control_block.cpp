@@ -32,11 +32,14 @@ ControlBlocks::ControlBlocks(std::byte* start, int rank, int size) noexcept
   static_assert(offsetof(Block, counters) == 0 && offsetof(Counter, value) == 0);
 }
 
-void ControlBlocks::enter(const CallRecord& record, std::uint64_t signature) noexcept {
-  auto& own = block(rank_);
-  own.records[record.number % kMaxCallsInFlight] = record;
-  signatures_of(own)[record.number % kRecentSignatures].store(signature, std::memory_order_relaxed);
-  raise(Condition::Of::entered, record.number);
+CallRecord& ControlBlocks::own_record(std::uint64_t number) noexcept {
+  return block(rank_).records[number % kMaxCallsInFlight];
+}
+
+void ControlBlocks::enter(std::uint64_t number, std::uint64_t signature) noexcept {
+  signatures_of(block(rank_))[number % kRecentSignatures].store(signature,
+                                                                std::memory_order_relaxed);
+  raise(Condition::Of::entered, number);
 }
 
 void ControlBlocks::raise_phases(std::uint64_t phases) noexcept {

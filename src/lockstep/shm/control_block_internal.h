@@ -36,7 +36,8 @@ class ControlBlocks {
   ControlBlocks(std::byte* start, int rank, int size) noexcept;
 
   /// Own block. Each wakes who waits for this rank.
-  void enter(const CallRecord& record, std::uint64_t signature) noexcept;
+  [[nodiscard]] CallRecord& own_record(std::uint64_t number) noexcept;
+  void enter(std::uint64_t number, std::uint64_t signature) noexcept;
   void raise_phases(std::uint64_t phases) noexcept;
   void complete(std::uint64_t number) noexcept;
   void stand(Standing standing) noexcept;

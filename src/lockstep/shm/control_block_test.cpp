@@ -23,17 +23,22 @@ struct Blocks {
   int size;
 };
 
+void enter(ControlBlocks& blocks, const CallRecord& record, std::uint64_t signature) {
+  blocks.own_record(record.number) = record;
+  blocks.enter(record.number, signature);
+}
+
 TEST(ControlBlocks, ShowsHowFarEachRankIs) {
   const Blocks blocks(2);
   auto first = blocks.of(0);
   auto second = blocks.of(1);
   const Condition entered{Condition::Of::entered, 1};
   EXPECT_EQ(first.counters().lagging(entered), 0);
-  first.enter({.number = 1, .memory = {3, 64, 0}}, 77);
+  enter(first, {.number = 1, .memory = {3, 64, 0}}, 77);
   EXPECT_EQ(second.counters().lagging(entered), 1);
   EXPECT_EQ(second.record(0, 1).memory, (MemoryWords{3, 64, 0}));
   EXPECT_EQ(second.signature(0, 1), 77U);
-  second.enter({.number = 1}, 77);
+  enter(second, {.number = 1}, 77);
   EXPECT_EQ(first.counters().lagging(entered), std::nullopt);
   first.raise_phases(5);
   first.complete(1);
@@ -46,7 +51,7 @@ TEST(ControlBlocks, ALateRankFindsTheSlotAndSeesThatTheMarkIsAnothers) {
   const Blocks blocks(2);
   auto ahead = blocks.of(0);
   for (std::uint64_t number = 1; number <= 10; ++number) {
-    ahead.enter({.number = number}, 100 + number);
+    enter(ahead, {.number = number}, 100 + number);
   }
   const auto late = blocks.of(1);
   EXPECT_EQ(late.record(0, 2).number, 2U);
@@ -57,7 +62,7 @@ TEST(ControlBlocks, ALateRankFindsTheSlotAndSeesThatTheMarkIsAnothers) {
 TEST(ControlBlocks, AFailureIsReadByOthersAndSpoilsTheMarks) {
   const Blocks blocks(2);
   auto failing = blocks.of(0);
-  failing.enter({.number = 1}, 9);
+  enter(failing, {.number = 1}, 9);
   EXPECT_EQ(failing.standing(0), Standing::joining);
   failing.fail({1, std::string(3000, 'x')});
   const auto other = blocks.of(1);

@@ -16,8 +16,11 @@ class ShmControlPlane final : public ControlPlane {
   ShmControlPlane(std::shared_ptr<GroupMemory> memory, std::shared_ptr<const Peers> peers);
 
   [[nodiscard]] const Counters& counters() const noexcept override { return blocks_.counters(); }
-  void enter(const CallRecord& record, std::uint64_t signature) noexcept override {
-    blocks_.enter(record, signature);
+  [[nodiscard]] CallRecord& own_record(std::uint64_t number) noexcept override {
+    return blocks_.own_record(number);
+  }
+  void enter(std::uint64_t number, std::uint64_t signature) noexcept override {
+    blocks_.enter(number, signature);
   }
   void complete(std::uint64_t number) noexcept override { blocks_.complete(number); }
   void stand(Standing standing) noexcept override { blocks_.stand(standing); }

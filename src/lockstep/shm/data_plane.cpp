@@ -15,7 +15,8 @@ namespace lockstep {
 ShmDataPlane::ShmDataPlane(const ShmOptions& options, std::shared_ptr<GroupRegistry> registry,
                            std::unique_ptr<MemoryExchange> exchange,
                            std::shared_ptr<GroupMemory> memory, std::shared_ptr<const Peers> peers)
-    : options_(options),
+    : DataPlane(&memory->state(memory->blocks().rank()).moving, memory->given_up_word()),
+      options_(options),
       registry_(std::move(registry)),
       exchange_(std::move(exchange)),
       memory_(std::move(memory)),
@@ -45,7 +46,8 @@ void ShmDataPlane::tune(Group& group) {
 }
 
 std::shared_ptr<CallOperation> ShmDataPlane::prepare(const Call& call, std::uint64_t number) {
-  auto own = std::make_shared<ShmCall>();
+  // Not cleared before its members are set: that would cost as much as a small reduction.
+  auto own = std::make_shared_for_overwrite<ShmCall>();
   own->call = call;
   own->number = number;
   own->memory = memory_.get();
@@ -158,15 +160,10 @@ std::shared_ptr<RegisteredMemory> ShmDataPlane::allocate(std::size_t bytes,
   return allocation;
 }
 
-bool ShmDataPlane::begin_moving() noexcept {
-  memory_->begin_moving();
-  return !memory_->given_up();
-}
-
 void ShmDataPlane::cut_off() {
   if (!exchange_->mapped_apart()) return;
   // A rank that leaves has not said that it gives up: others may go on to write.
-  if (!memory_->given_up()) return memory_->make_private();
+  if (memory_->given_up_word().load() == 0) return memory_->make_private();
   // A rank that moves data is done with its piece within milliseconds, unless it was stopped in the
   // middle. Then it may wake up at any time: what it can write to must not be ours any more.
   constexpr std::chrono::milliseconds kOnePiece{200};

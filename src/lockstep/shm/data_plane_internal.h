@@ -42,8 +42,6 @@ class ShmDataPlane final : public DataPlane {
   [[nodiscard]] std::shared_ptr<RegisteredMemory> allocate(std::size_t bytes, const Device& device,
                                                            Deadline deadline,
                                                            const Watch& watch) override;
-  [[nodiscard]] bool begin_moving() noexcept override;
-  void end_moving() noexcept override { memory_->end_moving(); }
   void give_up() noexcept override { memory_->give_up(); }
   void cut_off() override;
 

@@ -104,8 +104,8 @@ void GroupMemory::give_up() const noexcept {
   given_up_of(*memory_).store(1, std::memory_order_seq_cst);
 }
 
-bool GroupMemory::given_up() const noexcept {
-  return given_up_of(*memory_).load(std::memory_order_seq_cst) != 0;
+const std::atomic<std::uint64_t>& GroupMemory::given_up_word() const noexcept {
+  return given_up_of(*memory_);
 }
 
 std::shared_ptr<Allocation> GroupMemory::add(std::shared_ptr<SharedMemory> memory,

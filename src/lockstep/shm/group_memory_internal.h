@@ -118,13 +118,11 @@ class GroupMemory {
   [[nodiscard]] Mailbox& mailbox(int from, int to) const noexcept;
   [[nodiscard]] RankState& state(int rank) const noexcept;
 
-  /// A rank moves data between begin_moving and end_moving only, and only while the group has not
-  /// been given up. So once a rank has given the group up, nobody who does not move then writes to
-  /// its memory ever again.
-  void begin_moving() const noexcept { state(rank_).moving.store(1, std::memory_order_seq_cst); }
-  void end_moving() const noexcept { state(rank_).moving.store(0, std::memory_order_release); }
+  /// A rank moves data only while its state says so, and only while the group has not been given up
+  /// (DataPlane::begin_moving). So once a rank has given the group up, no rank that does not move
+  /// then writes to its memory ever again.
   void give_up() const noexcept;
-  [[nodiscard]] bool given_up() const noexcept;
+  [[nodiscard]] const std::atomic<std::uint64_t>& given_up_word() const noexcept;
 
   /// Takes over new memory as the next allocation.
   std::shared_ptr<Allocation> add(std::shared_ptr<SharedMemory> memory, std::size_t bytes);
