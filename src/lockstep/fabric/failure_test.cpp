@@ -248,6 +248,23 @@ TEST_P(Failure, AWaitEndsAtItsOwnDeadline) {
   });
 }
 
+// Rank 1 comes to see the end of a call late: another rank, which has completed it, has failed in a
+// later one since.
+TEST(FailureInSharedMemory, ACallThatTheFailedRankHasCompletedEndsWell) {
+  auto setting = two_apart(TransportKind::shm);
+  setting.size = 3;
+  std::atomic<bool> failed = false;
+  run_group(setting, [&](Group& engine) {
+    const auto last = engine.start({.kind = Collective::barrier, .name = "last"}, nullptr);
+    if (engine.rank() == 1) failed.wait(false);
+    EXPECT_NO_THROW(engine.wait(*last));
+    if (engine.rank() == 0) return;
+    EXPECT_THROW(run(engine, {.kind = Collective::barrier, .name = "extra"}), PeerError);
+    failed = true;
+    failed.notify_all();
+  });
+}
+
 TEST_P(Failure, GroupsThatDidNotFailGoOn) {
   run_group(two_apart(GetParam()), [](Group& engine) {
     const auto other = engine.split(0, 0);

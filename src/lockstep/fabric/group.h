@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -110,7 +111,8 @@ class Group final : private GroupRegistryMember {
                                            std::shared_ptr<const void> keep);
   void wait_for(Operation& operation, std::optional<Deadline> deadline);
   void advance_all();
-  void move_all();
+  // `is_whole`: no rank has given the group up; else the oldest call alone moves.
+  void move_all(bool is_whole);
   void begin(CallOperation& operation);
   /// True when all ranks' memory_words are known to be equal too.
   bool expect_equal_calls(const CallOperation& operation);
@@ -130,7 +132,9 @@ class Group final : private GroupRegistryMember {
   };
   void wait_a_little(const Awaited& awaited, int rank, Wait& wait);
   void look_at_others(const Awaited& awaited, Wait& wait);
-  [[nodiscard]] std::optional<Cause> reported_failure() const;
+  // What a rank that has not completed call `number` says of the group's failure.
+  static constexpr auto kEveryCall = std::numeric_limits<std::uint64_t>::max();
+  [[nodiscard]] std::optional<Cause> reported_failure(std::uint64_t number = kEveryCall) const;
   [[nodiscard]] std::optional<Cause> find_failure(const Awaited& awaited) const;
   [[nodiscard]] std::string call_in_words(int rank, std::uint64_t number) const;
   [[nodiscard]] std::string last_call_in_words(int rank) const;

@@ -84,10 +84,13 @@ void Group::advance_all() {
   // rank has.
   if (messages_.empty() && !queue_.front()->begun && entered(*queue_.front()).lagging()) return;
   try {
-    if (!data_->begin_moving()) {
-      if (const auto cause = reported_failure()) fail(*cause);
+    const bool is_whole = data_->begin_moving();
+    if (!is_whole) {
+      // A rank that has completed a call has no more part in it: it can still end well here.
+      const auto oldest = queue_.empty() ? kEveryCall : queue_.front()->number;
+      if (const auto cause = reported_failure(oldest)) fail(*cause);
     }
-    move_all();
+    move_all(is_whole);
     data_->end_moving();
   } catch (const PeerError& error) {
     if (failure_) throw;
@@ -97,10 +100,11 @@ void Group::advance_all() {
   }
 }
 
-void Group::move_all() {
+void Group::move_all(bool is_whole) {
   bool may_begin = true;
   for (auto& operation : queue_) {
     if (operation->done) continue;
+    if (!is_whole && operation != queue_.front()) break;
     if (!operation->begun) {
       if (!may_begin || entered(*operation).lagging()) break;
       begin(*operation);
@@ -119,7 +123,7 @@ void Group::move_all() {
     queue_.pop_front();
     membership_.registry->count_pending(-1);
   }
-  for (auto message = messages_.begin(); message != messages_.end();) {
+  for (auto message = messages_.begin(); is_whole && message != messages_.end();) {
     (*message)->recipe.advance();
     if (!(*message)->recipe.done()) {
       ++message;

@@ -136,9 +136,10 @@ std::optional<std::string> Group::awaits_this_rank(int global_rank) {
 }
 
 // What another rank says of the group's failure.
-std::optional<Cause> Group::reported_failure() const {
+std::optional<Cause> Group::reported_failure(std::uint64_t number) const {
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || control_->standing(other) != Standing::failed) continue;
+    if (!control_->counters().lags(other, {Condition::Of::completed, number})) continue;
     const auto cause = control_->cause(other);
     return Cause{cause.culprit, cause.culprit == rank()
                                     ? fmt::format("rank {} has given up on this rank: {}",

@@ -4,24 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 
 #include "lockstep/base/error.h"
 #include "lockstep/rendezvous/peers.h"
 
 namespace lockstep {
-namespace {
-
-// The letter after the program's name in /proc/<pid>/stat; a name may hold spaces and brackets.
-char state_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto end = text.rfind(") ");
-  return end == std::string::npos || end + 2 >= text.size() ? '?' : text[end + 2];
-}
-
-}  // namespace
 
 std::shared_ptr<const FileDescriptor> ProcessWatches::watch(const ProcessIdentity& process) {
   const std::lock_guard lock(mutex_);
@@ -55,7 +42,8 @@ bool Peers::dead(int rank) const {
 
 std::string Peers::describe(int rank) const {
   const auto process = this->process(rank);
-  const auto state = state_of(process);
+  const auto stat = stat_after_name(process);
+  const char state = stat.empty() ? '?' : stat.front();
   const auto* words = state == 'T'   ? ", stopped by a signal"
                       : state == 't' ? ", held by a debugger"
                       : state == 'D' ? ", waiting for the kernel (disk or driver)"

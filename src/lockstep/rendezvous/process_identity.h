@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 
 namespace lockstep {
 
@@ -16,5 +17,9 @@ struct ProcessIdentity {
 
   friend bool operator==(const ProcessIdentity&, const ProcessIdentity&) = default;
 };
+
+/// What /proc/<pid>/stat says after the program's name, the state first; empty when the process has
+/// ended.
+[[nodiscard]] std::string stat_after_name(pid_t process);
 
 }  // namespace lockstep
