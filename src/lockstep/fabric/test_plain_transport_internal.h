@@ -272,7 +272,10 @@ class PlainControlPlane final : public ControlPlane {
     return wire_->of(rank).cause;
   }
   bool is_gone(int rank) const override {
-    return wire_->of(rank).closed && standing(rank) != Standing::left;
+    // A process may live on without the connection: when it could not make the group for another.
+    const bool is_thread = processes_->process(rank) == ::getpid();
+    return wire_->of(rank).closed && standing(rank) != Standing::left &&
+           (is_thread || processes_->dead(rank));
   }
   std::string describe(int rank) const override { return processes_->describe(rank); }
   bool shares_cores() const override { return true; }
