@@ -2,7 +2,7 @@
 // numbers, JSON. What PyTorch has as all_gather_object and broadcast_object_list, without pickle:
 // nothing that arrives is executed, and no type travels that the receiver did not ask for.
 //
-//   const auto hosts = gather_values(group, world.host_name());         // vector<string>, by rank
+//   const auto names = gather_values(group, name);                      // vector<string>, by rank
 //   const auto losses = gather_values(group, std::vector<double>(…));   // may differ in length
 //   const auto seed = broadcast_value(group, std::uint64_t{seed});      // rank 0's
 //   const auto config = broadcast_value(group, nlohmann::json(…), 2);   // rank 2's

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/collectives/test_groups_internal.h"
 #include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
@@ -141,13 +142,7 @@ void json_arrives(const ProcessGroup& group) {
 class ValuesOnRanks : public ::testing::TestWithParam<int> {
  protected:
   void with_groups(const std::function<void(ProcessGroup&)>& body) {
-    const auto point = MeetingPoint::of_threads();
-    const auto server = point.serve();
-    testing::run_ranks_as_threads(GetParam(), [&](testing::Rank& self) {
-      ProcessGroup group(point.join(self.rank(), self.size()));
-      body(group);
-      group.barrier().wait();
-    });
+    with_sound_groups(GetParam(), body);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, ValuesOnRanks, ::testing::Range(1, 6));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/test_groups_internal.h"
 #include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
@@ -37,13 +38,7 @@ class ProcessGroupOfSize : public ::testing::TestWithParam<int> {
  protected:
   // Runs `body` on every rank, as a thread.
   void with_groups(const std::function<void(ProcessGroup&)>& body) {
-    const auto point = MeetingPoint::of_threads();
-    const auto server = point.serve();
-    testing::run_ranks_as_threads(GetParam(), [&](Rank& self) {
-      ProcessGroup group(point.join(self.rank(), self.size()));
-      body(group);
-      group.barrier().wait();
-    });
+    with_sound_groups(GetParam(), body);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, ProcessGroupOfSize, ::testing::Range(1, 6));

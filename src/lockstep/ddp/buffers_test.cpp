@@ -45,7 +45,7 @@ std::vector<at::Tensor> alone(int rank, int steps) {
 }
 
 TEST_P(Buffers, AreEqualAfterEachBackward) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_normed();
     if (group.rank() != 0) net->norm->running_mean.fill_(group.rank());
     Ddp ddp(*net, group);
@@ -59,7 +59,7 @@ TEST_P(Buffers, AreEqualAfterEachBackward) {
 }
 
 TEST_P(Buffers, AreThoseOfTheLowestRankThatTookPart) {
-  with_groups(GetParam() + 1, [](ProcessGroup& group) {
+  with_ddp_groups(GetParam() + 1, [](ProcessGroup& group) {
     auto net = make_normed();
     Ddp ddp(*net, group);
     if (group.rank() == 0) {
@@ -74,7 +74,7 @@ TEST_P(Buffers, AreThoseOfTheLowestRankThatTookPart) {
 }
 
 TEST_P(Buffers, AreLeftAloneUnderNoSync) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_normed();
     Ddp ddp(*net, group);
     {
@@ -88,7 +88,7 @@ TEST_P(Buffers, AreLeftAloneUnderNoSync) {
 }
 
 TEST_P(Buffers, OnceMeansAtTheStartOnly) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_normed();
     if (group.rank() != 0) net->norm->running_mean.fill_(group.rank());
     Ddp ddp(*net, group, {.buffers = BufferSync::once});
@@ -102,7 +102,7 @@ TEST_P(Buffers, OnceMeansAtTheStartOnly) {
 }
 
 TEST_P(Buffers, NeverMeansNotAtTheStartEither) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_normed();
     net->norm->running_mean.fill_(group.rank() + 1);
     Ddp ddp(*net, group, {.buffers = BufferSync::never});
@@ -115,7 +115,7 @@ TEST_P(Buffers, NeverMeansNotAtTheStartEither) {
 
 // Two graphs that both saved the statistics: the first one's backward writes them.
 TEST_P(Buffers, AreWrittenWithoutBreakingGraphsThatSavedThem) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_normed();
     Ddp ddp(*net, group);
     const auto first = net->forward(batch_of(group.rank(), 0)).square().mean();
@@ -130,7 +130,7 @@ TEST_P(Buffers, AreWrittenWithoutBreakingGraphsThatSavedThem) {
 }
 
 TEST_P(Buffers, ReplacedOnesAreSynchronisedToo) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_normed();
     Ddp ddp(*net, group);
     net->norm->running_mean.set_data(torch::full({4}, group.rank() + 5.0));

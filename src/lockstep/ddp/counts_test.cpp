@@ -58,7 +58,7 @@ void expect_step(const Ddp& ddp, TestNet& net, const std::vector<at::Tensor>& ex
 
 TEST_P(Counts, UnevenSharesGiveTheMeanOverAllSamples) {
   const auto expected = of_one_batch();
-  with_groups(GetParam(), [&](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [&](ProcessGroup& group) {
     TestNet net;
     fill_whole(*net);
     Ddp ddp(*net, group, {.bucket_bytes = 4096, .normalize = Normalize::by_count});
@@ -71,7 +71,7 @@ TEST_P(Counts, UnevenSharesGiveTheMeanOverAllSamples) {
 
 TEST_P(Counts, AnEmptyRankSitsOutAndChangesNothing) {
   const auto expected = of_one_batch();
-  with_groups(GetParam() + 1, [&](ProcessGroup& group) {
+  with_ddp_groups(GetParam() + 1, [&](ProcessGroup& group) {
     TestNet net;
     fill_whole(*net);
     Ddp ddp(*net, group, {.bucket_bytes = 4096, .normalize = Normalize::by_count});
@@ -90,7 +90,7 @@ TEST_P(Counts, AnEmptyRankSitsOutAndChangesNothing) {
 
 TEST_P(Counts, NobodyHavingABatchLeavesGradientsAlone) {
   for (const auto normalize : {Normalize::by_rank, Normalize::by_count}) {
-    with_groups(GetParam(), [normalize](ProcessGroup& group) {
+    with_ddp_groups(GetParam(), [normalize](ProcessGroup& group) {
       const auto net = weights({"a", "b"});
       Ddp ddp(*net, group, {.normalize = normalize});
       ddp.sit_out();
@@ -108,7 +108,7 @@ TEST_P(Counts, NobodyHavingABatchLeavesGradientsAlone) {
 }
 
 TEST_P(Counts, ByRankTheMeanIsOverThoseWhoTookPart) {
-  with_groups(GetParam() + 1, [](ProcessGroup& group) {
+  with_ddp_groups(GetParam() + 1, [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     const int size = group.size();
@@ -128,7 +128,7 @@ TEST_P(Counts, ByRankTheMeanIsOverThoseWhoTookPart) {
 // A gradient that is kept from before has the weight of those who have it, also beside one who sits
 // out with the same old gradient.
 TEST_P(Counts, AnOldGradientIsNotThinnedByWhoSitsOut) {
-  with_groups(GetParam() + 1, [](ProcessGroup& group) {
+  with_ddp_groups(GetParam() + 1, [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     (loss_with((*net)["a"], 4) + loss_with((*net)["b"], 3)).backward();
@@ -143,7 +143,7 @@ TEST_P(Counts, AnOldGradientIsNotThinnedByWhoSitsOut) {
 }
 
 TEST_P(Counts, ABatchOfNoSamplesAddsItsGradientAndNoWeight) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group, {.normalize = Normalize::by_count});
     ddp.count(group.rank() == 0 ? 4 : 0);
@@ -160,7 +160,7 @@ TEST_P(Counts, ABatchOfNoSamplesAddsItsGradientAndNoWeight) {
 
 TEST_P(Counts, AccumulationIsOneLargeBatch) {
   const auto expected = of_one_batch();
-  with_groups(GetParam(), [&](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [&](ProcessGroup& group) {
     TestNet net;
     fill_whole(*net);
     Ddp ddp(*net, group, {.bucket_bytes = 4096, .normalize = Normalize::by_count});
@@ -186,7 +186,7 @@ TEST_P(Counts, AccumulationIsOneLargeBatch) {
 }
 
 TEST_P(Counts, AccumulationAsAnOptionAveragesOverMicroStepsToo) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group, {.accumulate = 4});
     for (int step = 0; step < 3; ++step) {
@@ -204,7 +204,7 @@ TEST_P(Counts, AccumulationAsAnOptionAveragesOverMicroStepsToo) {
 }
 
 TEST_P(Counts, MicroStepsWithoutABatchHaveNoWeight) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group, {.accumulate = 3});
     for (int step = 0; step < 2; ++step) {
@@ -224,7 +224,7 @@ TEST_P(Counts, MicroStepsWithoutABatchHaveNoWeight) {
 }
 
 TEST_P(Counts, TheExplicitStyleReducesBesideOtherWork) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group, {.bucket_bytes = 1});
     for (int step = 0; step < 2; ++step) {
@@ -245,7 +245,7 @@ TEST_P(Counts, TheExplicitStyleReducesBesideOtherWork) {
 }
 
 TEST_P(Counts, GradientsMadeByHandAreAveragedExplicitly) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     const auto gradients =
@@ -258,7 +258,7 @@ TEST_P(Counts, GradientsMadeByHandAreAveragedExplicitly) {
 }
 
 TEST_P(Counts, ANonFiniteGradientOfOneRankIsKnownToAll) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group, {.bucket_bytes = 1});
     const auto step = [&](double of_b, bool with_b = true) {

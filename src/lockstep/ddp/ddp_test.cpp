@@ -54,7 +54,7 @@ TEST_P(DdpOfSize, AveragesGradientsWithTheBitsOfTheTree) {
   std::vector<Tensors> expected;
   for (int step = 0; step < 3; ++step) expected.push_back(serial_average(size, step));
   for (const std::size_t bucket_bytes : {1UL, 4096UL, kDefaultBucketBytes, kAutotune}) {
-    with_groups(size, [&](ProcessGroup& group) {
+    with_ddp_groups(size, [&](ProcessGroup& group) {
       TestNet net;
       fill(*net, group.rank() == 0 ? 1 : 9);
       Ddp ddp(*net, group, {.bucket_bytes = bucket_bytes});
@@ -70,7 +70,7 @@ TEST_P(DdpOfSize, AveragesGradientsWithTheBitsOfTheTree) {
 }
 
 TEST_P(DdpOfSize, TrainsReplicasThatStayEqual) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     TestNet net;
     fill(*net, group.rank());
     Ddp ddp(*net, group);
@@ -88,7 +88,7 @@ TEST_P(DdpOfSize, TrainsReplicasThatStayEqual) {
 }
 
 TEST(Ddp, LeavesNamesAndGradientsWhereUsersLookForThem) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     TestNet net;
     Ddp ddp(*net, group);
     EXPECT_TRUE(net->named_parameters().contains("first.weight"));
@@ -99,7 +99,7 @@ TEST(Ddp, LeavesNamesAndGradientsWhereUsersLookForThem) {
 }
 
 TEST(Ddp, PublishesBucketsWhileGradientsStillCome) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     torch::nn::Sequential net;
     for (int i = 0; i < 8; ++i) net->push_back(torch::nn::Linear(64, 64));
     Ddp ddp(*net, group, {.bucket_bytes = 32 << 10});
@@ -119,7 +119,7 @@ TEST(Ddp, PublishesBucketsWhileGradientsStillCome) {
 }
 
 TEST(Ddp, ReducesInOrderEvenWhenLaterBucketsAreFullFirst) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     // Registered in the order of backward: all gradients come in reverse of what is expected.
     torch::nn::ModuleList list;
     const auto options = torch::nn::LinearOptions(32, 32).bias(false);

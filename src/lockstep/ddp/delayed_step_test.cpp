@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DelayedStep, ::testing::Range(1, 5));
 
 TEST_P(DelayedStep, TrainsAsOneProcessWhoseGradientsAreOneStepOld) {
   const auto expected = serial_delayed(GetParam());
-  with_groups(GetParam(), [&](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [&](ProcessGroup& group) {
     TestNet net;
     fill(*net, 1);
     Ddp ddp(*net, group, {.bucket_bytes = 4096, .gradient_buffers = 2});
@@ -83,7 +83,7 @@ TEST_P(DelayedStep, TrainsAsOneProcessWhoseGradientsAreOneStepOld) {
 }
 
 TEST(Ddp, FillsOneBufferWhileTheOtherIsReduced) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     auto net = weights({"w"});
     Ddp ddp(*net, group, {.gradient_buffers = 2});
     const auto own = 1.0 + group.rank();
@@ -111,7 +111,7 @@ TEST(Ddp, FillsOneBufferWhileTheOtherIsReduced) {
 }
 
 TEST(Ddp, FillsTheReducedBufferAgainWhereNothingCameBetweenStartAndWait) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group, {.gradient_buffers = 2});
     const auto pause = ddp.no_sync();
@@ -123,7 +123,7 @@ TEST(Ddp, FillsTheReducedBufferAgainWhereNothingCameBetweenStartAndWait) {
 }
 
 TEST(Ddp, AveragesWhatWasAssignedBetweenStartAndWaitInTheNextReduction) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group, {.gradient_buffers = 2});
     {
@@ -141,7 +141,7 @@ TEST(Ddp, AveragesWhatWasAssignedBetweenStartAndWaitInTheNextReduction) {
 }
 
 TEST(Ddp, CountsTheSamplesOfEachBufferByThemselves) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     auto net = weights({"w"});
     Ddp ddp(*net, group, {.normalize = Normalize::by_count, .gradient_buffers = 2});
     const auto run = [&](std::int64_t samples, double sum) {
@@ -162,7 +162,7 @@ TEST(Ddp, CountsTheSamplesOfEachBufferByThemselves) {
 }
 
 TEST(Ddp, SaysWhatABackwardDuringAReductionNeeds) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     for (const int buffers : {1, 2}) {
       auto net = weights({"w"});
       Ddp ddp(*net, group, {.gradient_buffers = buffers});
@@ -204,7 +204,7 @@ Weights weights_with_a_hook_that_throws() {
 }
 
 TEST(Ddp, LosesBothStepsWhenTheBackwardBetweenStartAndWaitFails) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights_with_a_hook_that_throws();
     Ddp ddp(*net, group, {.gradient_buffers = 2});
     const auto loss = [&](double gradient) {
@@ -227,7 +227,7 @@ TEST(Ddp, LosesBothStepsWhenTheBackwardBetweenStartAndWaitFails) {
 
 // Such a backward has written to no buffer: what start() sent is whole.
 TEST(Ddp, KeepsTheStartedStepWhenTheBackwardBesideItFailsBeforeItsFirstGradient) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights_with_a_hook_that_throws();
     Ddp ddp(*net, group, {.gradient_buffers = 2});
     const auto loss = [&](double gradient) {

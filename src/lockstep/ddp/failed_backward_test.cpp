@@ -41,7 +41,7 @@ void expect_good(const WeightsImpl& net, int size) {
 }
 
 TEST_P(FailedBackward, TheNextStepIsRightOnceGradientsAreZeroed) {
-  with_groups(GetParam().size, [](ProcessGroup& group) {
+  with_ddp_groups(GetParam().size, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group, {.bucket_bytes = GetParam().bucket_bytes});
     for (int step = 0; step < 3; ++step) {
@@ -58,7 +58,7 @@ TEST_P(FailedBackward, TheNextStepIsRightOnceGradientsAreZeroed) {
 }
 
 TEST_P(FailedBackward, WithoutThatTheNextOneSaysWhatToDo) {
-  with_groups(GetParam().size, [](ProcessGroup& group) {
+  with_ddp_groups(GetParam().size, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group, {.bucket_bytes = GetParam().bucket_bytes});
     fail(*net, group.rank());
@@ -75,7 +75,7 @@ TEST_P(FailedBackward, WithoutThatTheNextOneSaysWhatToDo) {
 
 // Samples of the failed step must not count: they would weigh the next one down.
 TEST_P(FailedBackward, ItsSamplesAreForgotten) {
-  with_groups(GetParam().size, [](ProcessGroup& group) {
+  with_ddp_groups(GetParam().size, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group,
             {.bucket_bytes = GetParam().bucket_bytes, .normalize = Normalize::by_count});
@@ -98,7 +98,7 @@ TEST_P(FailedBackward, ItsSamplesAreForgotten) {
 // The others hear it in the same step, and all ranks are in step again.
 TEST_P(FailedBackward, OfOneRankIsHeardByAllInTheSameStep) {
   const int size = GetParam().size;
-  with_groups(size, [&](ProcessGroup& group) {
+  with_ddp_groups(size, [&](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group, {.bucket_bytes = GetParam().bucket_bytes});
     for (int step = 0; step < 4; ++step) {
@@ -126,7 +126,7 @@ TEST_P(FailedBackward, OfOneRankIsHeardByAllInTheSameStep) {
 // All gradients have come on rank 0 when the exception is thrown; on the last rank one never comes.
 TEST_P(FailedBackward, OfAllRanksLeavesThemInStepAlsoWithAnUnusedParameter) {
   const int size = GetParam().size;
-  with_groups(size, [&](ProcessGroup& group) {
+  with_ddp_groups(size, [&](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     const Ddp ddp(*net, group, {.bucket_bytes = GetParam().bucket_bytes});
     for (int step = 0; step < 3; ++step) {
@@ -146,7 +146,7 @@ TEST_P(FailedBackward, OfAllRanksLeavesThemInStepAlsoWithAnUnusedParameter) {
 
 // No call was made, so nothing could tell the others; the next call has another number.
 TEST(FailedBackwardOfOneRank, BeforeItsFirstCallIsFoundByTheNext) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group, {.normalize = Normalize::by_count});
     if (group.rank() == 1) {
@@ -162,7 +162,7 @@ TEST(FailedBackwardOfOneRank, BeforeItsFirstCallIsFoundByTheNext) {
 }
 
 TEST(FailedBackwardOfOneRank, InAMicroStepIsFoundByTheReduction) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     const Ddp ddp(*net, group, {.accumulate = 3});
     loss_of(*net, group.rank()).backward();
@@ -181,7 +181,7 @@ TEST(FailedBackwardOfOneRank, InAMicroStepIsFoundByTheReduction) {
 
 // Autograd tells nothing of such a backward: the rank is behind from then on, and leaves too early.
 TEST(ABackwardThatTouchesNoParameter, IsNotDueAndIsNamedWhenTheRankLeaves) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     const Ddp ddp(*net, group);
     std::string text;

@@ -19,7 +19,7 @@ class Graphs : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Graphs, ::testing::Values(1, 2, 3));
 
 TEST_P(Graphs, SharedParametersAreReducedOnce) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     const auto second = weights({});
     second->register_parameter("tied", (*net)["a"]);
@@ -45,7 +45,7 @@ void expect_serial_mean(int size, const std::function<at::Tensor(TestNet&, int r
     loss_of(net, rank).backward();
     alone.push_back(gradients_of(*net));
   }
-  with_groups(size, [&](ProcessGroup& group) {
+  with_ddp_groups(size, [&](ProcessGroup& group) {
     TestNet net;
     fill(*net, 1);
     Ddp ddp(*net, group);
@@ -73,7 +73,7 @@ TEST_P(Graphs, GradientPenaltiesGoBackwardTwice) {
 
 // Gradients in library memory are part of no graph: who wants to go on from `.grad` must hear it.
 TEST_P(Graphs, BackwardThatKeepsAGraphOfGradientsIsRefused) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group);
     const auto text =
@@ -85,7 +85,7 @@ TEST_P(Graphs, BackwardThatKeepsAGraphOfGradientsIsRefused) {
 }
 
 TEST_P(Graphs, BackwardTwiceThroughOneGraphAddsTwoMeans) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     const auto loss = loss_with((*net)["a"], group.rank() + 1) + loss_with((*net)["b"], 2);
@@ -99,7 +99,7 @@ TEST_P(Graphs, BackwardTwiceThroughOneGraphAddsTwoMeans) {
 
 TEST_P(Graphs, TwoLossesAddUpWithAndWithoutAScope) {
   for (const bool scope : {false, true}) {
-    with_groups(GetParam(), [scope](ProcessGroup& group) {
+    with_ddp_groups(GetParam(), [scope](ProcessGroup& group) {
       const auto net = weights({"a", "b", "c"});
       Ddp ddp(*net, group);
       for (int step = 0; step < 2; ++step) {
@@ -123,7 +123,7 @@ TEST_P(Graphs, TwoLossesAddUpWithAndWithoutAScope) {
 }
 
 TEST_P(Graphs, AGraphOlderThanTheDdpIsAveragedToo) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     const auto loss = loss_with((*net)["a"], group.rank() + 1) + loss_with((*net)["b"], 2);
     Ddp ddp(*net, group);
@@ -134,7 +134,7 @@ TEST_P(Graphs, AGraphOlderThanTheDdpIsAveragedToo) {
 }
 
 TEST_P(Graphs, TwoModelsCanBeInterleaved) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto left = weights({"a", "b"});
     const auto right = weights({"a", "b"});
     Ddp of_left(*left, group, {.bucket_bytes = 1});

@@ -14,7 +14,7 @@ class Kinds : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Kinds, ::testing::Values(1, 2, 3));
 
 TEST_P(Kinds, ComplexGradientsAreAveragedInBothParts) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"real"});
     net->register_parameter("complex", torch::zeros({3, 2}, torch::kComplexFloat));
     Ddp ddp(*net, group);
@@ -49,7 +49,7 @@ TEST_P(Kinds, ChannelsLastStaysSoAndHasTheSameBits) {
     net->forward(image(rank)).square().sum().backward();
     alone.push_back(gradients_of(*net));
   }
-  with_groups(size, [&](ProcessGroup& group) {
+  with_ddp_groups(size, [&](ProcessGroup& group) {
     auto net = make();
     Ddp ddp(*net, group);
     net->forward(image(group.rank())).square().sum().backward();
@@ -60,7 +60,7 @@ TEST_P(Kinds, ChannelsLastStaysSoAndHasTheSameBits) {
 }
 
 TEST_P(Kinds, SparseGradientsAreAveragedDense) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     torch::nn::Embedding net(torch::nn::EmbeddingOptions(6, 2).sparse(true));
     Ddp ddp(*net, group);
     for (int step = 0; step < 2; ++step) {
@@ -77,7 +77,7 @@ TEST_P(Kinds, SparseGradientsAreAveragedDense) {
 }
 
 TEST_P(Kinds, DtypesLieBesideEachOther) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"single"});
     net->register_parameter("double", torch::zeros({7}, torch::kDouble));
     net->register_parameter("brain", torch::zeros({9}, torch::kBFloat16));
@@ -103,7 +103,7 @@ TEST_P(Kinds, DtypesLieBesideEachOther) {
 }
 
 TEST_P(Kinds, HooksOfTheUserOnParametersStillRun) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     (*net)["a"].register_hook([](const at::Tensor& gradient) { return gradient * 3; });
     Ddp ddp(*net, group);

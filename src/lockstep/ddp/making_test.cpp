@@ -17,7 +17,7 @@ namespace {
 // What `body` writes to standard error, on all ranks.
 std::string log_of(int size, const std::function<void(ProcessGroup&)>& body) {
   ::testing::internal::CaptureStderr();
-  with_groups(size, body);
+  with_ddp_groups(size, body);
   return ::testing::internal::GetCapturedStderr();
 }
 
@@ -34,7 +34,7 @@ TEST(MakingADdp, NamesTheOptionThatDiffersWithBothValues) {
       {{.buffers = BufferSync::never}, "buffers is each_step on rank 0 and never on rank 1"},
       {{.gradient_buffers = 2}, "gradient_buffers is 1 on rank 0 and 2 on rank 1"}};
   for (const auto& [other, text] : cases) {
-    with_groups(3, [&](ProcessGroup& group) {
+    with_ddp_groups(3, [&](ProcessGroup& group) {
       const auto net = weights({"a"});
       const auto options = group.rank() == 1 ? other : DdpOptions{};
       EXPECT_TRUE(holds(message_of([&] { const Ddp ddp(*net, group, options); }), text));
@@ -44,7 +44,7 @@ TEST(MakingADdp, NamesTheOptionThatDiffersWithBothValues) {
 }
 
 TEST(MakingADdp, OnOneRankOnlyIsNamed) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     if (group.rank() == 1) return;
     const auto net = weights({"a"});
     const auto text = message_of([&] { const Ddp ddp(*net, group); });
@@ -54,7 +54,7 @@ TEST(MakingADdp, OnOneRankOnlyIsNamed) {
 }
 
 TEST(MakingADdp, NamesAParameterOfADtypeThatIsNotReduced) {
-  with_groups(1, [](ProcessGroup& group) {
+  with_ddp_groups(1, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     net->register_parameter("small", torch::ones({8}).to(torch::kFloat8_e4m3fn), false);
     const auto text = message_of([&] { const Ddp ddp(*net, group); });
@@ -96,7 +96,7 @@ TEST(MakingADdp, ThatIsUsedOrNotNeededIsNotReported) {
 
 // Gradients come for all parameters that the Ddp knows, so nothing else tells.
 TEST(ParametersAddedAfterwards, AreNamedByTheFirstReduction) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     const Ddp ddp(*net, group);
     net->register_parameter("frozen", torch::zeros({3}), /*requires_grad=*/false);
@@ -104,7 +104,7 @@ TEST(ParametersAddedAfterwards, AreNamedByTheFirstReduction) {
     net->zero_grad();
     EXPECT_TRUE(is_filled((*net)["a"], 0));
   });
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     const Ddp ddp(*net, group);
     net->register_parameter("late", torch::zeros({3}));
@@ -116,7 +116,7 @@ TEST(ParametersAddedAfterwards, AreNamedByTheFirstReduction) {
 }
 
 TEST(ParametersAddedAfterwards, AreNamedWithinARoundOfTheReplicaCheck) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     const Ddp ddp(*net, group);
     loss_with((*net)["a"], 1).backward();

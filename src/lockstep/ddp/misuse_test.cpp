@@ -27,7 +27,7 @@ at::Tensor loss_of(TestNet& net, int rank, bool with_branch = true) {
 // Each way in which parameters leave. After adopt() training goes on with the new values.
 void expect_caught_and_repaired(int size, const std::string& name,
                                 const std::function<void(TestNet&)>& leave) {
-  with_groups(size, [&](ProcessGroup& group) {
+  with_ddp_groups(size, [&](ProcessGroup& group) {
     auto net = make_net();
     Ddp ddp(*net, group, {.bucket_bytes = 2048});
     loss_of(net, group.rank()).backward();
@@ -96,7 +96,7 @@ TEST_P(Misuse, PointingOneParameterAtAnother) {
 // No gradient reaches the slots any more, so that nothing but the gradients that go elsewhere can
 // tell.
 TEST_P(Misuse, AWholeModelThatLeftIsCaught) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_net();
     Ddp ddp(*net, group);
     net->to(torch::kDouble);
@@ -111,7 +111,7 @@ TEST_P(Misuse, AWholeModelThatLeftIsCaught) {
 }
 
 TEST_P(Misuse, ParametersAddedAfterwardsAreNamed) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group);
     net->register_parameter("late", torch::zeros({3}));
@@ -121,7 +121,7 @@ TEST_P(Misuse, ParametersAddedAfterwardsAreNamed) {
 }
 
 TEST_P(Misuse, ASecondDdpForOneModelIsRefused) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     {
       Ddp ddp(*net, group);
@@ -139,7 +139,7 @@ TEST_P(Misuse, ASecondDdpForOneModelIsRefused) {
 
 TEST_P(Misuse, AStepOnGradientsThatWereNotAveraged) {
   for (const auto* used_again : {"a", "b"}) {
-    with_groups(GetParam(), [used_again](ProcessGroup& group) {
+    with_ddp_groups(GetParam(), [used_again](ProcessGroup& group) {
       const auto net = weights({"a", "b"}, 1000);
       Ddp ddp(*net, group);
       torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -156,7 +156,7 @@ TEST_P(Misuse, AStepOnGradientsThatWereNotAveraged) {
 }
 
 TEST_P(Misuse, AStepAfterWhichTheGradientsAreDropped) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_net();
     Ddp ddp(*net, group);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -172,7 +172,7 @@ TEST_P(Misuse, AStepAfterWhichTheGradientsAreDropped) {
 }
 
 TEST(MisuseOfModels, DifferOnSomeRank) {
-  with_groups(3, [](ProcessGroup& group) {
+  with_ddp_groups(3, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     net->register_parameter("b", torch::zeros({group.rank() == 2 ? 3 : 2}));
     const auto text = message_of([&] { Ddp ddp(*net, group); });
@@ -180,19 +180,19 @@ TEST(MisuseOfModels, DifferOnSomeRank) {
     EXPECT_TRUE(holds(text, "rank 2"));
     EXPECT_TRUE(holds(text, "[3]"));
   });
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     if (group.rank() == 1) net->register_parameter("more", torch::zeros({1}));
     const auto text = message_of([&] { Ddp ddp(*net, group); });
     EXPECT_TRUE(holds(text, "more: "));
     EXPECT_TRUE(holds(text, "rank 1"));
   });
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     (*net)["a"].requires_grad_(group.rank() == 0);
     EXPECT_TRUE(holds(message_of([&] { Ddp ddp(*net, group); }), "frozen"));
   });
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({});
     net->register_parameter("a",
                             torch::zeros({2}, group.rank() == 0 ? torch::kFloat : torch::kHalf));
@@ -201,7 +201,7 @@ TEST(MisuseOfModels, DifferOnSomeRank) {
 }
 
 TEST_P(Misuse, ModelsThatCannotBe) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto empty = weights({});
     EXPECT_TRUE(holds(message_of([&] { Ddp ddp(*empty, group); }), "no parameters"));
     const auto whole = weights({"a"});
@@ -213,7 +213,7 @@ TEST_P(Misuse, ModelsThatCannotBe) {
 }
 
 TEST_P(Misuse, OfCounts) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group, {.normalize = Normalize::by_count});
     EXPECT_TRUE(holds(message_of([&] { loss_with((*net)["a"], 1).backward(); }), "ddp.count(n)"));
@@ -241,7 +241,7 @@ TEST_P(Misuse, OfCounts) {
 }
 
 TEST_P(Misuse, OfTheExplicitStyle) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     {
@@ -265,7 +265,7 @@ TEST_P(Misuse, OfTheExplicitStyle) {
 }
 
 TEST_P(Misuse, CallsInTheMiddleOfABackward) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     const auto doubled = (*net)["a"] * 2;

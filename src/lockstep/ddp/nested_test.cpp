@@ -28,7 +28,7 @@ INSTANTIATE_TEST_SUITE_P(RanksAndBuckets, Nested,
 // for no gradient.
 void expect_means(const Case& setting, const std::vector<std::pair<std::string, double>>& expected,
                   const std::function<at::Tensor(const WeightsImpl&, double)>& loss_of) {
-  with_groups(setting.size, [&](ProcessGroup& group) {
+  with_ddp_groups(setting.size, [&](ProcessGroup& group) {
     std::vector<std::string> names;
     for (const auto& [name, value] : expected) names.push_back(name);
     const auto net = weights(names);
@@ -110,7 +110,7 @@ TEST_P(Nested, UnusedParametersBesideItStayUntouched) {
 }
 
 TEST_P(Nested, UnderNoSyncItIsAveragedLater) {
-  with_groups(GetParam().size, [](ProcessGroup& group) {
+  with_ddp_groups(GetParam().size, [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     const Body body = [b = (*net)["b"]](const at::Tensor& x) { return (x + b) * 2; };
@@ -130,7 +130,7 @@ TEST_P(Nested, UnderNoSyncItIsAveragedLater) {
 
 // It would be reduced before its second gradient comes, so it is refused; under no_sync it is fine.
 TEST_P(Nested, AWeightInsideAndOutsideIsRefusedByName) {
-  with_groups(GetParam().size, [](ProcessGroup& group) {
+  with_ddp_groups(GetParam().size, [](ProcessGroup& group) {
     const auto net = weights({"a", "tied"});
     Ddp ddp(*net, group, {.bucket_bytes = 1});
     const Body body = [tied = (*net)["tied"]](const at::Tensor& x) { return (x + tied) * 2; };

@@ -15,7 +15,7 @@ class NonFinite : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, NonFinite, ::testing::Values(1, 2, 3));
 
 TEST_P(NonFinite, SumsOfFiniteGradientsAreNoticed) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     const Ddp ddp(*net, group);
     const auto step = [&](double gradient) {
@@ -34,7 +34,7 @@ TEST_P(NonFinite, SumsOfFiniteGradientsAreNoticed) {
 TEST_P(NonFinite, GradientsAreReportedOnceWithRankParameterAndBackward) {
   const int culprit = GetParam() - 1;
   ::testing::internal::CaptureStderr();
-  with_groups(GetParam(), [&](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [&](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     const Ddp ddp(*net, group);
     for (int step = 1; step <= 5; ++step) {

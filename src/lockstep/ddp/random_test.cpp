@@ -292,7 +292,7 @@ TEST(RandomModels, HaveTheGradientsOfOneProcessBitForBit) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Program program(seed);
     const auto expected = serial_run(program);
-    with_groups(program.size, [&](ProcessGroup& group) {
+    with_ddp_groups(program.size, [&](ProcessGroup& group) {
       run(program, group, expected);
       if (::testing::Test::HasFailure()) ::printf("seed %lu\n", static_cast<unsigned long>(seed));
     });

@@ -13,8 +13,8 @@ namespace {
 
 constexpr auto kAdvice =
     "Every rank runs the same number of backwards and freezes the same parameters: a rank without "
-    "a "
-    "batch, or whose loss uses no parameter, calls ddp.sit_out() instead; Tail::drop and Tail::pad "
+    "a batch, or whose loss uses no parameter, calls ddp.sit_out() instead; Tail::drop and "
+    "Tail::pad "
     "of the Loader give all ranks as many batches";
 
 }  // namespace

@@ -38,7 +38,7 @@ void expect_found(const WeightsImpl& net, torch::optim::Optimizer& optimizer,
 
 TEST(ReplicaCheck, FindsTheFirstRankWhoseDigestIsNotThatOfRankZero) {
   constexpr auto kHigh = std::uint64_t{1} << 63;  // every bit is compared
-  with_groups(3, [](ProcessGroup& group) {
+  with_ddp_groups(3, [](ProcessGroup& group) {
     EXPECT_EQ(find_differing_rank(group, 7, "equal"), std::nullopt);
     EXPECT_EQ(find_differing_rank(group, group.rank() == 2 ? kHigh : 0, "last"), 2);
     EXPECT_EQ(find_differing_rank(group, group.rank() == 0 ? kHigh : 0, "first"), 1);
@@ -47,7 +47,7 @@ TEST(ReplicaCheck, FindsTheFirstRankWhoseDigestIsNotThatOfRankZero) {
 
 TEST(ReplicaCheck, NamesTheRankWhoseParameterWasChanged) {
   for (const std::int64_t element : {std::int64_t{0}, kLength / 2, kLength - 1}) {
-    with_groups(3, [element](ProcessGroup& group) {
+    with_ddp_groups(3, [element](ProcessGroup& group) {
       const auto net = weights({"a", "b", "c"}, kLength);
       Ddp ddp(*net, group);
       torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -62,7 +62,7 @@ TEST(ReplicaCheck, NamesTheRankWhoseParameterWasChanged) {
 }
 
 TEST(ReplicaCheck, NamesTheRankWhoseAveragedGradientWasChanged) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"}, kLength);
     Ddp ddp(*net, group);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -75,7 +75,7 @@ TEST(ReplicaCheck, NamesTheRankWhoseAveragedGradientWasChanged) {
 }
 
 TEST(ReplicaCheck, NamesFrozenParametersToo) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"}, kLength);
     net->register_parameter("frozen", torch::zeros({9}), /*requires_grad=*/false);
     Ddp ddp(*net, group);
@@ -87,7 +87,7 @@ TEST(ReplicaCheck, NamesFrozenParametersToo) {
 
 // Memory of the reduction that somebody wrote to, before any step was made with it.
 TEST(ReplicaCheck, TellsGradientsFromParameters) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     FlatParameters flat(*net, group);
     ReplicaCheck check;
@@ -107,7 +107,7 @@ TEST(ReplicaCheck, TellsGradientsFromParameters) {
 }
 
 TEST(ReplicaCheck, IsQuietWhileReplicasAreEqual) {
-  with_groups(3, [](ProcessGroup& group) {
+  with_ddp_groups(3, [](ProcessGroup& group) {
     TestNet net;
     fill(*net, group.rank());
     Ddp ddp(*net, group, {.bucket_bytes = 4096});

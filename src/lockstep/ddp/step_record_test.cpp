@@ -45,7 +45,7 @@ TEST(StepRecord, TracesWhenBucketsWereReadyLaunchedAndDone) {
 }
 
 TEST(StepRecord, OfAStepHasEveryBucketInItsOrder) {
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     Spans spans;
     TestNet net;
     Ddp ddp(*net, group, {.bucket_bytes = 1, .trace = &spans});

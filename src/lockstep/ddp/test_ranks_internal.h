@@ -11,19 +11,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/process_group.h"
+#include "lockstep/collectives/test_groups_internal.h"
 #include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/threads.h"
 
 namespace lockstep {
 
-// Runs `body` on every rank, as a thread.
-inline void with_groups(int size, const std::function<void(ProcessGroup&)>& body) {
-  const auto point = MeetingPoint::of_threads();
-  const auto server = point.serve();
-  testing::run_ranks_as_threads(size, [&](testing::Rank& self) {
-    ProcessGroup group(point.join(self.rank(), self.size()), {.timeout = std::chrono::seconds(20)});
-    body(group);
-  });
+// Runs `body` on every rank, as a thread; a wait ends after 20 s.
+inline void with_ddp_groups(int size, const std::function<void(ProcessGroup&)>& body) {
+  with_groups(size, body, {.timeout = std::chrono::seconds(20)});
 }
 
 inline std::string message_of(const std::function<void()>& action) {

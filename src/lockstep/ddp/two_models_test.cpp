@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(RanksAndBuckets, TwoModels,
 
 TEST_P(TwoModels, WithAParameterUnusedOnOneRank) {
   const int size = GetParam().size;
-  with_groups(size, [&](ProcessGroup& group) {
+  with_ddp_groups(size, [&](ProcessGroup& group) {
     const auto g = weights({"a", "b"});
     const auto d = weights({"c", "spare"});
     const Ddp g_ddp(*g, group, {.bucket_bytes = GetParam().bucket_bytes});
@@ -45,7 +45,7 @@ TEST_P(TwoModels, WithAParameterUnusedOnOneRank) {
 // reduction, so that each has several calls that wait.
 TEST_P(TwoModels, ThatRanksComeToInAnotherOrder) {
   const int size = GetParam().size;
-  with_groups(size, [&](ProcessGroup& group) {
+  with_ddp_groups(size, [&](ProcessGroup& group) {
     const auto g = weights({"a", "b"});
     const auto d = weights({"a", "b"});
     for (const auto& net : {g, d}) net->register_buffer("running", torch::full({2}, group.rank()));
@@ -75,7 +75,7 @@ TEST_P(TwoModels, ThatRanksComeToInAnotherOrder) {
 // no step uses.
 TEST(AGan, ThatPausesTheDiscriminatorEndsWithoutAWarning) {
   ::testing::internal::CaptureStderr();
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto g = weights({"g"});
     const auto d = weights({"d"});
     const Ddp g_ddp(*g, group);
@@ -101,7 +101,7 @@ TEST(AGan, ThatPausesTheDiscriminatorEndsWithoutAWarning) {
 
 TEST(AStepWithGradientsOfTheRankAlone, IsReportedAtTheEnd) {
   ::testing::internal::CaptureStderr();
-  with_groups(2, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group);
     loss_with((*net)["a"], 1).backward();

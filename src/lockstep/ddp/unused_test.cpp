@@ -15,7 +15,7 @@ class Unused : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Unused, ::testing::Values(1, 2, 3));
 
 TEST_P(Unused, OnAllRanksTheGradientStaysUndefined) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group);
     for (int step = 0; step < 3; ++step) {
@@ -29,7 +29,7 @@ TEST_P(Unused, OnAllRanksTheGradientStaysUndefined) {
 }
 
 TEST_P(Unused, OnAllRanksAnOldGradientKeepsItsBits) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"}, 60);
     const auto x = batch_of(group.rank(), 3, 1, 60).reshape({60});
     Ddp ddp(*net, group);
@@ -48,7 +48,7 @@ TEST_P(Unused, OnAllRanksAnOldGradientKeepsItsBits) {
 TEST_P(Unused, OnSomeRanksTheOthersGradientIsAveragedWithZeros) {
   const int size = GetParam();
   for (const std::size_t bucket_bytes : {1UL, kDefaultBucketBytes}) {
-    with_groups(size, [&](ProcessGroup& group) {
+    with_ddp_groups(size, [&](ProcessGroup& group) {
       const auto net = weights({"a", "b", "c"});
       Ddp ddp(*net, group, {.bucket_bytes = bucket_bytes});
       for (int step = 0; step < 2 * size; ++step) {
@@ -66,7 +66,7 @@ TEST_P(Unused, OnSomeRanksTheOthersGradientIsAveragedWithZeros) {
 
 TEST_P(Unused, AnOldGradientCountsWhereOthersHaveANewOne) {
   const int size = GetParam();
-  with_groups(size, [&](ProcessGroup& group) {
+  with_ddp_groups(size, [&](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     loss_with((*net)["b"], 3).backward();
@@ -79,7 +79,7 @@ TEST_P(Unused, AnOldGradientCountsWhereOthersHaveANewOne) {
 }
 
 TEST_P(Unused, InTheLastMicroStepEarlierGradientsAreStillAveraged) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group);
     for (int step = 0; step < 2; ++step) {
@@ -97,7 +97,7 @@ TEST_P(Unused, InTheLastMicroStepEarlierGradientsAreStillAveraged) {
 }
 
 TEST_P(Unused, AGradientThatWasDroppedDoesNotComeBack) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     {
@@ -112,7 +112,7 @@ TEST_P(Unused, AGradientThatWasDroppedDoesNotComeBack) {
 }
 
 TEST_P(Unused, AGradientAssignedByHandTakesPart) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     for (int step = 0; step < 2; ++step) {
@@ -126,7 +126,7 @@ TEST_P(Unused, AGradientAssignedByHandTakesPart) {
 
 TEST_P(Unused, FrozenParametersKeepWhatTheyHaveAndTrainAgainLater) {
   for (const std::size_t bucket_bytes : {1UL, kDefaultBucketBytes}) {
-    with_groups(GetParam(), [&](ProcessGroup& group) {
+    with_ddp_groups(GetParam(), [&](ProcessGroup& group) {
       const auto net = weights({"a", "b"});
       Ddp ddp(*net, group, {.bucket_bytes = bucket_bytes});
       const auto step = [&] {
@@ -151,7 +151,7 @@ TEST_P(Unused, FrozenParametersKeepWhatTheyHaveAndTrainAgainLater) {
 }
 
 TEST_P(Unused, ParametersFrozenFromTheStartCanTrainLater) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     (*net)["b"].requires_grad_(false);
     Ddp ddp(*net, group);
@@ -170,7 +170,7 @@ TEST_P(Unused, ParametersFrozenFromTheStartCanTrainLater) {
 
 // Autograd still comes by, since the graph is older; bucket mates must not be taken for complete.
 TEST_P(Unused, AParameterFrozenAfterForwardDoesNotDisturbItsBucket) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     for (int step = 0; step < 2; ++step) {
@@ -201,7 +201,7 @@ struct GradientOrNone : torch::autograd::Function<GradientOrNone> {
 };
 
 TEST_P(Unused, UndefinedGradientsFromAFunctionAreNone) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     const auto step = [&](bool none) {
@@ -217,7 +217,7 @@ TEST_P(Unused, UndefinedGradientsFromAFunctionAreNone) {
 }
 
 TEST_P(Unused, ParametersWithoutElementsAreNoTrouble) {
-  with_groups(GetParam(), [](ProcessGroup& group) {
+  with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     net->register_parameter("empty", torch::empty({0, 3}));
     net->register_parameter("b", torch::zeros({2}));

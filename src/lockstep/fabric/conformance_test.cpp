@@ -1,4 +1,4 @@
-// What every engine must give: each collective, type and operation against a serial oracle that
+// What every group must give: each collective, type and operation against a serial oracle that
 // joins in the same tree, for 1 to 8 ranks as threads and as processes, and every kind of memory.
 #include <gtest/gtest.h>
 
@@ -18,15 +18,15 @@ std::vector<std::int64_t> counts_around(std::size_t switch_point, DType dtype, i
   return {0, 1, at / size, at, at + 1};
 }
 
-void check_all(Group& engine, std::size_t switch_point, DType dtype) {
-  const CallMemory memory(engine, 64U << 10);
+void check_all(Group& group, std::size_t switch_point, DType dtype) {
+  const CallMemory memory(group, 64U << 10);
   std::uint64_t seed = 0;
   const auto check = [&](Collective kind, ReduceOp op, int root) {
-    for (const auto count : counts_around(switch_point, dtype, engine.size())) {
+    for (const auto count : counts_around(switch_point, dtype, group.size())) {
       for (const auto where : kMemoryKinds) {
         const auto form = ++seed % 2 == 0 && can_be_in_place(kind) ? Form::in_place : Form::apart;
         const Call call{.kind = kind, .dtype = dtype, .op = op, .root = root, .count = count};
-        CheckedCall(engine, call, form, memory.span(where), seed).wait();
+        CheckedCall(group, call, form, memory.span(where), seed).wait();
       }
     }
   };
@@ -34,7 +34,7 @@ void check_all(Group& engine, std::size_t switch_point, DType dtype) {
     for (const auto op : kReduceOps) {
       if (!reduces(kind) && op != ReduceOp::sum) continue;
       if (reduces(kind) && !has_meaning(dtype, op)) continue;
-      check(kind, op, static_cast<int>(seed % static_cast<std::uint64_t>(engine.size())));
+      check(kind, op, static_cast<int>(seed % static_cast<std::uint64_t>(group.size())));
     }
   }
 }
@@ -59,22 +59,22 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
 
 TEST_P(GroupTest, EveryCollectiveTypeAndOperationGivesTheBitsOfTheOracle) {
   const auto setting = this->setting();
-  run_group(setting, [&](Group& engine) {
-    ASSERT_EQ(engine.size(), setting.size);
-    for (const auto dtype : kDTypes) check_all(engine, *setting.options.one_shot_bytes, dtype);
+  run_group(setting, [&](Group& group) {
+    ASSERT_EQ(group.size(), setting.size);
+    for (const auto dtype : kDTypes) check_all(group, *setting.options.one_shot_bytes, dtype);
   });
 }
 
 TEST_P(GroupTest, EveryRankCanBeTheRoot) {
-  run_group(setting(), [](Group& engine) {
-    const CallMemory memory(engine, 64U << 10);
-    for (int root = 0; root < engine.size(); ++root) {
+  run_group(setting(), [](Group& group) {
+    const CallMemory memory(group, 64U << 10);
+    for (int root = 0; root < group.size(); ++root) {
       for (const auto kind : kDataCollectives) {
         if (!has_root(kind)) continue;
         for (const auto where : kMemoryKinds) {
           for (const std::int64_t count : {3, 501}) {
             const Call call{.kind = kind, .dtype = DType::bfloat16, .root = root, .count = count};
-            CheckedCall(engine, call, Form::apart, memory.span(where), 5).wait();
+            CheckedCall(group, call, Form::apart, memory.span(where), 5).wait();
           }
         }
       }
@@ -87,8 +87,8 @@ TEST_P(GroupTest, EveryRankCanBeTheRoot) {
 TEST_P(GroupTest, EverySwitchPointOfTheDefaultOptionsGivesTheSameBits) {
   auto setting = this->setting();
   setting.options = {.timeout = std::chrono::seconds(30)};
-  run_group(setting, [](Group& engine) {
-    const CallMemory memory(engine, 2U << 20);
+  run_group(setting, [](Group& group) {
+    const CallMemory memory(group, 2U << 20);
     std::vector<std::unique_ptr<CheckedCall>> calls;
     std::uint64_t seed = 0;
     for (const std::int64_t bytes : {256, 260, 1024, 4092, 4096, 4100, 8192, 16'384, 16'388}) {
@@ -103,7 +103,7 @@ TEST_P(GroupTest, EverySwitchPointOfTheDefaultOptionsGivesTheSameBits) {
             calls.clear();
           }
           calls.push_back(std::make_unique<CheckedCall>(
-              engine, call, seed % 2 == 0 ? Form::apart : Form::in_place, span, seed));
+              group, call, seed % 2 == 0 ? Form::apart : Form::in_place, span, seed));
           ++seed;
         }
       }

@@ -49,24 +49,24 @@ class Failure : public TransportTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, Failure, kTransports);
 
 TEST_P(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
-  run_group(two_apart(GetParam()), [](Group& engine) {
+  run_group(two_apart(GetParam()), [](Group& group) {
     std::byte value{1};
-    const auto done = engine.start(sum_of(std::span(&value, 1)), nullptr);
-    engine.wait(*done);
+    const auto done = group.start(sum_of(std::span(&value, 1)), nullptr);
+    group.wait(*done);
     std::byte letter{};
     const auto pending =
-        engine.receive({.peer = 1 - engine.rank(), .count = 1}, std::span(&letter, 1), nullptr);
-    const auto name = engine.rank() == 0 ? "this" : "that";
-    EXPECT_THROW(run(engine, {.kind = Collective::barrier, .name = name}), PeerError);
-    EXPECT_NO_THROW(engine.wait(*done));
-    EXPECT_TRUE(engine.done(*done));
-    EXPECT_THROW((void)engine.done(*pending), PeerError);
-    EXPECT_THROW(engine.advance(), PeerError);
-    EXPECT_THROW((void)engine.allocate(1), PeerError);
-    EXPECT_THROW((void)engine.split(0, 0), PeerError);
-    EXPECT_THROW((void)engine.send({.peer = 0}, {}, nullptr), PeerError);
+        group.receive({.peer = 1 - group.rank(), .count = 1}, std::span(&letter, 1), nullptr);
+    const auto name = group.rank() == 0 ? "this" : "that";
+    EXPECT_THROW(run(group, {.kind = Collective::barrier, .name = name}), PeerError);
+    EXPECT_NO_THROW(group.wait(*done));
+    EXPECT_TRUE(group.done(*done));
+    EXPECT_THROW((void)group.done(*pending), PeerError);
+    EXPECT_THROW(group.advance(), PeerError);
+    EXPECT_THROW((void)group.allocate(1), PeerError);
+    EXPECT_THROW((void)group.split(0, 0), PeerError);
+    EXPECT_THROW((void)group.send({.peer = 0}, {}, nullptr), PeerError);
     try {
-      engine.wait(*pending);
+      group.wait(*pending);
       ADD_FAILURE() << "no error";
     } catch (const PeerError& error) {
       EXPECT_NE(std::string(error.what()).find("\"this\""), std::string::npos) << error.what();
@@ -77,10 +77,10 @@ TEST_P(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
 
 // Calls that throw where they are started, since the others are already there.
 TEST_P(Failure, ADifferenceCanBeHeardAtTheStart) {
-  run_group(two_apart(GetParam()), [](Group& engine) {
+  run_group(two_apart(GetParam()), [](Group& group) {
     const auto act = [&] {
-      if (engine.rank() == 1) std::this_thread::sleep_for(50ms);
-      run(engine, {.kind = Collective::barrier, .name = engine.rank() == 0 ? "a" : "b"});
+      if (group.rank() == 1) std::this_thread::sleep_for(50ms);
+      run(group, {.kind = Collective::barrier, .name = group.rank() == 0 ? "a" : "b"});
     };
     EXPECT_THROW(act(), PeerError);
   });
@@ -93,10 +93,10 @@ TEST_P(Failure, OperationsAndMemoryOutliveTheirGroup) {
     std::shared_ptr<Operation> pending;
     std::shared_ptr<RegisteredMemory> memory;
     {
-      const auto engine =
+      const auto group =
           make_test_group(GetParam(), point.join(self.rank(), 2), {.one_shot_bytes = 256});
-      memory = engine->allocate(100'000);
-      pending = engine->start(sum_of(memory->bytes()), nullptr);
+      memory = group->allocate(100'000);
+      pending = group->start(sum_of(memory->bytes()), nullptr);
     }
     std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{4});
     EXPECT_TRUE(is_full_of(memory->bytes(), std::byte{4}));
@@ -111,17 +111,17 @@ TEST_P(Failure, WhoLeavesInTheMiddleOfACallKeepsItsMemoryToItself) {
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     const auto world = point.join(self.rank(), 2);
-    auto engine = make_test_group(GetParam(), world, {.one_shot_bytes = 256});
-    const auto memory = engine->allocate(100'000);
+    auto group = make_test_group(GetParam(), world, {.one_shot_bytes = 256});
+    const auto memory = group->allocate(100'000);
     if (self.rank() == 0) {
-      (void)engine->start(sum_of(memory->bytes()), nullptr);
-      engine.reset();
+      (void)group->start(sum_of(memory->bytes()), nullptr);
+      group.reset();
       std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{0x5A});
     }
     self.barrier(soon());
     if (self.rank() == 1) {
       std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{1});
-      EXPECT_THROW(run(*engine, sum_of(memory->bytes())), PeerError);
+      EXPECT_THROW(run(*group, sum_of(memory->bytes())), PeerError);
     }
     self.barrier(soon());
     if (self.rank() == 0) {
@@ -138,9 +138,9 @@ TEST_P(Failure, AFlightRecordLiesInTheRunFolder) {
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     const auto world = point.join(self.rank(), 2, folder.string());
-    const auto engine = make_test_group(GetParam(), world, {.one_shot_bytes = 256});
+    const auto group = make_test_group(GetParam(), world, {.one_shot_bytes = 256});
     const auto name = self.rank() == 0 ? "good" : "bad";
-    EXPECT_THROW(run(*engine, {.kind = Collective::barrier, .name = name}), PeerError);
+    EXPECT_THROW(run(*group, {.kind = Collective::barrier, .name = name}), PeerError);
   });
   for (const std::string rank : {"0", "1"}) {
     std::ifstream file(folder / ("flight-world-rank" + rank + ".json"));
@@ -155,23 +155,23 @@ TEST_P(Failure, AFlightRecordLiesInTheRunFolder) {
 }
 
 TEST_P(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
-  run_group(two_apart(GetParam()), [](Group& engine) {
-    EXPECT_THROW((void)engine.allocate(std::size_t{1} << 62), UsageError);
-    run(engine, {.kind = Collective::barrier});
+  run_group(two_apart(GetParam()), [](Group& group) {
+    EXPECT_THROW((void)group.allocate(std::size_t{1} << 62), UsageError);
+    run(group, {.kind = Collective::barrier});
   });
 }
 
 // Rank 0 makes the memory, and is allowed no file that large.
 TEST(FailureInSharedMemory, AnAllocationThatTheMachineRefusesIsToldToAll) {
   (void)testing::run_ranks_as_processes(2, [](Rank& self) {
-    const auto engine = make_test_group(TransportKind::shm, world_of_processes(self.rank(), 2), {});
+    const auto group = make_test_group(TransportKind::shm, world_of_processes(self.rank(), 2), {});
     if (self.rank() == 0) {
       ::signal(SIGXFSZ, SIG_IGN);
       const rlimit small{1U << 20, 1U << 20};
       ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
     }
     try {
-      (void)engine->allocate(64U << 20);
+      (void)group->allocate(64U << 20);
       ADD_FAILURE() << "rank " << self.rank() << " has memory";
     } catch (const PeerError& error) {
       EXPECT_EQ(error.rank(), 0) << error.what();
@@ -195,14 +195,14 @@ TEST(FailureInSharedMemory, ALostRankCostsNoCopyOfTheMemory) {
   const auto outcomes = testing::run_ranks_as_processes(
       3,
       [](Rank& self) {
-        const auto engine =
+        const auto group =
             make_test_group(TransportKind::shm, world_of_processes(self.rank(), 3), {});
-        const auto memory = engine->allocate(kBytes);
+        const auto memory = group->allocate(kBytes);
         std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{1});
-        run(*engine, {.kind = Collective::barrier});
+        run(*group, {.kind = Collective::barrier});
         if (self.rank() == 2) ::raise(SIGKILL);
         const auto before = own_anonymous_bytes();
-        EXPECT_THROW(run(*engine, sum_of(memory->bytes())), PeerError);
+        EXPECT_THROW(run(*group, sum_of(memory->bytes())), PeerError);
         EXPECT_LT(own_anonymous_bytes(), before + kBytes / 20);
         EXPECT_EQ(memory->bytes().front(), std::byte{1});
       },
@@ -217,10 +217,10 @@ TEST_P(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
   auto setting = two_apart(GetParam());
   setting.options.timeout = 2s;
   std::atomic<int> told = 0;
-  run_group(setting, [&](Group& engine) {
-    const auto other = engine.split(0, 0);
+  run_group(setting, [&](Group& group) {
+    const auto other = group.split(0, 0);
     try {
-      run(engine.rank() == 0 ? engine : *other, {.kind = Collective::barrier, .name = "one"});
+      run(group.rank() == 0 ? group : *other, {.kind = Collective::barrier, .name = "one"});
       ADD_FAILURE() << "no error";
     } catch (const PeerError& error) {
       if (std::string(error.what()).find("it waits for this rank in call") != std::string::npos) {
@@ -234,12 +234,12 @@ TEST_P(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
 // Which is 100 ms here, and not the 30 s of the group.
 TEST_P(Failure, AWaitEndsAtItsOwnDeadline) {
   std::atomic<bool> ended = false;
-  run_group(two_apart(GetParam()), [&](Group& engine) {
-    if (engine.rank() == 1) ended.wait(false);
+  run_group(two_apart(GetParam()), [&](Group& group) {
+    if (group.rank() == 1) ended.wait(false);
     const auto begin = std::chrono::steady_clock::now();
     const auto act = [&] {
-      const auto operation = engine.start({.kind = Collective::barrier}, nullptr);
-      engine.wait(*operation, Deadline::after(100ms));
+      const auto operation = group.start({.kind = Collective::barrier}, nullptr);
+      group.wait(*operation, Deadline::after(100ms));
     };
     EXPECT_THROW(act(), PeerError);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
@@ -254,24 +254,24 @@ TEST(FailureInSharedMemory, ACallThatTheFailedRankHasCompletedEndsWell) {
   auto setting = two_apart(TransportKind::shm);
   setting.size = 3;
   std::atomic<bool> failed = false;
-  run_group(setting, [&](Group& engine) {
-    const auto last = engine.start({.kind = Collective::barrier, .name = "last"}, nullptr);
-    if (engine.rank() == 1) failed.wait(false);
-    EXPECT_NO_THROW(engine.wait(*last));
-    if (engine.rank() == 0) return;
-    EXPECT_THROW(run(engine, {.kind = Collective::barrier, .name = "extra"}), PeerError);
+  run_group(setting, [&](Group& group) {
+    const auto last = group.start({.kind = Collective::barrier, .name = "last"}, nullptr);
+    if (group.rank() == 1) failed.wait(false);
+    EXPECT_NO_THROW(group.wait(*last));
+    if (group.rank() == 0) return;
+    EXPECT_THROW(run(group, {.kind = Collective::barrier, .name = "extra"}), PeerError);
     failed = true;
     failed.notify_all();
   });
 }
 
 TEST_P(Failure, GroupsThatDidNotFailGoOn) {
-  run_group(two_apart(GetParam()), [](Group& engine) {
-    const auto other = engine.split(0, 0);
-    const auto name = engine.rank() == 0 ? "a" : "b";
+  run_group(two_apart(GetParam()), [](Group& group) {
+    const auto other = group.split(0, 0);
+    const auto name = group.rank() == 0 ? "a" : "b";
     EXPECT_THROW(run(*other, {.kind = Collective::barrier, .name = name}), PeerError);
-    run(engine, {.kind = Collective::barrier});
-    run(*engine.split(0, 0), {.kind = Collective::barrier});
+    run(group, {.kind = Collective::barrier});
+    run(*group.split(0, 0), {.kind = Collective::barrier});
   });
 }
 

@@ -21,21 +21,21 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                                             ::testing::Values(3)));
 
 TEST_P(GroupTest, FlagsOfAllRanksAreCombined) {
-  run_group(setting(), [](Group& engine) {
-    const int last = engine.size() - 1;
+  run_group(setting(), [](Group& group) {
+    const int last = group.size() - 1;
     for (const std::int64_t count : {0, 10, 20'000}) {
       std::vector<std::byte> data(static_cast<std::size_t>(count));
-      const CallFlags own{.sum = engine.rank() + 1,
-                          .equal = engine.rank() == 0 ? 7U : 8U,
-                          .any = engine.rank() == last ? 4U : 0U,
-                          .absent = engine.rank() != 0};
-      const auto operation = engine.start({.kind = Collective::all_reduce,
-                                           .count = count,
-                                           .input = data,
-                                           .output = data,
-                                           .flags = own},
-                                          nullptr);
-      engine.wait(*operation);
+      const CallFlags own{.sum = group.rank() + 1,
+                          .equal = group.rank() == 0 ? 7U : 8U,
+                          .any = group.rank() == last ? 4U : 0U,
+                          .absent = group.rank() != 0};
+      const auto operation = group.start({.kind = Collective::all_reduce,
+                                          .count = count,
+                                          .input = data,
+                                          .output = data,
+                                          .flags = own},
+                                         nullptr);
+      group.wait(*operation);
       const auto& all = operation->flags();
       EXPECT_EQ(all.sum, (last + 1) * (last + 2) / 2);
       EXPECT_EQ(all.all_equal, last == 0);
@@ -47,25 +47,25 @@ TEST_P(GroupTest, FlagsOfAllRanksAreCombined) {
 }
 
 TEST_P(GroupTest, AWeightedAverageDividesByTheSumOfTheWeights) {
-  run_group(setting(), [](Group& engine) {
-    const int size = engine.size();
+  run_group(setting(), [](Group& group) {
+    const int size = group.size();
     // Small, shared and large; the last rank sits out, and is rank 0 of a group of one.
     for (const std::int64_t count : {7, 2'000, 40'000}) {
       for (const std::int64_t each : {0, 1, 3}) {
         std::vector<float> data(static_cast<std::size_t>(count));
-        const bool out = engine.rank() == size - 1;
+        const bool out = group.rank() == size - 1;
         for (std::size_t i = 0; i < data.size(); ++i) data[i] = out ? 0 : static_cast<float>(i % 9);
         const auto bytes = std::as_writable_bytes(std::span(data));
-        const auto operation = engine.start({.kind = Collective::all_reduce,
-                                             .dtype = DType::float32,
-                                             .op = ReduceOp::weighted_average,
-                                             .count = count,
-                                             .input = bytes,
-                                             .output = bytes,
-                                             .flags = CallFlags{.absent = out},
-                                             .weight = out ? 0 : each},
-                                            nullptr);
-        engine.wait(*operation);
+        const auto operation = group.start({.kind = Collective::all_reduce,
+                                            .dtype = DType::float32,
+                                            .op = ReduceOp::weighted_average,
+                                            .count = count,
+                                            .input = bytes,
+                                            .output = bytes,
+                                            .flags = CallFlags{.absent = out},
+                                            .weight = out ? 0 : each},
+                                           nullptr);
+        group.wait(*operation);
         EXPECT_EQ(operation->flags().first_present, size == 1 ? -1 : 0);
         const auto weight = std::max<std::int64_t>(1, each * (size - 1));
         for (std::size_t i = 0; i < data.size(); ++i) {
@@ -78,17 +78,17 @@ TEST_P(GroupTest, AWeightedAverageDividesByTheSumOfTheWeights) {
 }
 
 TEST_P(GroupTest, AWeightedAverageNeedsAWeight) {
-  run_group(setting(), [](Group& engine) {
-    EXPECT_THROW((void)engine.start({.kind = Collective::all_reduce,
-                                     .dtype = DType::float32,
-                                     .op = ReduceOp::weighted_average},
-                                    nullptr),
+  run_group(setting(), [](Group& group) {
+    EXPECT_THROW((void)group.start({.kind = Collective::all_reduce,
+                                    .dtype = DType::float32,
+                                    .op = ReduceOp::weighted_average},
+                                   nullptr),
                  UsageError);
-    EXPECT_THROW((void)engine.start({.kind = Collective::all_reduce,
-                                     .dtype = DType::float32,
-                                     .op = ReduceOp::weighted_average,
-                                     .weight = -1},
-                                    nullptr),
+    EXPECT_THROW((void)group.start({.kind = Collective::all_reduce,
+                                    .dtype = DType::float32,
+                                    .op = ReduceOp::weighted_average,
+                                    .weight = -1},
+                                   nullptr),
                  UsageError);
   });
 }
@@ -112,13 +112,13 @@ std::vector<LeafInterval> eight_leaves_over(int size) {
 }
 
 TEST_P(GroupTest, ASumOverLeavesHasTheSameBitsForEveryNumberOfRanks) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     constexpr std::size_t kCount = 500;
     std::vector<oracle::Bytes> leaves;
     for (std::uint64_t leaf = 0; leaf < 8; ++leaf) {
       leaves.push_back(oracle::draw(DType::float32, kCount, 1, leaf));
     }
-    const auto interval = eight_leaves_over(engine.size())[static_cast<std::size_t>(engine.rank())];
+    const auto interval = eight_leaves_over(group.size())[static_cast<std::size_t>(group.rank())];
     const auto own_leaves =
         std::span(leaves).subspan(static_cast<std::size_t>(interval.begin),
                                   static_cast<std::size_t>(interval.end - interval.begin));
@@ -127,12 +127,12 @@ TEST_P(GroupTest, ASumOverLeavesHasTheSameBitsForEveryNumberOfRanks) {
       sum.resize(count * 4);
       auto expected = oracle::reduced(DType::float32, ReduceOp::sum, leaves);
       expected.resize(count * 4);
-      run(engine, {.kind = Collective::all_reduce,
-                   .dtype = DType::float32,
-                   .count = static_cast<std::int64_t>(count),
-                   .input = sum,
-                   .output = sum,
-                   .leaves = interval});
+      run(group, {.kind = Collective::all_reduce,
+                  .dtype = DType::float32,
+                  .count = static_cast<std::int64_t>(count),
+                  .input = sum,
+                  .output = sum,
+                  .leaves = interval});
       EXPECT_EQ(sum, expected);
     }
   });

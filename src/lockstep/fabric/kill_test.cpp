@@ -49,16 +49,16 @@ struct Deed {
 };
 
 // A program of calls that never ends by itself, the same on all ranks. `group` is a second one.
-void work_for_ever(Group& engine, RandomStream random) {
-  const CallMemory memory(engine, 1U << 20);
+void work_for_ever(Group& group, RandomStream random) {
+  const CallMemory memory(group, 1U << 20);
   for (std::uint64_t number = 0;; ++number) {
     const auto choice = random.below(16);
     if (choice == 0) {
-      (void)engine.allocate(10'000);
+      (void)group.allocate(10'000);
       continue;
     }
     if (choice == 1) {
-      const auto half = engine.split(engine.rank() % 2, 0);
+      const auto half = group.split(group.rank() % 2, 0);
       run(*half, {.kind = Collective::barrier});
       continue;
     }
@@ -66,9 +66,9 @@ void work_for_ever(Group& engine, RandomStream random) {
     const auto count = random.below(3) == 0 ? 9 : random.below(2) == 0 ? 2000 : 9000;
     const Call call{.kind = kind, .dtype = DType::float32, .count = count, .name = "work"};
     const auto where = kMemoryKinds[random.below(kMemoryKinds.size())];
-    CheckedCall checked(engine, call, Form::apart, memory.span(where), number);
+    CheckedCall checked(group, call, Form::apart, memory.span(where), number);
     if (choice < 5) {
-      while (!engine.done(checked.operation())) std::this_thread::yield();
+      while (!group.done(checked.operation())) std::this_thread::yield();
     }
     checked.wait();
   }
@@ -91,7 +91,7 @@ std::size_t count_library_mappings() {
 
 void survive(TransportKind kind, int rank, int size, int victim, const World& world,
              RandomStream random) {
-  auto engine = make_test_group(kind, world, {.one_shot_bytes = 4096});
+  auto group = make_test_group(kind, world, {.one_shot_bytes = 4096});
   if (rank == victim) {
     // From a millisecond to 50 after the start, at whatever the rank is in then.
     RandomStream delay = random;
@@ -102,7 +102,7 @@ void survive(TransportKind kind, int rank, int size, int victim, const World& wo
     }).detach();
   }
   try {
-    work_for_ever(*engine, random);
+    work_for_ever(*group, random);
   } catch (const PeerError& error) {
     const auto heard = Clock::now().time_since_epoch().count();
     const auto deed = Deed::read();
@@ -116,7 +116,7 @@ void survive(TransportKind kind, int rank, int size, int victim, const World& wo
     EXPECT_NE(text.find("pid " + std::to_string(deed.process)), std::string::npos) << text;
     EXPECT_NE(text.find("call "), std::string::npos) << text;
     // The group stays refused, by the same cause.
-    EXPECT_THROW(run(*engine, {.kind = Collective::barrier}), PeerError);
+    EXPECT_THROW(run(*group, {.kind = Collective::barrier}), PeerError);
   }
 }
 
@@ -124,10 +124,10 @@ void survive(TransportKind kind, int rank, int size, int victim, const World& wo
 void go_on_without(TransportKind kind, int rank, int size, int victim, int number) {
   const int new_rank = rank < victim ? rank : rank - 1;
   const auto world = world_of_processes(new_rank, size - 1, number);
-  const auto engine = make_test_group(kind, world, {.one_shot_bytes = 4096});
-  const CallMemory memory(*engine, 1U << 20);
+  const auto group = make_test_group(kind, world, {.one_shot_bytes = 4096});
+  const CallMemory memory(*group, 1U << 20);
   for (const auto collective : kDataCollectives) {
-    CheckedCall(*engine, {.kind = collective, .dtype = DType::float32, .count = 5000}, Form::apart,
+    CheckedCall(*group, {.kind = collective, .dtype = DType::float32, .count = 5000}, Form::apart,
                 memory.span(MemoryKind::registered), 3)
         .wait();
   }

@@ -43,84 +43,84 @@ struct Post {
   std::shared_ptr<Operation> operation;
 };
 
-std::unique_ptr<Post> send(Group& engine, int to, int tag, int number, std::size_t bytes) {
+std::unique_ptr<Post> send(Group& group, int to, int tag, int number, std::size_t bytes) {
   auto post = std::make_unique<Post>();
-  post->bytes = text_of(engine.rank(), to, number, bytes);
-  post->operation = engine.send(message_of(to, tag, bytes), post->bytes, nullptr);
+  post->bytes = text_of(group.rank(), to, number, bytes);
+  post->operation = group.send(message_of(to, tag, bytes), post->bytes, nullptr);
   return post;
 }
 
-void receive(Group& engine, int from, int tag, int number, std::size_t bytes) {
+void receive(Group& group, int from, int tag, int number, std::size_t bytes) {
   Bytes found(bytes);
-  engine.wait(*engine.receive(message_of(from, tag, bytes), found, nullptr));
-  EXPECT_EQ(found, text_of(from, engine.rank(), number, bytes))
+  group.wait(*group.receive(message_of(from, tag, bytes), found, nullptr));
+  EXPECT_EQ(found, text_of(from, group.rank(), number, bytes))
       << "message " << number << " from " << from << ", " << bytes << " bytes, tag " << tag;
 }
 
 TEST_P(GroupTest, MessagesOfEverySizeArriveWhole) {
-  run_group(setting(), [](Group& engine) {
-    const int size = engine.size();
-    const int next = (engine.rank() + 1) % size;
-    const int previous = (engine.rank() + size - 1) % size;
+  run_group(setting(), [](Group& group) {
+    const int size = group.size();
+    const int next = (group.rank() + 1) % size;
+    const int previous = (group.rank() + size - 1) % size;
     int number = 0;
     for (const std::size_t bytes :
          {std::size_t{0}, std::size_t{1}, kLetterBytes - 1, kLetterBytes, kLetterBytes + 1,
           kMailBytes - 1, kMailBytes, kMailBytes + 1, 2 * kMailBytes, 5 * kMailBytes + 17}) {
-      const auto post = send(engine, next, 4, ++number, bytes);
-      receive(engine, previous, 4, number, bytes);
-      engine.wait(*post->operation);
+      const auto post = send(group, next, 4, ++number, bytes);
+      receive(group, previous, 4, number, bytes);
+      group.wait(*post->operation);
     }
   });
 }
 
 TEST_P(GroupTest, RegisteredMemoryIsReadWhereItLies) {
-  run_group(setting(), [](Group& engine) {
-    const int size = engine.size();
-    const int next = (engine.rank() + 1) % size;
-    const int previous = (engine.rank() + size - 1) % size;
+  run_group(setting(), [](Group& group) {
+    const int size = group.size();
+    const int next = (group.rank() + 1) % size;
+    const int previous = (group.rank() + size - 1) % size;
     constexpr std::size_t kBytes = 200'000;
-    const auto memory = engine.allocate(kBytes);
-    const auto text = text_of(engine.rank(), next, 1, kBytes);
+    const auto memory = group.allocate(kBytes);
+    const auto text = text_of(group.rank(), next, 1, kBytes);
     std::copy(text.begin(), text.end(), memory->bytes().begin());
-    const auto sent = engine.send(message_of(next, 0, kBytes), memory->bytes(), nullptr);
-    receive(engine, previous, 0, 1, kBytes);
-    engine.wait(*sent);
+    const auto sent = group.send(message_of(next, 0, kBytes), memory->bytes(), nullptr);
+    receive(group, previous, 0, 1, kBytes);
+    group.wait(*sent);
   });
 }
 
 TEST_P(GroupTest, TagsAreReceivedInAnotherOrderThanSent) {
-  run_group(setting(), [](Group& engine) {
-    const int size = engine.size();
-    const int next = (engine.rank() + 1) % size;
-    const int previous = (engine.rank() + size - 1) % size;
+  run_group(setting(), [](Group& group) {
+    const int size = group.size();
+    const int next = (group.rank() + 1) % size;
+    const int previous = (group.rank() + size - 1) % size;
     const auto bytes_of_tag = [](int tag) { return static_cast<std::size_t>(tag) * 30'000 + 5; };
     std::vector<std::unique_ptr<Post>> posts;
     for (int tag = 0; tag < 8; ++tag) {
-      posts.push_back(send(engine, next, tag, tag, bytes_of_tag(tag)));
+      posts.push_back(send(group, next, tag, tag, bytes_of_tag(tag)));
     }
     for (const int tag : {3, 7, 0, 5, 6, 1, 2, 4}) {
-      receive(engine, previous, tag, tag, bytes_of_tag(tag));
+      receive(group, previous, tag, tag, bytes_of_tag(tag));
     }
-    for (auto& post : posts) engine.wait(*post->operation);
+    for (auto& post : posts) group.wait(*post->operation);
   });
 }
 
 // More than the letters of a mailbox, and the oldest is received last.
 TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
-  run_group(setting(), [](Group& engine) {
-    const int size = engine.size();
-    const int next = (engine.rank() + 1) % size;
-    const int previous = (engine.rank() + size - 1) % size;
+  run_group(setting(), [](Group& group) {
+    const int size = group.size();
+    const int next = (group.rank() + 1) % size;
+    const int previous = (group.rank() + size - 1) % size;
     constexpr int kMessages = 3 * static_cast<int>(kLetters);
     std::vector<std::unique_ptr<Post>> posts;
-    posts.push_back(send(engine, next, 1, 0, 40));
+    posts.push_back(send(group, next, 1, 0, 40));
     for (int number = 1; number < kMessages; ++number) {
-      posts.push_back(send(engine, next, 2, number, 40));
+      posts.push_back(send(group, next, 2, number, 40));
     }
-    for (int number = 1; number < kMessages; ++number) receive(engine, previous, 2, number, 40);
-    receive(engine, previous, 1, 0, 40);
+    for (int number = 1; number < kMessages; ++number) receive(group, previous, 2, number, 40);
+    receive(group, previous, 1, 0, 40);
     for (auto post = posts.rbegin(); post != posts.rend(); ++post) {
-      engine.wait(*(*post)->operation);
+      group.wait(*(*post)->operation);
     }
   });
 }
@@ -128,66 +128,66 @@ TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
 // The first receive of tag 2 has to wait for the pieces of another message; the second must not
 // take what is the first one's.
 TEST_P(GroupTest, ReceivesOfOneTagGetTheirMessagesInTheOrderTheyWereBegun) {
-  run_group(setting(), [](Group& engine) {
-    const int size = engine.size();
-    const int next = (engine.rank() + 1) % size;
-    const int previous = (engine.rank() + size - 1) % size;
+  run_group(setting(), [](Group& group) {
+    const int size = group.size();
+    const int next = (group.rank() + 1) % size;
+    const int previous = (group.rank() + size - 1) % size;
     constexpr int kMessages = 9;
     const auto tag_of = [](int number) { return number == 0 ? 1 : 2; };
     const auto bytes_of = [](int number) -> std::size_t { return number < 2 ? 300'000 : 50; };
     std::vector<std::unique_ptr<Post>> posts;
     std::vector<std::unique_ptr<Post>> receives;
     for (int number = 0; number < kMessages; ++number) {
-      posts.push_back(send(engine, next, tag_of(number), number, bytes_of(number)));
+      posts.push_back(send(group, next, tag_of(number), number, bytes_of(number)));
     }
     for (int number = 0; number < kMessages; ++number) {
       auto& post = *receives.emplace_back(std::make_unique<Post>());
       post.bytes.resize(bytes_of(number));
-      post.operation = engine.receive(message_of(previous, tag_of(number), bytes_of(number)),
-                                      post.bytes, nullptr);
+      post.operation = group.receive(message_of(previous, tag_of(number), bytes_of(number)),
+                                     post.bytes, nullptr);
     }
     for (int number = kMessages; number-- > 0;) {
       const auto& post = *receives[static_cast<std::size_t>(number)];
-      engine.wait(*post.operation);
-      EXPECT_TRUE(post.bytes == text_of(previous, engine.rank(), number, bytes_of(number)))
+      group.wait(*post.operation);
+      EXPECT_TRUE(post.bytes == text_of(previous, group.rank(), number, bytes_of(number)))
           << "message " << number;
     }
-    for (auto& post : posts) engine.wait(*post->operation);
+    for (auto& post : posts) group.wait(*post->operation);
   });
 }
 
 TEST_P(GroupTest, EveryRankTalksToEveryRankAndToItself) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     std::vector<std::unique_ptr<Post>> posts;
     const auto size_of = [](int from, int to) {
       return static_cast<std::size_t>((from * 7 + to * 3) % 5) * 50'000 + 100;
     };
     for (int number = 0; number < 3; ++number) {
-      for (int peer = 0; peer < engine.size(); ++peer) {
-        posts.push_back(send(engine, peer, 9, number, size_of(engine.rank(), peer)));
+      for (int peer = 0; peer < group.size(); ++peer) {
+        posts.push_back(send(group, peer, 9, number, size_of(group.rank(), peer)));
       }
     }
     for (int number = 0; number < 3; ++number) {
-      for (int peer = engine.size() - 1; peer >= 0; --peer) {
-        receive(engine, peer, 9, number, size_of(peer, engine.rank()));
+      for (int peer = group.size() - 1; peer >= 0; --peer) {
+        receive(group, peer, 9, number, size_of(peer, group.rank()));
       }
     }
-    for (auto& post : posts) engine.wait(*post->operation);
+    for (auto& post : posts) group.wait(*post->operation);
   });
 }
 
 TEST_P(GroupTest, MessagesAndCallsGoOnTogether) {
-  run_group(setting(), [](Group& engine) {
-    const int next = (engine.rank() + 1) % engine.size();
-    const int previous = (engine.rank() + engine.size() - 1) % engine.size();
+  run_group(setting(), [](Group& group) {
+    const int next = (group.rank() + 1) % group.size();
+    const int previous = (group.rank() + group.size() - 1) % group.size();
     for (int number = 0; number < 10; ++number) {
-      const auto post = send(engine, next, 0, number, 100'000);
-      CheckedCall call(engine, {.kind = Collective::all_reduce, .count = 90'000}, Form::apart, {},
+      const auto post = send(group, next, 0, number, 100'000);
+      CheckedCall call(group, {.kind = Collective::all_reduce, .count = 90'000}, Form::apart, {},
                        static_cast<std::uint64_t>(number));
-      if (engine.rank() % 2 == 0) call.wait();
-      receive(engine, previous, 0, number, 100'000);
-      if (engine.rank() % 2 != 0) call.wait();
-      engine.wait(*post->operation);
+      if (group.rank() % 2 == 0) call.wait();
+      receive(group, previous, 0, number, 100'000);
+      if (group.rank() % 2 != 0) call.wait();
+      group.wait(*post->operation);
     }
   });
 }
@@ -196,18 +196,18 @@ TEST_P(GroupTest, AMessageOfAnotherSizeIsRefusedOnBothSides) {
   const auto setting = this->setting();
   if (setting.size < 2) return;
   for (const std::size_t sent : {std::size_t{40}, std::size_t{300'000}}) {
-    run_group(setting, [&](Group& engine) {
+    run_group(setting, [&](Group& group) {
       try {
-        run(engine, {.kind = Collective::barrier});  // the group is made on all ranks, then
+        run(group, {.kind = Collective::barrier});  // the group is made on all ranks, then
       } catch (const PeerError&) {
-        EXPECT_GT(engine.rank(), 1) << "who is late may hear of it here";
+        EXPECT_GT(group.rank(), 1) << "who is late may hear of it here";
       }
-      if (engine.rank() > 1) return;
-      Bytes bytes(sent + static_cast<std::size_t>(engine.rank()));
-      const auto message = message_of(1 - engine.rank(), 6, bytes.size());
+      if (group.rank() > 1) return;
+      Bytes bytes(sent + static_cast<std::size_t>(group.rank()));
+      const auto message = message_of(1 - group.rank(), 6, bytes.size());
       try {
-        engine.wait(engine.rank() == 0 ? *engine.send(message, bytes, nullptr)
-                                       : *engine.receive(message, bytes, nullptr));
+        group.wait(group.rank() == 0 ? *group.send(message, bytes, nullptr)
+                                     : *group.receive(message, bytes, nullptr));
         ADD_FAILURE() << "no error";
       } catch (const PeerError& error) {
         EXPECT_NE(std::string(error.what()).find("tag 6"), std::string::npos) << error.what();
@@ -217,13 +217,13 @@ TEST_P(GroupTest, AMessageOfAnotherSizeIsRefusedOnBothSides) {
 }
 
 TEST(Messages, ALengthThatIsNotTheCountsIsRefused) {
-  run_group({}, [](Group& engine) {
+  run_group({}, [](Group& group) {
     Bytes bytes(10);
     const Message message{.peer = 0, .dtype = DType::float32, .count = 3};
-    EXPECT_THROW((void)engine.send(message, bytes, nullptr), UsageError);
-    EXPECT_THROW((void)engine.receive(message, bytes, nullptr), UsageError);
-    EXPECT_THROW((void)engine.receive({.peer = 0, .count = -1}, {}, nullptr), UsageError);
-    EXPECT_THROW((void)engine.send({.peer = 1}, {}, nullptr), UsageError);
+    EXPECT_THROW((void)group.send(message, bytes, nullptr), UsageError);
+    EXPECT_THROW((void)group.receive(message, bytes, nullptr), UsageError);
+    EXPECT_THROW((void)group.receive({.peer = 0, .count = -1}, {}, nullptr), UsageError);
+    EXPECT_THROW((void)group.send({.peer = 1}, {}, nullptr), UsageError);
   });
 }
 

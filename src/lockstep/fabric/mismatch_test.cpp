@@ -27,13 +27,13 @@ struct Attempt {
   std::vector<std::byte> output = {};
 };
 
-void make(Group& engine, Attempt attempt) {
+void make(Group& group, Attempt attempt) {
   auto& call = attempt.call;
-  attempt.input.resize(input_bytes(call, engine.rank(), engine.size()));
-  attempt.output.resize(output_bytes(call, engine.rank(), engine.size()));
+  attempt.input.resize(input_bytes(call, group.rank(), group.size()));
+  attempt.output.resize(output_bytes(call, group.rank(), group.size()));
   call.input = attempt.input;
   call.output = attempt.output;
-  run(engine, call);
+  run(group, call);
 }
 
 template <typename Act>
@@ -88,11 +88,11 @@ TEST_P(GroupTest, EveryRankNamesBothSidesOfADifference) {
   for (const auto& difference : differences()) {
     SCOPED_TRACE(difference.what);
     for (const int odd : {0, setting().size - 1}) {
-      run_group(setting(), [&](Group& engine) {
-        const bool is_odd = engine.rank() == odd;
-        make(engine, {difference.usual});
+      run_group(setting(), [&](Group& group) {
+        const bool is_odd = group.rank() == odd;
+        make(group, {difference.usual});
         const auto failure =
-            failure_of([&] { make(engine, {is_odd ? difference.other : difference.usual}); });
+            failure_of([&] { make(group, {is_odd ? difference.other : difference.usual}); });
         // Who is odd out of two is anybody's guess: the message names rank 0 and the first that
         // differs from it.
         const auto usual = to_string(descriptor_of(difference.usual));
@@ -100,7 +100,7 @@ TEST_P(GroupTest, EveryRankNamesBothSidesOfADifference) {
         expect_words(failure, {"rank 0 is in call 3 " + (odd == 0 ? other : usual),
                                "in call 3 " + (odd == 0 ? usual : other),
                                odd == 0 ? "rank 1 in" : "rank " + std::to_string(odd) + " in"});
-        expect_words(failure_of([&] { make(engine, {difference.usual}); }),
+        expect_words(failure_of([&] { make(group, {difference.usual}); }),
                      {"is of no more use", "rank 0 is in call 3"});
       });
     }
@@ -108,13 +108,13 @@ TEST_P(GroupTest, EveryRankNamesBothSidesOfADifference) {
 }
 
 TEST_P(GroupTest, CallsInAnotherOrderAreNamed) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     const Call first{.kind = Collective::all_reduce, .count = 4, .name = "first"};
     const Call second{.kind = Collective::all_reduce, .count = 4, .name = "second"};
-    const bool is_odd = engine.rank() == engine.size() - 1;
+    const bool is_odd = group.rank() == group.size() - 1;
     const auto failure = failure_of([&] {
-      make(engine, {is_odd ? second : first});
-      make(engine, {is_odd ? first : second});
+      make(group, {is_odd ? second : first});
+      make(group, {is_odd ? first : second});
     });
     expect_words(failure, {"\"first\"", "\"second\"", "rank 0 is in call 2"});
   });
@@ -123,28 +123,28 @@ TEST_P(GroupTest, CallsInAnotherOrderAreNamed) {
 // All have begun later calls, which are equal, when they come to the one that differs: a large call
 // before it holds everybody up.
 TEST_P(GroupTest, ADifferenceIsFoundBehindManyCallsUnderWay) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     std::vector<std::byte> large(100'000);
     std::array<std::byte, 12> small{};
     const auto failure = failure_of([&] {
       std::vector<std::shared_ptr<Operation>> operations;
       const auto start = [&](std::span<std::byte> span, ReduceOp op) {
-        operations.push_back(engine.start({.kind = Collective::all_reduce,
-                                           .op = op,
-                                           .count = static_cast<std::int64_t>(span.size()),
-                                           .input = span,
-                                           .output = span},
-                                          nullptr));
+        operations.push_back(group.start({.kind = Collective::all_reduce,
+                                          .op = op,
+                                          .count = static_cast<std::int64_t>(span.size()),
+                                          .input = span,
+                                          .output = span},
+                                         nullptr));
       };
-      if (engine.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
       start(large, ReduceOp::sum);
       for (std::size_t i = 0; i < small.size(); ++i) {
-        const bool differs = i == 2 && engine.rank() == 1;
+        const bool differs = i == 2 && group.rank() == 1;
         start(std::span(small).subspan(i, 1), differs ? ReduceOp::max : ReduceOp::sum);
       }
       // Nobody goes on with the large call before all have begun all others.
-      std::this_thread::sleep_for(std::chrono::milliseconds(engine.rank() == 1 ? 0 : 100));
-      for (auto& operation : operations) engine.wait(*operation);
+      std::this_thread::sleep_for(std::chrono::milliseconds(group.rank() == 1 ? 0 : 100));
+      for (auto& operation : operations) group.wait(*operation);
     });
     expect_words(failure, {"rank 0 is in call 5 all_reduce(sum, 1 × uint8)",
                            "rank 1 in call 5 all_reduce(max, 1 × uint8)"});
@@ -153,73 +153,73 @@ TEST_P(GroupTest, ADifferenceIsFoundBehindManyCallsUnderWay) {
 
 // One rank is in a call that the others do not make: they go on to another.
 TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersMakeTheirNext) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     const Call usual{.kind = Collective::all_reduce, .count = 4, .name = "loss"};
     const auto failure = failure_of([&] {
-      if (engine.rank() == 1) run(engine, {.kind = Collective::barrier, .name = "extra"});
-      make(engine, {usual});
+      if (group.rank() == 1) run(group, {.kind = Collective::barrier, .name = "extra"});
+      make(group, {usual});
     });
     expect_words(failure, {"\"loss\"", "\"extra\"", "rank 1"});
   });
 }
 
 TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersLeave) {
-  run_group(setting(), [](Group& engine) {
-    run(engine, {.kind = Collective::barrier, .name = "last"});
-    if (engine.rank() != engine.size() - 1) return;
+  run_group(setting(), [](Group& group) {
+    run(group, {.kind = Collective::barrier, .name = "last"});
+    if (group.rank() != group.size() - 1) return;
     expect_words(
-        failure_of([&] { run(engine, {.kind = Collective::barrier, .name = "extra"}); }),
+        failure_of([&] { run(group, {.kind = Collective::barrier, .name = "extra"}); }),
         {"has left group world", "call 3 barrier(\"extra\")", "its last was call 2", "\"last\""});
   });
 }
 
 TEST_P(GroupTest, AMissingCallIsNamedWhenItsRankLeaves) {
-  run_group(setting(), [](Group& engine) {
-    run(engine, {.kind = Collective::barrier, .name = "last"});
-    if (engine.rank() == engine.size() - 1) return;
+  run_group(setting(), [](Group& group) {
+    run(group, {.kind = Collective::barrier, .name = "last"});
+    if (group.rank() == group.size() - 1) return;
     const auto failure =
-        failure_of([&] { make(engine, {{.kind = Collective::all_reduce, .count = 9000}}); });
-    expect_words(failure, {"rank " + std::to_string(engine.size() - 1) + " has left group world",
+        failure_of([&] { make(group, {{.kind = Collective::all_reduce, .count = 9000}}); });
+    expect_words(failure, {"rank " + std::to_string(group.size() - 1) + " has left group world",
                            "call 3 all_reduce(sum, 9000 × uint8)", "its last was call 2"});
   });
 }
 
 TEST_P(GroupTest, AMissingCallIsNamedAtTheDeadlineWhileItsRankStays) {
-  run_group(setting(), [](Group& engine) {
-    const auto late = engine.size() - 1;
-    run(engine, {.kind = Collective::barrier});  // all are here when the deadline begins to count
+  run_group(setting(), [](Group& group) {
+    const auto late = group.size() - 1;
+    run(group, {.kind = Collective::barrier});  // all are here when the deadline begins to count
     const auto failure = failure_of([&] {
-      if (engine.rank() != late) {
-        const auto barrier = engine.start({.kind = Collective::barrier}, nullptr);
-        engine.wait(*barrier, Deadline::after(std::chrono::milliseconds(300)));
+      if (group.rank() != late) {
+        const auto barrier = group.start({.kind = Collective::barrier}, nullptr);
+        group.wait(*barrier, Deadline::after(std::chrono::milliseconds(300)));
         return;
       }
       // Until the others have given up: no message comes.
       std::byte letter{};
-      const auto never = engine.receive({.peer = 0, .count = 1}, std::span(&letter, 1), nullptr);
-      while (!engine.done(*never)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const auto never = group.receive({.peer = 0, .count = 1}, std::span(&letter, 1), nullptr);
+      while (!group.done(*never)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
     expect_words(failure,
                  {"rank " + std::to_string(late) + " (pid ",
                   "did not come to call 3 barrier of group world within ", "its last was call 2"});
-    expect_words(failure_of([&] { run(engine, {.kind = Collective::barrier}); }),
+    expect_words(failure_of([&] { run(group, {.kind = Collective::barrier}); }),
                  {"is of no more use"});
   });
 }
 
 TEST_P(GroupTest, LeavesOnOneRankAloneAreADifference) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     Call call{.kind = Collective::all_reduce, .count = 4};
-    if (engine.rank() == 0) call.leaves = LeafInterval{0, 1};
-    expect_words(failure_of([&] { make(engine, {call}); }), {"rank 0", "rank 1", "leaves"});
+    if (group.rank() == 0) call.leaves = LeafInterval{0, 1};
+    expect_words(failure_of([&] { make(group, {call}); }), {"rank 0", "rank 1", "leaves"});
   });
 }
 
 TEST_P(GroupTest, LeavesThatAreNoTreeAreRefusedOnEveryRank) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     Call call{.kind = Collective::all_reduce, .count = 4};
-    call.leaves = LeafInterval{2 * engine.rank(), 2 * engine.rank() + 3};
-    expect_words(failure_of([&] { make(engine, {call}); }),
+    call.leaves = LeafInterval{2 * group.rank(), 2 * group.rank() + 3};
+    expect_words(failure_of([&] { make(group, {call}); }),
                  {"contributions cover the leaves in rank order"});
   });
 }

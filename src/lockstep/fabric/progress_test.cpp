@@ -41,25 +41,25 @@ Call some_call(std::uint64_t seed) {
 }
 
 TEST_P(GroupTest, CallsAreWaitedForInAnyOrder) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     Calls calls;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
-      calls.push_back(std::make_unique<CheckedCall>(engine, some_call(seed), Form::apart,
+      calls.push_back(std::make_unique<CheckedCall>(group, some_call(seed), Form::apart,
                                                     std::span<std::byte>{}, seed));
     }
-    for (const auto i : shuffled(calls.size(), engine.rank())) calls[i]->wait();
+    for (const auto i : shuffled(calls.size(), group.rank())) calls[i]->wait();
   });
 }
 
 TEST_P(GroupTest, MoreCallsThanTheRingHoldsCanBeUnderWay) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     Calls calls;
     for (std::uint64_t seed = 0; seed < 3 * kMaxCallsInFlight; ++seed) {
       // The last rank comes late, then early: the ring fills on the others.
-      if (engine.rank() == engine.size() - 1 && seed % 50 == 10) {
+      if (group.rank() == group.size() - 1 && seed % 50 == 10) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
-      calls.push_back(std::make_unique<CheckedCall>(engine, some_call(seed), Form::apart,
+      calls.push_back(std::make_unique<CheckedCall>(group, some_call(seed), Form::apart,
                                                     std::span<std::byte>{}, seed));
     }
     for (auto& call : calls) call->wait();
@@ -69,34 +69,34 @@ TEST_P(GroupTest, MoreCallsThanTheRingHoldsCanBeUnderWay) {
 // A rank whose ring is full continues as soon as the others do, not at the end of its sleep of 50
 // ms. On a busy machine some starts take that long for other reasons, but not half of them.
 TEST_P(GroupTest, AFullRingCostsNoSleep) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     std::vector<std::shared_ptr<Operation>> barriers;
     std::size_t num_slept = 0;
     for (std::size_t i = 0; i < 3 * kMaxCallsInFlight; ++i) {
-      if (engine.rank() == engine.size() - 1) {
+      if (group.rank() == group.size() - 1) {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
       const auto begin = std::chrono::steady_clock::now();
-      barriers.push_back(engine.start({.kind = Collective::barrier}, nullptr));
+      barriers.push_back(group.start({.kind = Collective::barrier}, nullptr));
       const auto took = std::chrono::steady_clock::now() - begin;
       if (took >= std::chrono::milliseconds(50)) ++num_slept;
     }
-    for (auto& barrier : barriers) engine.wait(*barrier);
+    for (auto& barrier : barriers) group.wait(*barrier);
     EXPECT_LT(num_slept, kMaxCallsInFlight) << "of twice as many that found the ring full";
   });
 }
 
 TEST_P(GroupTest, DoneAdvancesAndEndsWithTheRightResult) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
-      CheckedCall call(engine, some_call(seed), Form::apart, {}, seed);
-      while (!engine.done(call.operation())) std::this_thread::yield();
+      CheckedCall call(group, some_call(seed), Form::apart, {}, seed);
+      while (!group.done(call.operation())) std::this_thread::yield();
       call.expect_right();
     }
   });
 }
 
-// The rest are no threads of one mapping: their engine cannot split.
+// The rest are no threads of one mapping: their group cannot split.
 class SplitGroupTest : public GroupTest {};
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, SplitGroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
@@ -107,9 +107,9 @@ INSTANTIATE_TEST_SUITE_P(Processes, SplitGroupTest,
 
 // Each call needs several steps of every rank, so a wait in one group must move the others on.
 TEST_P(SplitGroupTest, GroupsAreWaitedForInDifferentOrderOnDifferentRanks) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     std::vector<std::shared_ptr<Group>> groups;
-    for (int i = 0; i < 4; ++i) groups.push_back(engine.split(0, i % 2 == 0 ? 0 : -engine.rank()));
+    for (int i = 0; i < 4; ++i) groups.push_back(group.split(0, i % 2 == 0 ? 0 : -group.rank()));
     for (std::uint64_t round = 0; round < 3; ++round) {
       Calls calls;
       for (std::uint64_t i = 0; i < groups.size(); ++i) {
@@ -117,7 +117,7 @@ TEST_P(SplitGroupTest, GroupsAreWaitedForInDifferentOrderOnDifferentRanks) {
         calls.push_back(std::make_unique<CheckedCall>(*groups[i], call, Form::apart,
                                                       std::span<std::byte>{}, 10 * round + i));
       }
-      for (const auto i : shuffled(calls.size(), engine.rank())) calls[i]->wait();
+      for (const auto i : shuffled(calls.size(), group.rank())) calls[i]->wait();
     }
   });
 }

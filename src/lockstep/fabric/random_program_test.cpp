@@ -156,9 +156,9 @@ TEST_P(GroupTest, RandomProgramsGiveTheResultsOfTheOracle) {
   const std::uint64_t num_programs = soak ? 40 : 2;
   auto setting = this->setting();
   setting.limit = std::chrono::seconds(240);
-  run_group(setting, [&](Group& engine) {
+  run_group(setting, [&](Group& group) {
     for (std::uint64_t seed = first; seed < first + num_programs; ++seed) {
-      Program(engine, seed).run(600);
+      Program(group, seed).run(600);
       ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
     }
   });

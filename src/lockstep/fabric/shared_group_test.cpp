@@ -1,4 +1,4 @@
-// One engine in the hands of several threads of a rank.
+// One group in the hands of several threads of a rank.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -21,23 +21,23 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
 
 // The answer that one thread waits for comes only when another thread has asked.
 TEST_P(GroupTest, AThreadThatWaitsKeepsNoOtherFromSending) {
-  run_group(setting(), [](Group& engine) {
-    const int other = 1 - engine.rank();
+  run_group(setting(), [](Group& group) {
+    const int other = 1 - group.rank();
     std::byte value{5};
     const std::span one(&value, 1);
     const auto begin = std::chrono::steady_clock::now();
-    if (engine.rank() == 0) {
-      const auto answer = engine.receive({.peer = other, .tag = 2, .count = 1}, one, nullptr);
-      const std::jthread asks([&engine, other] {
+    if (group.rank() == 0) {
+      const auto answer = group.receive({.peer = other, .tag = 2, .count = 1}, one, nullptr);
+      const std::jthread asks([&group, other] {
         std::this_thread::sleep_for(std::chrono::milliseconds(30));
         std::byte question{4};
-        engine.wait(
-            *engine.send({.peer = other, .tag = 1, .count = 1}, std::span(&question, 1), nullptr));
+        group.wait(
+            *group.send({.peer = other, .tag = 1, .count = 1}, std::span(&question, 1), nullptr));
       });
-      engine.wait(*answer);
-    } else if (engine.rank() == 1) {
-      engine.wait(*engine.receive({.peer = other, .tag = 1, .count = 1}, one, nullptr));
-      engine.wait(*engine.send({.peer = other, .tag = 2, .count = 1}, one, nullptr));
+      group.wait(*answer);
+    } else if (group.rank() == 1) {
+      group.wait(*group.receive({.peer = other, .tag = 1, .count = 1}, one, nullptr));
+      group.wait(*group.send({.peer = other, .tag = 2, .count = 1}, one, nullptr));
     }
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   });
@@ -45,19 +45,19 @@ TEST_P(GroupTest, AThreadThatWaitsKeepsNoOtherFromSending) {
 
 // Both threads sleep on the same count of matched receives, and one of them drops it.
 TEST_P(GroupTest, TwoThreadsReceiveWithOneTag) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     constexpr int kMessages = 300;
-    if (engine.rank() == 1) {
+    if (group.rank() == 1) {
       std::byte value{7};
       for (int i = 0; i < 2 * kMessages; ++i) {
-        engine.wait(*engine.send({.peer = 0, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
+        group.wait(*group.send({.peer = 0, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
       }
-    } else if (engine.rank() == 0) {
-      const auto receive = [&engine] {
+    } else if (group.rank() == 0) {
+      const auto receive = [&group] {
         for (int i = 0; i < kMessages; ++i) {
           std::byte value{};
-          engine.wait(
-              *engine.receive({.peer = 1, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
+          group.wait(
+              *group.receive({.peer = 1, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
           EXPECT_EQ(value, std::byte{7});
         }
       };
@@ -69,7 +69,7 @@ TEST_P(GroupTest, TwoThreadsReceiveWithOneTag) {
 
 // One thread starts calls, another waits for them: what autograd and the training loop do.
 TEST_P(GroupTest, CallsAreStartedByOneThreadAndWaitedForByAnother) {
-  run_group(setting(), [](Group& engine) {
+  run_group(setting(), [](Group& group) {
     constexpr std::uint64_t kCalls = 300;
     std::mutex mutex;  // guards started
     std::vector<std::unique_ptr<CheckedCall>> started;
@@ -78,7 +78,7 @@ TEST_P(GroupTest, CallsAreStartedByOneThreadAndWaitedForByAnother) {
         const Call call{
             .kind = Collective::all_reduce, .dtype = DType::int32, .count = i % 3 == 0 ? 2000 : 5};
         auto checked =
-            std::make_unique<CheckedCall>(engine, call, Form::apart, std::span<std::byte>{}, i);
+            std::make_unique<CheckedCall>(group, call, Form::apart, std::span<std::byte>{}, i);
         const std::lock_guard lock(mutex);
         started.push_back(std::move(checked));
       }
@@ -103,13 +103,13 @@ TEST_P(GroupTest, CallsAreStartedByOneThreadAndWaitedForByAnother) {
 TEST_P(GroupTest, ThreadsWorkInDifferentGroupsAtOnce) {
   const auto setting = this->setting();
   if (setting.ranks == Ranks::threads) return;  // those cannot split
-  run_group(setting, [](Group& engine) {
-    const auto first = engine.split(0, 0);
-    const auto second = engine.split(0, 0);
-    const auto work = [](Group& group) {
+  run_group(setting, [](Group& group) {
+    const auto first = group.split(0, 0);
+    const auto second = group.split(0, 0);
+    const auto work = [](Group& part) {
       for (std::uint64_t i = 0; i < 200; ++i) {
         const Call call{.kind = Collective::all_reduce, .dtype = DType::int32, .count = 3000};
-        CheckedCall(group, call, Form::apart, {}, i).wait();
+        CheckedCall(part, call, Form::apart, {}, i).wait();
       }
     };
     const std::jthread beside([&] { work(*second); });

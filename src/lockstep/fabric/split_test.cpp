@@ -16,45 +16,45 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(4)));
 
-std::vector<int> global_ranks_of(const Group& engine) {
+std::vector<int> global_ranks_of(const Group& group) {
   std::vector<int> ranks;
-  for (int rank = 0; rank < engine.size(); ++rank) ranks.push_back(engine.global_rank(rank));
+  for (int rank = 0; rank < group.size(); ++rank) ranks.push_back(group.global_rank(rank));
   return ranks;
 }
 
-void check_some(Group& engine, std::uint64_t seed) {
+void check_some(Group& group, std::uint64_t seed) {
   for (const auto kind : kDataCollectives) {
-    CheckedCall(engine, {.kind = kind, .dtype = DType::bfloat16, .count = 300}, Form::apart, {},
+    CheckedCall(group, {.kind = kind, .dtype = DType::bfloat16, .count = 300}, Form::apart, {},
                 seed)
         .wait();
   }
 }
 
 TEST_P(GroupTest, AColorMakesAGroupInTheOrderOfTheKeys) {
-  run_group(setting(), [](Group& engine) {
-    const int color = engine.rank() % 2;
-    const auto upwards = engine.split(color, 0);
-    const auto downwards = engine.split(color, -engine.rank());
+  run_group(setting(), [](Group& group) {
+    const int color = group.rank() % 2;
+    const auto upwards = group.split(color, 0);
+    const auto downwards = group.split(color, -group.rank());
     std::vector<int> expected;
-    for (int rank = color; rank < engine.size(); rank += 2) expected.push_back(rank);
+    for (int rank = color; rank < group.size(); rank += 2) expected.push_back(rank);
     EXPECT_EQ(global_ranks_of(*upwards), expected);
     std::reverse(expected.begin(), expected.end());
     EXPECT_EQ(global_ranks_of(*downwards), expected);
-    EXPECT_EQ(downwards->global_rank(downwards->rank()), engine.rank());
+    EXPECT_EQ(downwards->global_rank(downwards->rank()), group.rank());
     check_some(*upwards, 1);
     check_some(*downwards, 2);
-    check_some(engine, 3);
+    check_some(group, 3);
   });
 }
 
 TEST_P(GroupTest, AGroupOfAGroupKnowsItsPlaceInTheWorld) {
-  run_group(setting(), [](Group& engine) {
-    const auto backwards = engine.split(0, -engine.rank());
+  run_group(setting(), [](Group& group) {
+    const auto backwards = group.split(0, -group.rank());
     const auto pair = backwards->split(backwards->rank() / 2, 0);
     const auto alone = pair->split(pair->rank(), 0);
-    EXPECT_EQ(pair->global_rank(pair->rank()), engine.rank());
+    EXPECT_EQ(pair->global_rank(pair->rank()), group.rank());
     EXPECT_EQ(alone->size(), 1);
-    EXPECT_EQ(alone->global_rank(0), engine.rank());
+    EXPECT_EQ(alone->global_rank(0), group.rank());
     check_some(*backwards, 1);
     check_some(*pair, 2);
     check_some(*alone, 3);
@@ -63,10 +63,10 @@ TEST_P(GroupTest, AGroupOfAGroupKnowsItsPlaceInTheWorld) {
 
 TEST_P(GroupTest, AGroupOutlivesTheOneItWasMadeOf) {
   const auto setting = this->setting();
-  run_group(setting, [](Group& engine) {
+  run_group(setting, [](Group& group) {
     std::shared_ptr<Group> grandchild;
     {
-      const auto child = engine.split(0, 0);
+      const auto child = group.split(0, 0);
       grandchild = child->split(0, 0);
     }
     check_some(*grandchild, 1);
@@ -74,18 +74,18 @@ TEST_P(GroupTest, AGroupOutlivesTheOneItWasMadeOf) {
 }
 
 TEST_P(GroupTest, OverlappingGroupsWorkAtTheSameTime) {
-  run_group(setting(), [](Group& engine) {
-    const auto halves = engine.split(engine.rank() / 2, 0);
-    const auto shifted = engine.split((engine.rank() + 1) / 2, 0);
+  run_group(setting(), [](Group& group) {
+    const auto halves = group.split(group.rank() / 2, 0);
+    const auto shifted = group.split((group.rank() + 1) / 2, 0);
     std::vector<std::unique_ptr<CheckedCall>> calls;
     for (std::uint64_t i = 0; i < 30; ++i) {
-      for (auto* group : {halves.get(), shifted.get(), &engine}) {
+      for (auto* part : {halves.get(), shifted.get(), &group}) {
         const Call call{.kind = Collective::all_reduce, .dtype = DType::float32, .count = 1000};
         calls.push_back(
-            std::make_unique<CheckedCall>(*group, call, Form::apart, std::span<std::byte>{}, i));
+            std::make_unique<CheckedCall>(*part, call, Form::apart, std::span<std::byte>{}, i));
       }
     }
-    const bool backwards = engine.rank() % 2 == 1;
+    const bool backwards = group.rank() % 2 == 1;
     if (backwards) std::reverse(calls.begin(), calls.end());
     for (auto& call : calls) call->wait();
   });

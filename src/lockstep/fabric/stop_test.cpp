@@ -28,19 +28,19 @@ std::size_t large_bytes(TransportKind kind) {
 }
 
 // Sums a span full of this rank's number + 1 until something fails, and says what.
-PeerError sum_until_failure(Group& engine, RegisteredMemory& memory) {
+PeerError sum_until_failure(Group& group, RegisteredMemory& memory) {
   const auto span = memory.bytes();
-  const int size = engine.size();
+  const int size = group.size();
   const std::byte wanted{static_cast<unsigned char>(size * (size + 1) / 2)};
   try {
     for (;;) {
-      const std::byte own{static_cast<unsigned char>(engine.rank() + 1)};
+      const std::byte own{static_cast<unsigned char>(group.rank() + 1)};
       std::fill(span.begin(), span.end(), own);
-      run(engine, {.kind = Collective::all_reduce,
-                   .count = static_cast<std::int64_t>(span.size()),
-                   .name = "large",
-                   .input = span,
-                   .output = span});
+      run(group, {.kind = Collective::all_reduce,
+                  .count = static_cast<std::int64_t>(span.size()),
+                  .name = "large",
+                  .input = span,
+                  .output = span});
       EXPECT_EQ(std::count(span.begin(), span.end(), wanted),
                 static_cast<std::ptrdiff_t>(span.size()));
     }
@@ -63,11 +63,11 @@ void stop_one_of(TransportKind kind, int size, std::uint64_t seed) {
   const std::chrono::microseconds delay(random.below(30'000));
   const auto body = [&](Rank& self) {
     const auto world = world_of_processes(self.rank(), size);
-    const auto engine = make_test_group(
+    const auto group = make_test_group(
         kind, world, {.timeout = 1500ms, .stall_report = 300ms, .one_shot_bytes = 4096});
-    const auto memory = engine->allocate(large_bytes(kind));
+    const auto memory = group->allocate(large_bytes(kind));
     self.note("working");
-    const auto error = sum_until_failure(*engine, *memory);
+    const auto error = sum_until_failure(*group, *memory);
     if (self.rank() == victim) {
       expect_words(error.what(), {"has given up on this rank", "stopped by a signal"});
       self.barrier(self.deadline());
@@ -125,14 +125,14 @@ TEST_P(Stop, RanksThatAreStoppedForAWhileGiveTheRightSums) {
   const auto kind = GetParam();
   const auto body = [&](Rank& self) {
     const auto world = world_of_processes(self.rank(), kSize);
-    const auto engine = make_test_group(kind, world, {.one_shot_bytes = 4096});
-    const CallMemory memory(*engine, 1U << 20);
+    const auto group = make_test_group(kind, world, {.one_shot_bytes = 4096});
+    const CallMemory memory(*group, 1U << 20);
     self.note("working");
     for (std::uint64_t i = 0; i < 40U * static_cast<std::uint64_t>(stops); ++i) {
       const Call call{.kind = kDataCollectives[i % kDataCollectives.size()],
                       .dtype = DType::int32,
                       .count = i % 5 == 0 ? 20'000 : 300};
-      CheckedCall(*engine, call, Form::apart, memory.span(kMemoryKinds[i % 3]), i).wait();
+      CheckedCall(*group, call, Form::apart, memory.span(kMemoryKinds[i % 3]), i).wait();
     }
     self.barrier(self.deadline());
   };

@@ -36,16 +36,16 @@ inline bool can_be_in_place(Collective kind) {
 class CheckedCall {
  public:
   // `library` is null for ordinary memory, else at least bytes_needed long.
-  CheckedCall(Group& engine, Call call, Form form, std::span<std::byte> library, std::uint64_t seed)
-      : engine_(engine), call_(call), form_(form) {
-    const int size = engine.size();
-    const int rank = engine.rank();
+  CheckedCall(Group& group, Call call, Form form, std::span<std::byte> library, std::uint64_t seed)
+      : group_(group), call_(call), form_(form) {
+    const int size = group.size();
+    const int rank = group.rank();
     const auto piece = static_cast<std::size_t>(call.count) * bytes_of(call.dtype);
     std::vector<oracle::Bytes> inputs;
     for (int other = 0; other < size; ++other) {
       inputs.push_back(oracle::draw(call.dtype,
                                     input_bytes(call, other, size) / bytes_of(call.dtype), seed,
-                                    static_cast<std::uint64_t>(engine.global_rank(other))));
+                                    static_cast<std::uint64_t>(group.global_rank(other))));
     }
     const auto& own = inputs[static_cast<std::size_t>(rank)];
     const auto output = output_bytes(call, rank, size);
@@ -68,19 +68,19 @@ class CheckedCall {
     std::copy(own.begin(), own.end(), input.begin());
     call_.input = input;
     call_.output = library.subspan(output_at, output);
-    operation_ = engine.start(call_, nullptr);
+    operation_ = group.start(call_, nullptr);
   }
 
   [[nodiscard]] Operation& operation() { return *operation_; }
 
   void wait() {
-    engine_.wait(*operation_);
+    group_.wait(*operation_);
     expect_right();
   }
 
   void expect_right() const {
     const auto place = oracle::first_difference(call_.dtype, call_.output, wanted_);
-    EXPECT_FALSE(place) << "rank " << engine_.rank() << " of " << engine_.size() << ": "
+    EXPECT_FALSE(place) << "rank " << group_.rank() << " of " << group_.size() << ": "
                         << to_string(descriptor_of(call_)) << ", element " << *place
                         << (form_ == Form::in_place ? ", in place" : "")
                         << (ordinary_.empty() ? ", registered memory" : ", ordinary memory");
@@ -93,7 +93,7 @@ class CheckedCall {
   }
 
  private:
-  Group& engine_;
+  Group& group_;
   Call call_;
   Form form_;
   oracle::Bytes ordinary_;
@@ -101,20 +101,20 @@ class CheckedCall {
   std::shared_ptr<Operation> operation_;
 };
 
-// Library memory for one call at a time, and the choice whether this rank uses it.
+// Registered memory for one call at a time, and the choice whether this rank uses it.
 class CallMemory {
  public:
-  CallMemory(Group& engine, std::size_t bytes)
-      : even_(engine.rank() % 2 == 0), library_(engine.allocate(bytes)) {}
+  CallMemory(Group& group, std::size_t bytes)
+      : even_(group.rank() % 2 == 0), registered_(group.allocate(bytes)) {}
 
   [[nodiscard]] std::span<std::byte> span(MemoryKind kind) const {
-    const bool library = kind == MemoryKind::registered || (kind == MemoryKind::mixed && even_);
-    return library ? library_->bytes() : std::span<std::byte>{};
+    const bool registered = kind == MemoryKind::registered || (kind == MemoryKind::mixed && even_);
+    return registered ? registered_->bytes() : std::span<std::byte>{};
   }
 
  private:
   bool even_;
-  std::shared_ptr<RegisteredMemory> library_;
+  std::shared_ptr<RegisteredMemory> registered_;
 };
 
 }  // namespace lockstep

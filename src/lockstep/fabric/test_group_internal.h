@@ -129,6 +129,6 @@ inline const auto kTransports = ::testing::Values(TransportKind::shm, TransportK
 class TransportTest : public ::testing::TestWithParam<TransportKind> {};
 
 // Starts a call and waits for it.
-inline void run(Group& engine, const Call& call) { engine.wait(*engine.start(call, nullptr)); }
+inline void run(Group& group, const Call& call) { group.wait(*group.start(call, nullptr)); }
 
 }  // namespace lockstep

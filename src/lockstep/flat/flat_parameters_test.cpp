@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/test_groups_internal.h"
 #include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/threads.h"
 
@@ -26,15 +27,6 @@ struct NetImpl : torch::nn::Module {
   torch::nn::ModuleHolder<torch::nn::Module> tied{std::make_shared<torch::nn::Module>()};
   at::Tensor scale;
 };
-
-void with_groups(int size, const std::function<void(ProcessGroup&)>& body) {
-  const auto point = MeetingPoint::of_threads();
-  const auto server = point.serve();
-  testing::run_ranks_as_threads(size, [&](testing::Rank& self) {
-    ProcessGroup group(point.join(self.rank(), self.size()));
-    body(group);
-  });
-}
 
 std::string message_of(const std::function<void()>& action) {
   try {

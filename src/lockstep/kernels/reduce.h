@@ -1,5 +1,6 @@
 // Joins spans of several ranks into one result, in the order of a TreePlan, and writes it to one or
-// more places in the same pass: what every engine sums with, so that all of them give equal bits.
+// more places in the same pass: what every transport reduces with, so that all of them give equal
+// bits.
 //
 // 16-bit floating point is joined in float and rounded once, at the end. An average divides the
 // finished sum once, before that rounding. Nothing is reassociated or fused.

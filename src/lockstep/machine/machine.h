@@ -4,7 +4,7 @@
 //
 //   {"format": "lockstep-machine", "version": 1, "architecture": "x86_64",
 //    "nodes": [[[0, 2], [1, 3]]], "caches": [{"level": 3, "kind": "unified", "bytes": 33554432}],
-//    "num_gpus": 0, "hides_sve": false, "host": "…", "cpu_quota": 2.5, "matrix_product_rate": 5e10}
+//    "num_gpus": 0, "hides_sve": false, "host": "…", "cpu_quota": 2.5}
 //
 // A node of the file is a list of cores, a core a list of processors.
 #pragma once
@@ -38,7 +38,6 @@ struct Machine {
   int num_gpus = 0;                   // that ranks may use
   bool hides_sve = false;             // hidden_sve.h
   std::string host = {};              // host_identity.h
-  std::optional<double> matrix_product_rate = {};  // operations per second of one core, if measured
 
   /// Bytes of the largest cache; 0: not known.
   [[nodiscard]] std::size_t last_level_cache() const noexcept;

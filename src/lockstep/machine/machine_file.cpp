@@ -155,7 +155,6 @@ std::string to_json(const Machine& machine) {
             {"caches", std::move(caches)},          {"num_gpus", machine.num_gpus},
             {"hides_sve", machine.hides_sve},       {"host", machine.host}};
   if (machine.cpu.quota) json["cpu_quota"] = *machine.cpu.quota;
-  if (machine.matrix_product_rate) json["matrix_product_rate"] = *machine.matrix_product_rate;
   // A host's identity is text of the kernel; bytes that are no UTF-8 must not throw here.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -166,7 +165,7 @@ Machine machine_from_json(std::string_view text, std::string_view origin) {
   if (json.is_discarded()) reader.refuse("it", "JSON");
   reader.check_fields(json, "the machine",
                       {"format", "version", "architecture", "nodes", "caches", "num_gpus",
-                       "hides_sve", "host", "cpu_quota", "matrix_product_rate"});
+                       "hides_sve", "host", "cpu_quota"});
   if (reader.text(reader.at(json, "format"), "format") != "lockstep-machine") {
     reader.refuse("format", "\"lockstep-machine\"");
   }
@@ -179,8 +178,7 @@ Machine machine_from_json(std::string_view text, std::string_view origin) {
           .num_gpus = static_cast<int>(
               reader.integer(reader.at(json, "num_gpus"), "num_gpus", 0, kMostGpus)),
           .hides_sve = json["hides_sve"].get<bool>(),
-          .host = reader.text(reader.at(json, "host"), "host"),
-          .matrix_product_rate = reader.positive(json, "matrix_product_rate")};
+          .host = reader.text(reader.at(json, "host"), "host")};
 }
 
 void write_machine(const std::string& path, const Machine& machine) {

@@ -21,8 +21,7 @@ Machine two_nodes() {
           .cpu = {.nodes = {{{{{0, 4}}, {{1, 5}}}}, {{{{2, 6}}, {{3, 7}}}}}, .quota = 2.5},
           .caches = {{1, CacheKind::data, 48 << 10}, {3, CacheKind::unified, 32 << 20}},
           .num_gpus = 8,
-          .host = "boot net:1 ipc:2",
-          .matrix_product_rate = 5e10};
+          .host = "boot net:1 ipc:2"};
 }
 
 std::string refusal_of(const std::string& json) {
@@ -83,13 +82,12 @@ TEST(MachineJson, ARefusalNamesFileAndField) {
   EXPECT_NE(with("num_gpus", 1.5), "");
   EXPECT_EQ(with("hides_sve", 1), "fake.json: hides_sve is not true or false");
   EXPECT_EQ(with("cpu_quota", 0), "fake.json: cpu_quota is not a number above 0");
-  EXPECT_EQ(with("matrix_product_rate", nullptr),
-            "fake.json: matrix_product_rate is not a number above 0");
+  EXPECT_EQ(with("cpu_quota", nullptr), "fake.json: cpu_quota is not a number above 0");
   EXPECT_EQ(with("format", "other"), "fake.json: format is not \"lockstep-machine\"");
   EXPECT_EQ(with("version", 2), "fake.json: version is not a whole number from 1 to 1");
   EXPECT_NE(with("num_cores", 4).find("unknown field \"num_cores\""), std::string::npos);
   for (const auto& field : good.items()) {
-    if (field.key() == "cpu_quota" || field.key() == "matrix_product_rate") continue;
+    if (field.key() == "cpu_quota") continue;
     auto json = good;
     json.erase(field.key());
     EXPECT_EQ(refusal_of(json.dump()), "fake.json: " + field.key() + " is missing");

@@ -30,19 +30,19 @@ std::int64_t window_bytes(Collective kind, int size) {
 }
 
 TEST_P(GroupTest, SpansAtTheEdgesOfTheStagingWindowAreWhole) {
-  run_group(setting(), [](Group& engine) {
-    const CallMemory memory(engine, (6U << 20) * static_cast<std::size_t>(engine.size()));
+  run_group(setting(), [](Group& group) {
+    const CallMemory memory(group, (6U << 20) * static_cast<std::size_t>(group.size()));
     std::uint64_t seed = 0;
     for (const auto kind : kDataCollectives) {
-      const auto window = window_bytes(kind, engine.size());
+      const auto window = window_bytes(kind, group.size());
       for (const auto bytes : {window - 8, window, window + 8, 3 * window + 136}) {
         const auto where = seed % 2 == 0 ? MemoryKind::ordinary : MemoryKind::mixed;
         const auto form = ++seed % 3 == 0 && can_be_in_place(kind) ? Form::in_place : Form::apart;
         const Call call{.kind = kind,
                         .dtype = DType::float64,
-                        .root = static_cast<int>(seed) % engine.size(),
+                        .root = static_cast<int>(seed) % group.size(),
                         .count = bytes / 8};
-        CheckedCall(engine, call, form, memory.span(where), seed).wait();
+        CheckedCall(group, call, form, memory.span(where), seed).wait();
       }
     }
   });
@@ -51,17 +51,17 @@ TEST_P(GroupTest, SpansAtTheEdgesOfTheStagingWindowAreWhole) {
 // The halves of the staging areas alternate through all calls, of one round or three, and calls of
 // other recipes lie between them.
 TEST_P(GroupTest, StagedCallsFollowEachOtherWithoutWaiting) {
-  run_group(setting(), [](Group& engine) {
-    const CallMemory memory(engine, 4U << 20);
+  run_group(setting(), [](Group& group) {
+    const CallMemory memory(group, 4U << 20);
     std::vector<std::unique_ptr<CheckedCall>> calls;
     for (std::uint64_t seed = 0; seed < 48; ++seed) {
       const auto kind = kDataCollectives[seed * 5 % kDataCollectives.size()];
       const std::int64_t count = seed % 7 == 3 ? 90'000 : seed % 5 == 2 ? 20 : 900;
       const Call call{.kind = kind, .dtype = DType::int8, .count = count};
       calls.push_back(
-          std::make_unique<CheckedCall>(engine, call, Form::apart, std::span<std::byte>{}, seed));
+          std::make_unique<CheckedCall>(group, call, Form::apart, std::span<std::byte>{}, seed));
       if (seed % 8 == 7) {
-        CheckedCall(engine, {.kind = Collective::all_reduce, .count = 3000}, Form::in_place,
+        CheckedCall(group, {.kind = Collective::all_reduce, .count = 3000}, Form::in_place,
                     memory.span(MemoryKind::registered), seed)
             .wait();
       }
@@ -83,16 +83,16 @@ TEST(Windows, MoreThan2To31ElementsAreSummed) {
   if (free_bytes() < 3 * kCount) GTEST_SKIP() << "less than 7 GB of memory is free";
   GroupSetting setting;
   setting.size = 2;
-  run_group(setting, [](Group& engine) {
-    const auto memory = engine.allocate(kCount);
+  run_group(setting, [](Group& group) {
+    const auto memory = group.allocate(kCount);
     auto span = memory->bytes();
-    const auto own = static_cast<unsigned char>(engine.rank() + 1);
+    const auto own = static_cast<unsigned char>(group.rank() + 1);
     std::memset(span.data(), own, span.size());
     span[kCount - 1] = std::byte{static_cast<unsigned char>(own * 7)};
-    run(engine, {.kind = Collective::all_reduce,
-                 .count = static_cast<std::int64_t>(kCount),
-                 .input = span,
-                 .output = span});
+    run(group, {.kind = Collective::all_reduce,
+                .count = static_cast<std::int64_t>(kCount),
+                .input = span,
+                .output = span});
     EXPECT_EQ(span[kCount - 1], std::byte{21});
     // Each byte but the last is 1 + 2: the span equals itself moved by one.
     EXPECT_EQ(span[0], std::byte{3});

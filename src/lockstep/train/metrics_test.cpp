@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/test_groups_internal.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/rendezvous/test_world_internal.h"
@@ -18,13 +19,7 @@ namespace {
 class MetricsOnRanks : public ::testing::TestWithParam<int> {
  protected:
   void with_groups(const std::function<void(ProcessGroup&)>& body) {
-    const auto point = MeetingPoint::of_threads();
-    const auto server = point.serve();
-    testing::run_ranks_as_threads(GetParam(), [&](testing::Rank& self) {
-      ProcessGroup group(point.join(self.rank(), self.size()));
-      body(group);
-      group.barrier().wait();
-    });
+    with_sound_groups(GetParam(), body);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, MetricsOnRanks, ::testing::Range(1, 6));
