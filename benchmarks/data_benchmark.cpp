@@ -1,4 +1,4 @@
-// What it takes to get batches: the order alone, shuffled windows of tokens, normalised images, and
+// What it takes to get batches: the order alone, shuffled windows of tokens, normalized images, and
 // the same images through torch::data. benchmarks/data_against_python runs these beside Python.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -77,7 +77,7 @@ torch::Tensor labels() { return torch::randint(0, 10, {kImages}); }
 
 void image_batches(benchmark::State& state) {
   const TensorDataset data(
-      {{"input", images(), Normalise{{kMean}, {kDeviation}}}, {"target", labels()}});
+      {{"input", images(), Normalization{{kMean}, {kDeviation}}}, {"target", labels()}});
   Loader loader(
       data,
       {.batch = {.local = 64}, .order = {.seed = 1}, .workers = static_cast<int>(state.range(0))});

@@ -27,7 +27,7 @@ constexpr std::string_view kHelp =
     "  --order KIND            native (default), torch or sequential\n"
     "  --seed S                of the order (default 0)\n"
     "  --tail KIND             drop (default), pad or uneven\n"
-    "  --share KIND            chunk (default) or stride\n"
+    "  --shard KIND            chunk (default) or stride\n"
     "  --window T              tokens in a sample, for token files (default 1024)\n"
     "\n"
     "Nothing is read but sizes. Ends with 0 when every sample comes once, but for the tail that "
@@ -54,7 +54,7 @@ AuditOptions read_options(const std::vector<std::string>& arguments) {
   AuditOptions options;
   std::string order = "native";
   std::string tail = "drop";
-  std::string share = "chunk";
+  std::string shard = "chunk";
   Arguments declared("data audit", options.help);
   declared.option("files", options.files);
   declared.option("--samples", options.num_samples);
@@ -64,7 +64,7 @@ AuditOptions read_options(const std::vector<std::string>& arguments) {
   declared.option("--order", order);
   declared.option("--seed", options.order.seed);
   declared.option("--tail", tail);
-  declared.option("--share", share);
+  declared.option("--shard", shard);
   declared.option("--window", options.window);
   declared.read(arguments);
   if (options.help) return options;
@@ -73,8 +73,8 @@ AuditOptions read_options(const std::vector<std::string>& arguments) {
       OrderKind::sequential}[read_choice("--order", order, {"native", "torch", "sequential"})];
   options.sampler.tail = std::array{
       Tail::drop, Tail::pad, Tail::uneven}[read_choice("--tail", tail, {"drop", "pad", "uneven"})];
-  options.sampler.share =
-      std::array{Share::chunk, Share::stride}[read_choice("--share", share, {"chunk", "stride"})];
+  options.sampler.shard =
+      std::array{Shard::chunk, Shard::stride}[read_choice("--shard", shard, {"chunk", "stride"})];
   if (options.files.empty() == (options.num_samples == 0)) {
     throw UsageError("name data files, or how many samples there are: --samples 60000");
   }
@@ -105,8 +105,8 @@ AuditResult audit_epoch(const AuditOptions& options, std::int64_t size, int worl
   for (auto left = ranks.front().steps_per_epoch(); left > 0; --left) {
     batch.clear();
     for (auto& rank : ranks) {
-      const auto share = rank.next();
-      batch.insert(batch.end(), share.samples.begin(), share.samples.end());
+      const auto shard = rank.next();
+      batch.insert(batch.end(), shard.samples.begin(), shard.samples.end());
     }
     audit.add_step(batch);
   }
@@ -120,10 +120,10 @@ struct Tolerated {
 };
 
 Tolerated tolerated(const AuditOptions& options, std::int64_t size) {
-  const auto rest = size % options.sampler.global_batch;
-  if (rest == 0 || options.sampler.tail == Tail::uneven) return {};
-  if (options.sampler.tail == Tail::drop) return {.missing = rest};
-  return {.repeated = options.sampler.global_batch - rest};
+  const auto remainder = size % options.sampler.global_batch;
+  if (remainder == 0 || options.sampler.tail == Tail::uneven) return {};
+  if (options.sampler.tail == Tail::drop) return {.missing = remainder};
+  return {.repeated = options.sampler.global_batch - remainder};
 }
 
 bool print_row(const AuditResult& found, const AuditResult& first, const Tolerated& allowed,

@@ -27,7 +27,7 @@ constexpr std::string_view kHelp =
     "\n"
     "  --batch B            samples in a batch (default 32)\n"
     "  --window T           tokens in a sample, for token files (default 1024)\n"
-    "  --normalise          images become floats between 0 and 1 while they are read\n"
+    "  --normalize          images become floats between 0 and 1 while they are read\n"
     "  --workers 0,1,2      worker threads to try (default 0,1,2,4)\n"
     "  --prefetch N         batches read ahead for each worker (default 2)\n"
     "  --step 5ms           pretend that a training step takes so long (default: no step)\n"
@@ -36,7 +36,7 @@ constexpr std::string_view kHelp =
     "\n"
     "Examples:\n"
     "  lockstep bench data train.bin --batch 32 --window 256\n"
-    "  lockstep bench data train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz --normalise\n"
+    "  lockstep bench data train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz --normalize\n"
     "  lockstep bench data train.bin --step 8ms      will this loader feed a step of 8 ms?\n";
 
 struct BenchOptions {
@@ -44,7 +44,7 @@ struct BenchOptions {
   std::vector<std::string> files;
   std::int64_t batch = 32;
   std::int64_t window = 1024;
-  bool normalise = false;
+  bool normalize = false;
   std::vector<int> workers{0, 1, 2, 4};
   int prefetch = 2;
   std::chrono::milliseconds step{0};
@@ -61,7 +61,7 @@ BenchOptions read_options(const std::vector<std::string>& arguments) {
   declared.option("files", options.files);
   declared.option("--batch", options.batch);
   declared.option("--window", options.window);
-  declared.flag("--normalise", options.normalise);
+  declared.flag("--normalize", options.normalize);
   declared.option("--workers", options.workers);
   declared.option("--prefetch", options.prefetch);
   declared.option("--step", step);
@@ -97,9 +97,9 @@ Parts measure_parts(const Dataset& data, const BenchOptions& options) {
   const auto end = Clock::now() + std::min(options.time, std::chrono::milliseconds(500));
   for (; Clock::now() < end || count < 3; ++count) {
     const auto begin = Clock::now();
-    const auto share = sampler.next();
+    const auto shard = sampler.next();
     const auto dealt = Clock::now();
-    data.read(share.samples, buffer.rows(static_cast<std::int64_t>(share.samples.size())));
+    data.read(shard.samples, buffer.rows(static_cast<std::int64_t>(shard.samples.size())));
     reading += Clock::now() - dealt;
     dealing += dealt - begin;
   }
@@ -149,7 +149,7 @@ void print_row(int workers, const Measured& measured) {
       static_cast<double>(measured.times.samples) / measured.seconds,
       static_cast<double>(measured.times.bytes) / measured.seconds / 1e6,
       measured.seconds * 1e6 / batches, microseconds(measured.times.wait) / batches,
-      microseconds(measured.times.read) / batches, 100 * measured.times.wait_share());
+      microseconds(measured.times.read) / batches, 100 * measured.times.wait_fraction());
 }
 
 // What the table means: which number of workers to take, and when a step would wait for it.
@@ -191,7 +191,7 @@ int run_bench(const std::vector<std::string>& arguments) {
     return 0;
   }
   OpenOptions open{.windows = {.window = options.window}};
-  if (options.normalise) open.normalise = Normalise{};
+  if (options.normalize) open.normalization = Normalization{};
   const auto data = open_dataset(options.files, open);
   std::cout << fmt::format("{}: {} samples ({}), {} bytes each, batches of {}\n", data->name(),
                            data->size(), describe(data->layout()), data->layout().sample_bytes(),

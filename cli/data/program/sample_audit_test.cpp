@@ -38,8 +38,8 @@ AuditResult audit_sampler(std::int64_t size, int world, std::int64_t epoch) {
   for (auto left = ranks.front().steps_per_epoch(); left > 0; --left) {
     Samples batch;
     for (auto& rank : ranks) {
-      const auto share = rank.next().samples;
-      batch.insert(batch.end(), share.begin(), share.end());
+      const auto shard = rank.next().samples;
+      batch.insert(batch.end(), shard.begin(), shard.end());
     }
     counts.add_step(batch);
   }

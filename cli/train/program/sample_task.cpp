@@ -25,14 +25,14 @@ struct SampleData {
 SampleData open_samples(const SavedConfig& saved, const std::string& folder) {
   const auto& config = saved.resolved.config;
   // Fashion-MNIST's mean and deviation; of the right order for other images too.
-  const OpenOptions options{.normalise = Normalise{.mean = {0.2860}, .deviation = {0.3530}}};
+  const OpenOptions options{.normalization = Normalization{.mean = {0.2860}, .stddev = {0.3530}}};
   SampleData data{.all = open_dataset(paths_in(folder, saved.files.training), options)};
   if (!saved.files.held_out.empty()) {
     data.held_out = open_dataset(paths_in(folder, saved.files.held_out), options);
-  } else if (config.held_out > 0) {
+  } else if (config.val_fraction > 0) {
     auto parts =
-        split_samples(data.all->size(), config.held_out, static_cast<std::uint64_t>(config.seed));
-    data.training = std::make_unique<Subset>(*data.all, std::move(parts.rest));
+        split_samples(data.all->size(), config.val_fraction, static_cast<std::uint64_t>(config.seed));
+    data.training = std::make_unique<Subset>(*data.all, std::move(parts.remainder));
     data.held_out = std::make_unique<Subset>(*data.all, std::move(parts.chosen));
   }
   return data;

@@ -46,12 +46,12 @@ SampleLayout layout_after(const SampleLayout& layout, const std::vector<Transfor
 }
 
 BatchReader::BatchReader(const Dataset& dataset, const std::vector<Transform>& transforms,
-                         std::uint64_t seed, const SampleLayout& slot_layout, SlotMemory& memory,
+                         std::uint64_t seed, const SampleLayout& batch_layout, BatchMemory& memory,
                          std::int64_t capacity)
     : dataset_(dataset),
       transforms_(transforms),
       seed_(seed),
-      slot_layout_(slot_layout),
+      batch_layout_(batch_layout),
       memory_(memory) {
   auto layout = dataset.layout();
   for (const auto& transform : transforms_) {
@@ -67,28 +67,28 @@ ReadResult BatchReader::read(ReadJob job) {
       true);  // the other cores belong to the step and to other workers
   ReadResult result;
   result.begin = std::chrono::steady_clock::now();
-  memory_.begin_write(job.slot);
+  memory_.begin_write(job.buffer);
   try {
-    read_some(job.epoch, job.samples, memory_.blocks(job.slot), 0);
+    read_some(job.epoch, job.samples, memory_.blocks(job.buffer), 0);
     result.samples = std::move(job.samples);
   } catch (...) {
     read_one_by_one(job, result);
   }
-  memory_.end_write(job.slot, static_cast<std::int64_t>(result.samples.size()));
+  memory_.end_write(job.buffer, static_cast<std::int64_t>(result.samples.size()));
   result.end = std::chrono::steady_clock::now();
   return result;
 }
 
 void BatchReader::read_some(std::int64_t epoch, std::span<const std::int64_t> samples,
-                            std::span<std::byte* const> slot, std::int64_t first) {
+                            std::span<std::byte* const> buffer, std::int64_t first) {
   if (samples.empty()) return;
   const auto count = static_cast<std::int64_t>(samples.size());
-  // Each stage writes where the next one reads: the nearest buffer ahead, or the slot.
+  // Each stage writes where the next one reads: the nearest buffer ahead, or the buffer.
   const auto output_of = [&](std::size_t stage) {
     for (auto ahead = stage; ahead < inputs_.size(); ++ahead) {
       if (inputs_[ahead]) return inputs_[ahead]->rows(count);
     }
-    return Rows(slot_layout_, slot, first, count);
+    return Rows(batch_layout_, buffer, first, count);
   };
   dataset_.read(samples, output_of(0));
   for (std::size_t stage = 0; stage < transforms_.size(); ++stage) {
@@ -100,7 +100,7 @@ void BatchReader::read_some(std::int64_t epoch, std::span<const std::int64_t> sa
 void BatchReader::read_one_by_one(const ReadJob& job, ReadResult& result) {
   for (const auto sample : job.samples) {
     try {
-      read_some(job.epoch, {&sample, 1}, memory_.blocks(job.slot),
+      read_some(job.epoch, {&sample, 1}, memory_.blocks(job.buffer),
                 static_cast<std::int64_t>(result.samples.size()));
       result.samples.push_back(sample);
     } catch (...) {

@@ -1,4 +1,4 @@
-// Reads one batch into one slot: the data set, then the transforms, and, where a read fails, again
+// Reads one batch into one buffer: the data set, then the transforms, and, where a read fails, again
 // sample by sample to learn which one it was. One reader a worker.
 #pragma once
 
@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/slot_memory.h"
+#include "lockstep/data/batch_memory.h"
 #include "lockstep/data/transform.h"
 
 namespace lockstep {
 
 struct ReadJob {
-  int slot = 0;
+  int buffer = 0;
   std::int64_t epoch = 0;
   std::vector<std::int64_t> samples;
 };
@@ -27,7 +27,7 @@ struct BadSample {
 };
 
 struct ReadResult {
-  std::vector<std::int64_t> samples;  // those in the slot, row by row
+  std::vector<std::int64_t> samples;  // those in the buffer, row by row
   std::vector<BadSample> bad;
   std::chrono::steady_clock::time_point begin;
   std::chrono::steady_clock::time_point end;
@@ -41,22 +41,22 @@ class BatchReader {
  public:
   /// All are borrowed and outlive the reader; `capacity` is the most samples a job has.
   BatchReader(const Dataset& dataset, const std::vector<Transform>& transforms, std::uint64_t seed,
-              const SampleLayout& slot_layout, SlotMemory& memory, std::int64_t capacity);
+              const SampleLayout& batch_layout, BatchMemory& memory, std::int64_t capacity);
 
   /// Never throws for what a data set or a transform does: that is in the result.
   [[nodiscard]] ReadResult read(ReadJob job);
 
  private:
-  /// Reads and transforms `samples` into the rows of the slot from `first` on.
+  /// Reads and transforms `samples` into the rows of the buffer from `first` on.
   void read_some(std::int64_t epoch, std::span<const std::int64_t> samples,
-                 std::span<std::byte* const> slot, std::int64_t first);
+                 std::span<std::byte* const> buffer, std::int64_t first);
   void read_one_by_one(const ReadJob& job, ReadResult& result);
 
   const Dataset& dataset_;
   const std::vector<Transform>& transforms_;
   std::uint64_t seed_;
-  const SampleLayout& slot_layout_;
-  SlotMemory& memory_;
+  const SampleLayout& batch_layout_;
+  BatchMemory& memory_;
   std::vector<std::unique_ptr<RowsBuffer>> inputs_;  // of each transform; none: works in place
 };
 

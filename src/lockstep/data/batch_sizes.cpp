@@ -54,27 +54,27 @@ BatchSizes derive_batch_sizes(const BatchRequest& request) {
   }
   const auto global = *request.global;
   expect_splits(global, request.world);
-  const auto share = global / request.world;
+  const auto shard = global / request.world;
   if (!request.local) {
     const auto accumulation = request.accumulation.value_or(1);
-    if (share % accumulation != 0) {
+    if (shard % accumulation != 0) {
       throw UsageError(fmt::format(
           "each of {} ranks takes {} of the global batch of {}, which does not split into {} "
           "micro-batches; accumulate over {}, or take a global batch of {}",
-          request.world, share, global, accumulation, largest_divisor_up_to(share, accumulation),
+          request.world, shard, global, accumulation, largest_divisor_up_to(shard, accumulation),
           nearest_multiples(global, accumulation * request.world)));
     }
-    return {share / accumulation, accumulation, request.world};
+    return {shard / accumulation, accumulation, request.world};
   }
   const auto local = *request.local;
-  if (share % local != 0) {
+  if (shard % local != 0) {
     throw UsageError(fmt::format(
         "each of {} ranks takes {} of the global batch of {}, which does not split into local "
         "batches of {}; take a local batch of {}, or a global batch of {}",
-        request.world, share, global, local, largest_divisor_up_to(share, local),
+        request.world, shard, global, local, largest_divisor_up_to(shard, local),
         nearest_multiples(global, local * request.world)));
   }
-  const BatchSizes sizes{local, share / local, request.world};
+  const BatchSizes sizes{local, shard / local, request.world};
   if (request.accumulation && *request.accumulation != sizes.accumulation) {
     throw UsageError(fmt::format(
         "local {} × accumulation {} × world {} is {}, but a global batch of {} was asked for; "
@@ -89,10 +89,10 @@ BatchSizes change_world(const BatchSizes& sizes, int world, Keep keep) {
   expect_positive("a world of", world);
   if (keep == Keep::local) return {sizes.local, sizes.accumulation, world};
   expect_splits(sizes.global(), world);
-  const auto share = sizes.global() / world;
+  const auto shard = sizes.global() / world;
   // No larger local batch than before: that one is known to fit into memory.
-  const auto local = largest_divisor_up_to(share, sizes.local);
-  return {local, share / local, world};
+  const auto local = largest_divisor_up_to(shard, sizes.local);
+  return {local, shard / local, world};
 }
 
 std::vector<int> nearest_worlds(std::int64_t global, int world, int count) {

@@ -21,7 +21,7 @@ struct BatchSizes {
 
   [[nodiscard]] std::int64_t global() const noexcept { return local * accumulation * world; }
   /// What one rank takes in a step.
-  [[nodiscard]] std::int64_t share() const noexcept { return local * accumulation; }
+  [[nodiscard]] std::int64_t shard() const noexcept { return local * accumulation; }
   friend bool operator==(const BatchSizes&, const BatchSizes&) = default;
 };
 

@@ -71,7 +71,7 @@ at::Tensor tensor_over(const Array& array, std::shared_ptr<const void> owner) {
 }
 
 std::unique_ptr<Dataset> idx_dataset(const std::string& images, const std::string& labels,
-                                     std::optional<Normalise> normalise) {
+                                     std::optional<Normalization> normalization) {
   const auto image_file = FileBytes::map(images);
   const auto label_file = FileBytes::map(labels);
   auto input = tensor_of(IdxFile(image_file));
@@ -88,13 +88,13 @@ std::unique_ptr<Dataset> idx_dataset(const std::string& images, const std::strin
   const std::array ids{image_file.data_id(), label_file.data_id()};
   return std::make_unique<TensorDataset>(
       std::vector<TensorField>{
-          {.name = "input", .tensor = input.unsqueeze(1), .normalise = std::move(normalise)},
+          {.name = "input", .tensor = input.unsqueeze(1), .normalization = std::move(normalization)},
           {.name = "target", .tensor = target.to(at::kLong)}},
       TensorDatasetOptions{.name = images, .id = id_of(ids)});
 }
 
 std::unique_ptr<Dataset> cifar_dataset(const std::vector<std::string>& files,
-                                       std::optional<Normalise> normalise) {
+                                       std::optional<Normalization> normalization) {
   std::vector<CifarFile> readers;
   std::vector<std::uint64_t> ids;
   std::int64_t count = 0;
@@ -121,7 +121,7 @@ std::unique_ptr<Dataset> cifar_dataset(const std::vector<std::string>& files,
   }
   return std::make_unique<TensorDataset>(
       std::vector<TensorField>{
-          {.name = "input", .tensor = input, .normalise = std::move(normalise)},
+          {.name = "input", .tensor = input, .normalization = std::move(normalization)},
           {.name = "target", .tensor = target}},
       TensorDatasetOptions{.name = files.empty() ? "no files" : files.front(), .id = id_of(ids)});
 }
@@ -163,11 +163,11 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& files,
   if (files.empty()) throw UsageError("no data file was named");
   const auto first = FileBytes::map(files.front());
   const auto kind = identify(first);
-  if (kind == FileKind::cifar) return cifar_dataset(files, options.normalise);
+  if (kind == FileKind::cifar) return cifar_dataset(files, options.normalize);
   if (kind == FileKind::idx && files.size() == 2) {
     // In either order: images have three dimensions, labels one.
     const bool swapped = IdxFile(first).array().shape.size() == 1;
-    return idx_dataset(files[swapped ? 1 : 0], files[swapped ? 0 : 1], options.normalise);
+    return idx_dataset(files[swapped ? 1 : 0], files[swapped ? 0 : 1], options.normalize);
   }
   if (files.size() > 1) {
     throw UsageError(fmt::format(

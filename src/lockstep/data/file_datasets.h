@@ -27,15 +27,15 @@ namespace lockstep {
 [[nodiscard]] at::Tensor tensor_over(const Array& array, std::shared_ptr<const void> owner);
 
 /// Images and labels of IDX files, plain or gzip: "input" uint8 [1, height, width] (float when
-/// normalised), "target" int64. Throws UsageError when shapes are others or the counts differ.
+/// normalized), "target" int64. Throws UsageError when shapes are others or the counts differ.
 [[nodiscard]] std::unique_ptr<Dataset> idx_dataset(const std::string& images,
                                                    const std::string& labels,
-                                                   std::optional<Normalise> normalise = {});
+                                                   std::optional<Normalization> normalization = {});
 
 /// The images of CIFAR files, one after the other: "input" uint8 [3, 32, 32] (float when
-/// normalised), "target" int64. The pixels are copied to memory: in the file labels lie between.
+/// normalized), "target" int64. The pixels are copied to memory: in the file labels lie between.
 [[nodiscard]] std::unique_ptr<Dataset> cifar_dataset(const std::vector<std::string>& files,
-                                                     std::optional<Normalise> normalise = {});
+                                                     std::optional<Normalization> normalization = {});
 
 /// Arrays of an .npz, .safetensors or .npy file, one a field; the fields have the arrays' names.
 /// An .npy file is one field, "input". `names` picks arrays and their order; empty: all of them.
@@ -55,7 +55,7 @@ struct CsvDatasetOptions {
 
 struct OpenOptions {
   TokenWindowsOptions windows{};
-  std::optional<Normalise> normalise{};  // for images
+  std::optional<Normalization> normalization{};  // for images
   CsvDatasetOptions csv{};
   bool tokens_of_4_bytes = false;  // raw token files do not say
 };

@@ -66,7 +66,7 @@ TEST_F(FileDatasets, IdxFilesAreImagesAndLabelsInEitherOrder) {
   EXPECT_EQ(describe(data->layout()), "input: Byte [1, 1, 2], target: Long");
   EXPECT_EQ(column<std::uint8_t>(*data, 0), (std::vector<std::uint8_t>{0, 0x33, 0x66, 255}));
   EXPECT_EQ(column<std::int64_t>(*data, 1), (Longs{7, 1}));
-  const auto floats = idx_dataset(images, labels, Normalise{.mean = {0.0}, .deviation = {0.5}});
+  const auto floats = idx_dataset(images, labels, Normalization{.mean = {0.0}, .stddev = {0.5}});
   const auto values = column<float>(*floats, 0);
   const Floats wanted{0.0F, 0.4F, 0.8F, 2.0F};
   for (std::size_t i = 0; i < wanted.size(); ++i) {

@@ -55,13 +55,13 @@ Sampler make_sampler(const Dataset& data, const LoaderOptions& options) {
           {.global_batch = options.batch.global(),
            .rank = options.rank.value_or(0),
            .world = options.batch.world,
-           .share = options.share,
+           .shard = options.shard,
            .tail = options.tail,
            .tail_unit = options.tail_unit}};
 }
 
 // The first rows of `whole` as a tensor of its own over the same memory. Not a view in LibTorch's
-// sense: what the caller does to its shape or gradient must not reach the slot.
+// sense: what the caller does to its shape or gradient must not reach the buffer.
 at::Tensor first_rows(const at::Tensor& whole, std::int64_t count) {
   auto rows = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(whole.storage()),
                                                        whole.key_set(), whole.dtype());
@@ -97,9 +97,9 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
       sampler_(make_sampler(data, options_)),
       state_(sampler_.state()),
       memory_(options_.memory()) {
-  const int num_slots = options_.workers * options_.prefetch + kHeldByCaller;
-  memory_->allocate(*layout_, num_slots, options_.batch.local);
-  for (int slot = num_slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+  const int num_buffers = options_.workers * options_.prefetch + kHeldByCaller;
+  memory_->allocate(*layout_, num_buffers, options_.batch.local);
+  for (int buffer = num_buffers - 1; buffer >= 0; --buffer) free_buffers_.push_back(buffer);
   const auto reader = [&] {
     return BatchReader(data_, options_.transforms, options_.order.seed, *layout_, *memory_,
                        options_.batch.local);
@@ -118,18 +118,18 @@ Batch Loader::next() {
   const auto asked = Clock::now();
   while (handed_out_.size() >= kHeldByCaller) {
     memory_->recycle(handed_out_.front());
-    free_slots_.push_back(handed_out_.front());
+    free_buffers_.push_back(handed_out_.front());
     handed_out_.pop_front();
   }
-  order_batches();
-  auto& first = ordered_.front();
+  request_batches();
+  auto& first = requested_.front();
   ReadResult result;
   if (reading_->ahead) {
     first.batch.metrics.ready = reading_->ahead->num_ready();
     result = reading_->ahead->take(Deadline::after(options_.limit));
   } else {
     result =
-        reading_->in_line.read({first.slot, first.batch.epoch, std::move(first.batch.samples)});
+        reading_->in_line.read({first.buffer, first.batch.epoch, std::move(first.batch.samples)});
   }
   auto done = hand_out(result);
   watch_times(done, asked);
@@ -143,7 +143,7 @@ BatchRange Loader::steps(std::int64_t count) { return {*this, count}; }
 void Loader::set_epoch(std::int64_t epoch) {
   // At the beginning of that epoch already: what was read ahead is right.
   if (state_.epoch == epoch && state_.position == 0 && skip_micro_batches_ == 0 &&
-      (ordered_.empty() ? next_micro_batch_ : ordered_.front().batch.micro_batch) == 0) {
+      (requested_.empty() ? next_micro_batch_ : requested_.front().batch.micro_batch) == 0) {
     return;
   }
   sampler_.set_epoch(epoch);
@@ -155,12 +155,12 @@ void Loader::restore(const SamplerState& state) {
   restart_at(sampler_.state(), 0);
 }
 
-void Loader::order_batches() {
-  while (!free_slots_.empty() && (reading_->ahead || ordered_.empty())) order_next();
-  LOCKSTEP_ASSERT(!ordered_.empty(), "the ring has more slots than a caller holds");
+void Loader::request_batches() {
+  while (!free_buffers_.empty() && (reading_->ahead || requested_.empty())) request_next();
+  LOCKSTEP_ASSERT(!requested_.empty(), "the ring has more buffers than a caller holds");
 }
 
-void Loader::order_next() {
+void Loader::request_next() {
   if (next_micro_batch_ == 0) step_ = sampler_.next();
   const auto& sizes = options_.batch;
   const auto micro_batch = next_micro_batch_;
@@ -168,14 +168,14 @@ void Loader::order_next() {
   if (skip_micro_batches_ > micro_batch) return;
   skip_micro_batches_ = 0;
 
-  Ordered ordered;
-  ordered.slot = free_slots_.back();
-  ordered.after = step_.after;
-  auto& batch = ordered.batch;
-  const auto share = std::span(step_.samples);
-  const auto begin = std::min(share.size(), static_cast<std::size_t>(micro_batch * sizes.local));
+  Requested requested;
+  requested.buffer = free_buffers_.back();
+  requested.after = step_.after;
+  auto& batch = requested.batch;
+  const auto shard = std::span(step_.samples);
+  const auto begin = std::min(shard.size(), static_cast<std::size_t>(micro_batch * sizes.local));
   const auto mine =
-      share.subspan(begin, std::min(share.size() - begin, static_cast<std::size_t>(sizes.local)));
+      shard.subspan(begin, std::min(shard.size() - begin, static_cast<std::size_t>(sizes.local)));
   batch.samples.assign(mine.begin(), mine.end());
   batch.epoch = step_.epoch;
   batch.position = step_.position;
@@ -186,32 +186,32 @@ void Loader::order_next() {
   batch.ends_epoch = batch.ends_step && step_.ends_epoch;
   batch.layout = layout_;
 
-  free_slots_.pop_back();
-  if (reading_->ahead) reading_->ahead->order({ordered.slot, batch.epoch, batch.samples});
-  ordered_.push_back(std::move(ordered));
+  free_buffers_.pop_back();
+  if (reading_->ahead) reading_->ahead->request({requested.buffer, batch.epoch, batch.samples});
+  requested_.push_back(std::move(requested));
 }
 
 Batch Loader::hand_out(ReadResult& result) {
   try {
     judge_bad_samples(result);
   } catch (...) {
-    restart_at(state_, ordered_.front().batch.micro_batch);  // the next call reads it again
+    restart_at(state_, requested_.front().batch.micro_batch);  // the next call reads it again
     throw;
   }
-  auto ordered = std::move(ordered_.front());
-  ordered_.pop_front();
-  auto& batch = ordered.batch;
+  auto requested = std::move(requested_.front());
+  requested_.pop_front();
+  auto& batch = requested.batch;
   for (const auto& bad : result.bad) batch.skipped.push_back(bad.sample);
-  memory_->begin_read(ordered.slot);
+  memory_->begin_read(requested.buffer);
   batch.samples = std::move(result.samples);
   batch.tensors.reserve(static_cast<std::size_t>(layout_->num_fields()));
-  for (const auto& whole : memory_->tensors(ordered.slot)) {
+  for (const auto& whole : memory_->tensors(requested.buffer)) {
     batch.tensors.push_back(first_rows(whole, batch.count()));
   }
   batch.metrics.bytes = layout_->sample_bytes() * static_cast<std::size_t>(batch.count());
   batch.metrics.read = result.end - result.begin;
-  handed_out_.push_back(ordered.slot);
-  if (batch.ends_step) state_ = ordered.after;
+  handed_out_.push_back(requested.buffer);
+  if (batch.ends_step) state_ = requested.after;
   return std::move(batch);
 }
 
@@ -234,8 +234,8 @@ void Loader::judge_bad_samples(const ReadResult& result) {
 
 void Loader::restart_at(const SamplerState& state, int micro_batch) {
   if (reading_->ahead) reading_->ahead->forget();
-  for (const auto& ordered : ordered_) free_slots_.push_back(ordered.slot);
-  ordered_.clear();
+  for (const auto& requested : requested_) free_buffers_.push_back(requested.buffer);
+  requested_.clear();
   sampler_.restore(state);
   state_ = state;
   next_micro_batch_ = 0;
@@ -274,7 +274,7 @@ void Loader::watch_times(Batch& batch, Clock::time_point asked) {
 }
 
 void BatchRange::Iterator::advance() {
-  batch_.reset();  // first, so that its slot can be used again
+  batch_.reset();  // first, so that its buffer can be used again
   if (range_->done_) return;
   batch_ = range_->loader_->next();
   if (range_->steps_left_) {

@@ -1,5 +1,5 @@
 // Batches for a training loop: samples of this rank, in order, read ahead by worker threads into a
-// fixed ring of slots.
+// fixed ring of buffers.
 //
 //   Loader loader(data, {.batch = {.local = 32, .world = world.size()}, .rank = world.rank()});
 //   for (auto& batch : loader.epoch()) train(batch.input(), batch.target());
@@ -26,7 +26,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/loader_advice.h"
 #include "lockstep/data/sampler.h"
-#include "lockstep/data/slot_memory.h"
+#include "lockstep/data/batch_memory.h"
 #include "lockstep/data/transform.h"
 #include "lockstep/trace/sink.h"
 
@@ -36,7 +36,7 @@ struct LoaderOptions {
   BatchSizes batch{};         // the loader hands out local batches, accumulation of them a step
   std::optional<int> rank{};  // world.rank(); required where batch.world > 1
   OrderOptions order{};
-  Share share = Share::chunk;
+  Shard shard = Shard::chunk;
   Tail tail = Tail::drop;
   TailUnit tail_unit = TailUnit::batch;
 
@@ -45,7 +45,7 @@ struct LoaderOptions {
   std::vector<Transform> transforms{};
   std::int64_t skip_up_to = 0;      // so many unreadable samples are left out; one more is an error
   std::chrono::seconds limit{600};  // for one batch to be read
-  std::function<std::unique_ptr<SlotMemory>()> memory = host_slot_memory;
+  std::function<std::unique_ptr<BatchMemory>()> memory = host_batch_memory;
 
   std::optional<Log> log{};  // for advice and skipped samples
   TraceSink* trace =
@@ -102,14 +102,14 @@ class Loader {
   struct Reading;  // readers and workers
 
   /// A batch on its way: what to hand out once it is read.
-  struct Ordered {
-    int slot = 0;
+  struct Requested {
+    int buffer = 0;
     Batch batch;
     SamplerState after;
   };
 
-  void order_batches();
-  void order_next();
+  void request_batches();
+  void request_next();
   [[nodiscard]] Batch hand_out(ReadResult& result);
   void judge_bad_samples(const ReadResult& result);
   void restart_at(const SamplerState& state, int micro_batch);
@@ -120,18 +120,18 @@ class Loader {
   std::shared_ptr<const SampleLayout> layout_;
   Sampler sampler_;
   SamplerState state_;
-  StepShare step_;              // being cut into micro-batches
+  StepShard step_;              // being cut into micro-batches
   int next_micro_batch_ = 0;    // of step_; 0: the sampler's next step
   int skip_micro_batches_ = 0;  // after a failure in the middle of a step
-  std::deque<Ordered> ordered_;
-  std::vector<int> free_slots_;
-  std::deque<int> handed_out_;  // slots whose batches the caller may still be using
+  std::deque<Requested> requested_;
+  std::vector<int> free_buffers_;
+  std::deque<int> handed_out_;  // buffers whose batches the caller may still be using
   std::int64_t num_skipped_ = 0;
   LoaderTimes times_;
   LoaderTimes recent_;  // since the last judgement
   std::optional<std::string> advice_;
   std::optional<std::chrono::steady_clock::time_point> last_hand_out_;
-  std::unique_ptr<SlotMemory> memory_;
+  std::unique_ptr<BatchMemory> memory_;
   std::unique_ptr<Reading> reading_;  // the last member: its threads use the others
 };
 

@@ -35,20 +35,20 @@ std::string next_step(double read, double step, const LoaderCapacity& capacity) 
 
 }  // namespace
 
-double LoaderTimes::wait_share() const noexcept {
+double LoaderTimes::wait_fraction() const noexcept {
   const auto all = std::chrono::duration<double>(wait + step).count();
   return all > 0 ? std::chrono::duration<double>(wait).count() / all : 0;
 }
 
 std::optional<std::string> loader_advice(const LoaderTimes& times, const LoaderCapacity& capacity) {
-  if (times.batches == 0 || times.wait_share() < kStarvingShare) return {};
+  if (times.batches == 0 || times.wait_fraction() < kStarvingFraction) return {};
   const auto wait = milliseconds_each(times.wait, times.batches);
   const auto step = milliseconds_each(times.step, times.batches);
   const auto read = milliseconds_each(times.read, times.batches);
   return fmt::format(
       "the loader starves the step: of {:.3g} ms a batch, {:.3g} ms ({:.0f} %) are spent waiting "
       "for data; reading a batch takes {:.3g} ms of a worker; {}",
-      wait + step, wait, 100 * times.wait_share(), read, next_step(read, step, capacity));
+      wait + step, wait, 100 * times.wait_fraction(), read, next_step(read, step, capacity));
 }
 
 }  // namespace lockstep

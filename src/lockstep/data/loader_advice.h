@@ -18,7 +18,7 @@ struct LoaderTimes {
   std::chrono::nanoseconds read{0};  // workers read and transformed, summed over workers
 
   /// Of the training thread's time, what it waited: 0 to 1.
-  [[nodiscard]] double wait_share() const noexcept;
+  [[nodiscard]] double wait_fraction() const noexcept;
 };
 
 struct LoaderCapacity {
@@ -28,7 +28,7 @@ struct LoaderCapacity {
 };
 
 /// Below this share of waiting there is nothing to say.
-constexpr double kStarvingShare = 0.05;
+constexpr double kStarvingFraction = 0.05;
 
 /// One sentence with the figures and the next thing to try; nothing while the loader keeps up.
 [[nodiscard]] std::optional<std::string> loader_advice(const LoaderTimes& times,

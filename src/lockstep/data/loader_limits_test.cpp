@@ -50,7 +50,7 @@ TEST_F(LoaderTest, ABatchThatIsDroppedGivesItsMemoryBack) {
     batch = loader.next();
     places.insert(batch.input().const_data_ptr());
   }
-  EXPECT_LE(places.size(), 4u);  // the slots: two read ahead, two with the caller
+  EXPECT_LE(places.size(), 4u);  // the buffers: two read ahead, two with the caller
 }
 
 TEST_F(LoaderTest, ReadsNoFurtherAheadThanTheRingIsLong) {
@@ -79,7 +79,7 @@ TEST_F(LoaderTest, ItsEndWaitsForReadsUnderWayAndForNoOthers) {
     Loader loader(data, {.batch = {.local = 1}, .workers = 2, .prefetch = 50});
     (void)loader.next();
   }
-  EXPECT_LE(data.num_reads, 30);  // of 102 ordered, which would take a second
+  EXPECT_LE(data.num_reads, 30);  // of 102 requested, which would take a second
 }
 
 TEST_F(LoaderTest, AnErrorNamesTheSampleAndTheBatchIsReadAgainNextTime) {

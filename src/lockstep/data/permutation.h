@@ -17,7 +17,7 @@ namespace lockstep {
 
 class Permutation {
  public:
-  /// The permutation of `size` numbers that belongs to this key and place. The same on every
+  /// The permutation of `size` numbers that belongs to this key and counter. The same on every
   /// machine and in every version: checkpoints depend on it. `size` is at least 1.
   Permutation(std::int64_t size, RandomKey key, std::uint64_t first, std::uint64_t second) noexcept;
 

@@ -20,12 +20,12 @@ ReadAhead::~ReadAhead() {
   for (auto& thread : threads_) thread.request_stop();  // all, before the first is waited for
 }
 
-void ReadAhead::order(ReadJob job) {
+void ReadAhead::request(ReadJob job) {
   {
     const std::lock_guard lock(mutex_);
     entries_.push_back({.job = std::move(job)});
   }
-  ordered_.notify_one();
+  requested_.notify_one();
 }
 
 ReadResult ReadAhead::take(Deadline deadline) {
@@ -66,7 +66,7 @@ void ReadAhead::work(const std::stop_token& stop, BatchReader& reader) {
   const AlternateSignalStack signal_stack;
   std::unique_lock lock(mutex_);
   for (;;) {
-    const bool some = ordered_.wait(lock, stop, [&] { return started_ < entries_.size(); });
+    const bool some = requested_.wait(lock, stop, [&] { return started_ < entries_.size(); });
     if (!some || stop.stop_requested()) return;
     // Both ends of a deque may move without moving what is between them.
     auto& entry = entries_[started_++];

@@ -1,5 +1,5 @@
 // Worker threads that read batches ahead of the one who asks for them, and hand them over in the
-// order they were ordered. What bounds the memory is the number of slots, which the caller counts.
+// order they were ordered. What bounds the memory is the number of buffers, which the caller counts.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,7 @@ class ReadAhead {
   ~ReadAhead();
 
   /// The next job in line.
-  void order(ReadJob job);
+  void request(ReadJob job);
   /// The result of the oldest job, once it is there. Throws SystemError at the deadline.
   [[nodiscard]] ReadResult take(Deadline deadline);
   /// Forgets all jobs; returns when none is under way any more.
@@ -45,7 +45,7 @@ class ReadAhead {
 
   std::vector<BatchReader> readers_;
   mutable std::mutex mutex_;
-  std::condition_variable_any ordered_;
+  std::condition_variable_any requested_;
   std::condition_variable_any done_;
   std::deque<Entry> entries_;  // mutex_; in order; a worker keeps a reference to its running one
   std::size_t started_ = 0;    // mutex_; entries before this one have a worker

@@ -73,8 +73,8 @@ Sampler::Sampler(Order order, std::uint64_t data_id, SamplerOptions options)
   end_ = end_of_epoch(0);
 }
 
-StepShare Sampler::next() {
-  StepShare step;
+StepShard Sampler::next() {
+  StepShard step;
   step.epoch = epoch_;
   step.position = position_;
   const auto count = std::min(options_.global_batch, end_ - position_);
@@ -145,9 +145,9 @@ void Sampler::take(std::int64_t position, std::int64_t count,
   const std::int64_t rank = options_.rank;
   const std::int64_t world = options_.world;
   // A whole batch gives everyone the same; of a short one, shares differ by one at most.
-  const auto begin = options_.share == Share::chunk ? count * rank / world : rank;
-  const auto step = options_.share == Share::chunk ? 1 : world;
-  const auto end = options_.share == Share::chunk ? count * (rank + 1) / world : count;
+  const auto begin = options_.shard == Shard::chunk ? count * rank / world : rank;
+  const auto step = options_.shard == Shard::chunk ? 1 : world;
+  const auto end = options_.shard == Shard::chunk ? count * (rank + 1) / world : count;
   const auto mine = end > begin ? (end - begin + step - 1) / step : 0;
   samples.resize(static_cast<std::size_t>(mine));
   for (std::int64_t i = 0; i < mine; ++i) {

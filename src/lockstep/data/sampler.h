@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-enum class Share {
+enum class Shard {
   chunk,   // neighbours in the order go to one rank
   stride,  // every world-th position, as Python's DistributedSampler deals them
 };
@@ -41,7 +41,7 @@ struct SamplerOptions {
   std::int64_t global_batch = 1;
   int rank = 0;
   int world = 1;  // all ranks on all nodes
-  Share share = Share::chunk;
+  Shard shard = Shard::chunk;
   Tail tail = Tail::drop;
   TailUnit tail_unit = TailUnit::batch;
 };
@@ -61,7 +61,7 @@ struct SamplerState {
 [[nodiscard]] SamplerState sampler_state_from_json(std::string_view text);
 
 /// One step of one rank.
-struct StepShare {
+struct StepShard {
   std::vector<std::int64_t> samples;  // this rank's, in order; may be empty with an uneven tail
   std::int64_t epoch = 0;
   std::int64_t position = 0;        // of the global batch's first sample
@@ -79,7 +79,7 @@ class Sampler {
   Sampler(Order order, std::uint64_t data_id, SamplerOptions options);
 
   /// This rank's share of the next global batch; the epoch after the last is begun by itself.
-  [[nodiscard]] StepShare next();
+  [[nodiscard]] StepShard next();
 
   /// Starts `epoch` at its beginning. Not needed: epochs advance by themselves.
   void set_epoch(std::int64_t epoch);

@@ -35,7 +35,7 @@ std::vector<Samples> epoch_of(Sampler& sampler) {
 /// What all ranks together take in the next step, in order of position.
 struct WholeStep {
   Samples samples;
-  StepShare of_rank_0;
+  StepShard of_rank_0;
 };
 
 WholeStep next_of_all(std::vector<Sampler>& ranks) {
@@ -57,12 +57,12 @@ std::vector<Sampler> all_ranks(std::int64_t size, SamplerOptions options,
   return ranks;
 }
 
-Samples python_share(std::int64_t size, int world, int rank, Tail tail) {
+Samples python_shard(std::int64_t size, int world, int rank, Tail tail) {
   auto one = sampler(size,
                      {.global_batch = world,
                       .rank = rank,
                       .world = world,
-                      .share = Share::stride,
+                      .shard = Shard::stride,
                       .tail = tail,
                       .tail_unit = TailUnit::world},
                      {.kind = OrderKind::sequential});
@@ -72,22 +72,22 @@ Samples python_share(std::int64_t size, int world, int rank, Tail tail) {
 }
 
 TEST(Sampler, DealsAsPythonsDistributedSamplerDoes) {
-  EXPECT_EQ(python_share(10, 4, 0, Tail::pad), (Samples{0, 4, 8}));
-  EXPECT_EQ(python_share(10, 4, 2, Tail::pad), (Samples{2, 6, 0}));
-  EXPECT_EQ(python_share(10, 4, 3, Tail::pad), (Samples{3, 7, 1}));
-  EXPECT_EQ(python_share(10, 4, 1, Tail::drop), (Samples{1, 5}));
-  EXPECT_EQ(python_share(11, 4, 3, Tail::pad), (Samples{3, 7, 0}));
+  EXPECT_EQ(python_shard(10, 4, 0, Tail::pad), (Samples{0, 4, 8}));
+  EXPECT_EQ(python_shard(10, 4, 2, Tail::pad), (Samples{2, 6, 0}));
+  EXPECT_EQ(python_shard(10, 4, 3, Tail::pad), (Samples{3, 7, 1}));
+  EXPECT_EQ(python_shard(10, 4, 1, Tail::drop), (Samples{1, 5}));
+  EXPECT_EQ(python_shard(11, 4, 3, Tail::pad), (Samples{3, 7, 0}));
   for (int rank = 0; rank < 8; ++rank) {
-    EXPECT_EQ(python_share(2, 8, rank, Tail::pad), (Samples{rank % 2}));
+    EXPECT_EQ(python_shard(2, 8, rank, Tail::pad), (Samples{rank % 2}));
   }
 }
 
 TEST(Sampler, GivesEachSampleOnceAnEpochAtEveryWorldSize) {
-  for (const auto share : {Share::chunk, Share::stride}) {
+  for (const auto shard : {Shard::chunk, Shard::stride}) {
     for (const int world : {1, 2, 3, 4, 6, 12}) {
       for (const std::int64_t size : {1, 5, 12, 100, 121, 143}) {
         auto ranks = all_ranks(
-            size, {.global_batch = 12, .world = world, .share = share, .tail = Tail::uneven},
+            size, {.global_batch = 12, .world = world, .shard = shard, .tail = Tail::uneven},
             {.seed = 5});
         for (int epoch = 0; epoch < 3; ++epoch) {
           Samples seen;
@@ -108,10 +108,10 @@ TEST(Sampler, GivesEachSampleOnceAnEpochAtEveryWorldSize) {
 }
 
 TEST(Sampler, SharesOfAnUnevenTailDifferByOneAtMost) {
-  for (const auto share : {Share::chunk, Share::stride}) {
+  for (const auto shard : {Shard::chunk, Shard::stride}) {
     for (std::int64_t size = 1; size < 12; ++size) {
       auto ranks = all_ranks(
-          size, {.global_batch = 12, .world = 4, .share = share, .tail = Tail::uneven}, {});
+          size, {.global_batch = 12, .world = 4, .shard = shard, .tail = Tail::uneven}, {});
       std::size_t least = 99;
       std::size_t most = 0;
       for (auto& rank : ranks) {

@@ -43,20 +43,21 @@ std::string Subset::name() const {
   return fmt::format("{} of {} samples of {}", size(), data_.size(), data_.name());
 }
 
-SplitSamples split_samples(std::int64_t size, double share, std::uint64_t seed) {
+SplitSamples split_samples(std::int64_t size, double fraction, std::uint64_t seed) {
   const auto num_chosen =
-      static_cast<std::int64_t>(std::llround(static_cast<double>(size) * share));
+      static_cast<std::int64_t>(std::llround(static_cast<double>(size) * fraction));
   if (num_chosen < 1 || num_chosen >= size) {
-    throw UsageError(
-        fmt::format("a share of {} of {} samples leaves nothing on one side", share, size));
+    throw UsageError(fmt::format(
+        "a fraction of {} of {} samples leaves one part empty; each part needs one or more samples",
+        fraction, size));
   }
   SplitSamples parts;
   const auto order = Order(size, {.seed = seed}).epoch(0);
   for (std::int64_t position = 0; position < size; ++position) {
-    (position < num_chosen ? parts.chosen : parts.rest).push_back(order(position));
+    (position < num_chosen ? parts.chosen : parts.remainder).push_back(order(position));
   }
   std::sort(parts.chosen.begin(), parts.chosen.end());
-  std::sort(parts.rest.begin(), parts.rest.end());
+  std::sort(parts.remainder.begin(), parts.remainder.end());
   return parts;
 }
 

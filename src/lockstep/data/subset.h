@@ -1,7 +1,7 @@
 // Some samples of another data set, as a data set: for a part that is held out.
 //
 //   const auto parts = split_samples(data.size(), 0.1, seed);
-//   const Subset training(data, parts.rest), held_out(data, parts.chosen);
+//   const Subset training(data, parts.remainder), held_out(data, parts.chosen);
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,11 @@ class Subset final : public Dataset {
 
 struct SplitSamples {
   std::vector<std::int64_t> chosen;
-  std::vector<std::int64_t> rest;
+  std::vector<std::int64_t> remainder;
 };
 
 /// `share` of the samples, rounded, chosen at random by `seed`, and the others; both in rising
 /// order. Throws UsageError when either would be empty.
-[[nodiscard]] SplitSamples split_samples(std::int64_t size, double share, std::uint64_t seed);
+[[nodiscard]] SplitSamples split_samples(std::int64_t size, double fraction, std::uint64_t seed);
 
 }  // namespace lockstep

@@ -47,7 +47,7 @@ TEST(SplitSamples, PartsAreWholeDisjointAndAFunctionOfTheSeed) {
   const auto parts = split_samples(1000, 0.1, 7);
   EXPECT_EQ(parts.chosen.size(), 100u);
   std::vector<std::int64_t> all(parts.chosen);
-  all.insert(all.end(), parts.rest.begin(), parts.rest.end());
+  all.insert(all.end(), parts.remainder.begin(), parts.remainder.end());
   std::sort(all.begin(), all.end());
   std::vector<std::int64_t> expected(1000);
   std::iota(expected.begin(), expected.end(), 0);

@@ -19,13 +19,13 @@ SampleLayout layout_of(const std::vector<TensorField>& fields) {
           "field {:?} needs a tensor [samples, shape...] on the CPU; it is {}", field.name,
           field.tensor.defined() ? field.tensor.toString() : std::string("undefined")));
     }
-    if (field.normalise && field.tensor.scalar_type() != at::kByte) {
-      throw UsageError(fmt::format("field {:?} holds {}; only uint8 is normalised while it is read",
+    if (field.normalization && field.tensor.scalar_type() != at::kByte) {
+      throw UsageError(fmt::format("field {:?} holds {}; only uint8 is normalized while it is read",
                                    field.name, c10::toString(field.tensor.scalar_type())));
     }
     const auto shape = field.tensor.sizes().slice(1);
     found.push_back({field.name,
-                     field.normalise ? at::kFloat : field.tensor.scalar_type(),
+                     field.normalization ? at::kFloat : field.tensor.scalar_type(),
                      {shape.begin(), shape.end()}});
   }
   return SampleLayout(std::move(found));
@@ -42,20 +42,20 @@ std::int64_t common_size(const std::vector<TensorField>& fields) {
   return size;
 }
 
-void check(const Normalise& how, const TensorField& field) {
+void check(const Normalization& how, const TensorField& field) {
   const auto channels = field.tensor.dim() > 1 ? field.tensor.size(1) : 1;
   const auto fits = [&](std::size_t count) {
     return count == 1 || static_cast<std::int64_t>(count) == channels;
   };
-  if (how.mean.size() != how.deviation.size() || !fits(how.mean.size())) {
+  if (how.mean.size() != how.stddev.size() || !fits(how.mean.size())) {
     throw UsageError(fmt::format(
         "field {:?} has {} channels, but {} means and {} deviations were given; give 1 or {} each",
-        field.name, channels, how.mean.size(), how.deviation.size(), channels));
+        field.name, channels, how.mean.size(), how.stddev.size(), channels));
   }
-  for (const auto deviation : how.deviation) {
-    if (!(deviation > 0)) {
+  for (const auto stddev : how.stddev) {
+    if (!(stddev > 0)) {
       throw UsageError(
-          fmt::format("field {:?} cannot be divided by a deviation of {}", field.name, deviation));
+          fmt::format("field {:?} cannot be divided by a stddev of {}", field.name, stddev));
     }
   }
 }
@@ -102,12 +102,12 @@ TensorDataset::Source TensorDataset::source_of(const TensorField& field) {
   source.tensor = field.tensor.contiguous();
   source.bytes = {static_cast<const std::byte*>(source.tensor.const_data_ptr()),
                   source.tensor.nbytes()};
-  if (field.normalise) {
-    check(*field.normalise, field);
-    for (std::size_t channel = 0; channel < field.normalise->mean.size(); ++channel) {
-      const double deviation = field.normalise->deviation[channel];
-      source.scale.push_back(static_cast<float>(1 / (255 * deviation)));
-      source.shift.push_back(static_cast<float>(-field.normalise->mean[channel] / deviation));
+  if (field.normalization) {
+    check(*field.normalization, field);
+    for (std::size_t channel = 0; channel < field.normalization->mean.size(); ++channel) {
+      const double stddev = field.normalization->stddev[channel];
+      source.scale.push_back(static_cast<float>(1 / (255 * stddev)));
+      source.shift.push_back(static_cast<float>(-field.normalization->mean[channel] / stddev));
     }
   }
   return source;

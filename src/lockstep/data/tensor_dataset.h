@@ -14,18 +14,18 @@
 
 namespace lockstep {
 
-/// Bytes become floats (value / 255 − mean) / deviation while they are gathered, so that images
+/// Bytes become floats (value / 255 − mean) / stddev while they are gathered, so that images
 /// stay bytes in memory. One number for all channels or one for each; channels are a sample's first
 /// dimension.
-struct Normalise {
+struct Normalization {
   std::vector<double> mean{0.0};
-  std::vector<double> deviation{1.0};
+  std::vector<double> stddev{1.0};
 };
 
 struct TensorField {
   std::string name;
   at::Tensor tensor;                     // [samples, shape...], on the CPU
-  std::optional<Normalise> normalise{};  // for uint8 tensors; the field then holds floats
+  std::optional<Normalization> normalization{};  // for uint8 tensors; the field then holds floats
 };
 
 struct TensorDatasetOptions {
@@ -36,7 +36,7 @@ struct TensorDatasetOptions {
 class TensorDataset final : public Dataset {
  public:
   /// Holds on to the tensors (made contiguous where they are not); leave their contents alone.
-  /// Throws UsageError for tensors of different lengths, not on the CPU, or a wrong Normalise.
+  /// Throws UsageError for tensors of different lengths, not on the CPU, or a wrong Normalization.
   explicit TensorDataset(const std::vector<TensorField>& fields, TensorDatasetOptions options = {});
 
   [[nodiscard]] std::int64_t size() const override { return size_; }

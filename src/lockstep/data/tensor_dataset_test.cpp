@@ -25,18 +25,18 @@ TEST(TensorDataset, GivesTheRowsThatIndexingGives) {
   EXPECT_TRUE(torch::equal(buffer.rows(5).tensor(1), target.index_select(0, wanted)));
 }
 
-TEST(TensorDataset, NormalisesBytesWhileItGathers) {
+TEST(TensorDataset, NormalizesBytesWhileItGathers) {
   torch::manual_seed(2);
   const auto images = torch::randint(0, 256, {20, 3, 5, 5}, torch::kByte);
   const TensorDataset data(
-      {{"input", images, Normalise{.mean = {0.1, 0.2, 0.3}, .deviation = {0.5, 0.6, 0.7}}}});
+      {{"input", images, Normalization{.mean = {0.1, 0.2, 0.3}, .stddev = {0.5, 0.6, 0.7}}}});
   const std::vector<std::int64_t> indices{3, 19, 0};
   const RowsBuffer buffer(data.layout(), 3);
   data.read(indices, buffer.rows(3));
   const auto mean = torch::tensor({0.1, 0.2, 0.3}).view({3, 1, 1});
-  const auto deviation = torch::tensor({0.5, 0.6, 0.7}).view({3, 1, 1});
+  const auto stddev = torch::tensor({0.5, 0.6, 0.7}).view({3, 1, 1});
   const auto expected =
-      (images.index_select(0, torch::tensor(indices)).to(torch::kFloat) / 255 - mean) / deviation;
+      (images.index_select(0, torch::tensor(indices)).to(torch::kFloat) / 255 - mean) / stddev;
   // One multiplication and one addition instead of two divisions and a subtraction: values up to 2
   // differ by a few units in the last place.
   EXPECT_TRUE(torch::allclose(buffer.rows(3).tensor(0), expected, 0, 1e-6));
@@ -69,10 +69,10 @@ TEST(TensorDataset, RefusesWhatDoesNotFitTogether) {
   EXPECT_THROW(TensorDataset({{"a", torch::Tensor()}}), UsageError);
   EXPECT_THROW(TensorDataset({{"a", torch::tensor(1)}}), UsageError);
   EXPECT_THROW(TensorDataset(std::vector<TensorField>{}), UsageError);
-  EXPECT_THROW(TensorDataset({{"a", ten, Normalise{}}}), UsageError);
+  EXPECT_THROW(TensorDataset({{"a", ten, Normalization{}}}), UsageError);
   const auto bytes = torch::zeros({10, 3, 4, 4}, torch::kByte);
-  EXPECT_THROW(TensorDataset({{"a", bytes, Normalise{{0, 0}, {1, 1}}}}), UsageError);
-  EXPECT_THROW(TensorDataset({{"a", bytes, Normalise{{0}, {0}}}}), UsageError);
+  EXPECT_THROW(TensorDataset({{"a", bytes, Normalization{{0, 0}, {1, 1}}}}), UsageError);
+  EXPECT_THROW(TensorDataset({{"a", bytes, Normalization{{0}, {0}}}}), UsageError);
 }
 
 }  // namespace

@@ -24,11 +24,11 @@ CifarKind kind_by_size(const FileBytes& file) {
 
 CifarFile::CifarFile(FileBytes file, CifarKind kind) : file_(std::move(file)), kind_(kind) {
   if (kind_ == CifarKind::detect) kind_ = kind_by_size(file_);
-  if (const auto rest = file_.size() % record_bytes(); rest != 0) {
-    refuse(file_, file_.size() - rest,
+  if (const auto remainder = file_.size() % record_bytes(); remainder != 0) {
+    refuse(file_, file_.size() - remainder,
            fmt::format("expected records of {} bytes (CIFAR-10: 3073, CIFAR-100: 3074), found {} "
                        "bytes left over",
-                       record_bytes(), rest));
+                       record_bytes(), remainder));
   }
   num_images_ = file_.size() / record_bytes();
   check_labels();

@@ -74,9 +74,9 @@ class TokenIterator {
 };
 
 // What the next JSON value is for. Arrays have two places: the array itself, then its numbers.
-enum class Place { dtype, shape, offsets, size, offset, tensor, metadata, metadata_value, header };
+enum class Context { dtype, shape, offsets, size, offset, tensor, metadata, metadata_value, header };
 
-// Indexed by Place; the first three are the fields of a tensor.
+// Indexed by Context; the first three are the fields of a tensor.
 struct PlaceWords {
   std::string_view field;
   std::string_view subject;
@@ -140,7 +140,7 @@ class EventReader {
 
   std::size_t token_bytes_ = 0;
   Object object_ = Object::header;  // the innermost open one
-  Place place_ = Place::header;
+  Context context_ = Context::header;
   std::string name_;  // the last key of the header, or of the metadata
   bool metadata_seen_ = false;
   std::array<bool, kNumFields> fields_seen_{};
@@ -155,18 +155,18 @@ bool EventReader::next() {
 }
 
 std::string EventReader::subject() const {
-  return fmt::format("{} {}", kPlaces[static_cast<std::size_t>(place_)].subject, shown(name_));
+  return fmt::format("{} {}", kPlaces[static_cast<std::size_t>(context_)].subject, shown(name_));
 }
 
 bool EventReader::wrong(std::string_view found) const {
-  const bool is_inside = place_ == Place::size || place_ == Place::offset;
+  const bool is_inside = context_ == Context::size || context_ == Context::offset;
   refuse_safetensors(fmt::format("{} {} {}, expected {}", subject(), is_inside ? "has" : "is",
-                                 found, kPlaces[static_cast<std::size_t>(place_)].expected));
+                                 found, kPlaces[static_cast<std::size_t>(context_)].expected));
 }
 
 bool EventReader::number_unsigned(std::uint64_t value) {
-  if (place_ != Place::size && place_ != Place::offset) wrong(fmt::format("the number {}", value));
-  const std::size_t limit = place_ == Place::size ? kMaxRank : 2;
+  if (context_ != Context::size && context_ != Context::offset) wrong(fmt::format("the number {}", value));
+  const std::size_t limit = context_ == Context::size ? kMaxRank : 2;
   if (numbers_.size() == limit) {
     refuse_safetensors(
         fmt::format("{} has more numbers than the {} expected at most", subject(), limit));
@@ -176,11 +176,11 @@ bool EventReader::number_unsigned(std::uint64_t value) {
 }
 
 bool EventReader::string(std::string& value) {
-  if (place_ == Place::metadata_value) {
+  if (context_ == Context::metadata_value) {
     header_.metadata.emplace(name_, value);
     return next();
   }
-  if (place_ != Place::dtype) wrong(fmt::format("the string {}", shown(value)));
+  if (context_ != Context::dtype) wrong(fmt::format("the string {}", shown(value)));
   const auto dtype = try_safetensors_dtype(value);
   if (!dtype) {
     refuse_safetensors(fmt::format("{} is {}, expected one of safetensors 0.8.0 such as \"F32\"",
@@ -191,14 +191,14 @@ bool EventReader::string(std::string& value) {
 }
 
 bool EventReader::start_object(std::size_t /*unknown*/) {
-  if (place_ == Place::metadata) {
+  if (context_ == Context::metadata) {
     object_ = Object::metadata;
-  } else if (place_ == Place::tensor) {
+  } else if (context_ == Context::tensor) {
     object_ = Object::tensor;
     entry_ = SafetensorsEntry{};
     entry_.name = name_;
     fields_seen_ = {};
-  } else if (place_ != Place::header) {
+  } else if (context_ != Context::header) {
     wrong("an object");
   }
   return next();
@@ -217,15 +217,15 @@ bool EventReader::key(std::string& name) {
 
 void EventReader::start_header_value(const std::string& name) {
   name_ = name;
-  place_ = name == "__metadata__" ? Place::metadata : Place::tensor;
-  if (place_ == Place::metadata && std::exchange(metadata_seen_, true)) {
+  context_ = name == "__metadata__" ? Context::metadata : Context::tensor;
+  if (context_ == Context::metadata && std::exchange(metadata_seen_, true)) {
     refuse_safetensors(fmt::format("{} appears twice, expected it once", subject()));
   }
 }
 
 void EventReader::start_metadata_value(const std::string& name) {
   name_ = name;
-  place_ = Place::metadata_value;
+  context_ = Context::metadata_value;
   if (header_.metadata.contains(name)) {
     refuse_safetensors(fmt::format("{} appears twice, expected it once", subject()));
   }
@@ -247,7 +247,7 @@ void EventReader::start_field(const std::string& name) {
     refuse_safetensors(
         fmt::format("tensor {} has {} twice, expected it once", shown(entry_.name), name));
   }
-  place_ = static_cast<Place>(field);
+  context_ = static_cast<Context>(field);
 }
 
 bool EventReader::end_object() {
@@ -268,14 +268,14 @@ void EventReader::check_fields_seen() const {
 }
 
 bool EventReader::start_array(std::size_t /*unknown*/) {
-  if (place_ != Place::shape && place_ != Place::offsets) wrong("an array");
-  place_ = place_ == Place::shape ? Place::size : Place::offset;
+  if (context_ != Context::shape && context_ != Context::offsets) wrong("an array");
+  context_ = context_ == Context::shape ? Context::size : Context::offset;
   numbers_.clear();
   return next();
 }
 
 bool EventReader::end_array() {
-  if (place_ == Place::size) {
+  if (context_ == Context::size) {
     entry_.shape.assign(numbers_.begin(), numbers_.end());
     return next();
   }

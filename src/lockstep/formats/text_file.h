@@ -41,7 +41,7 @@ class TextFile {
   [[nodiscard]] const FileBytes& file() const noexcept { return file_; }
 
  private:
-  struct Place {
+  struct Position {
     std::uint64_t begin;
     std::uint64_t end;
   };
@@ -51,7 +51,7 @@ class TextFile {
   void find_between(std::string_view marker);
 
   FileBytes file_;
-  std::vector<Place> documents_;
+  std::vector<Position> documents_;
 };
 
 }  // namespace lockstep

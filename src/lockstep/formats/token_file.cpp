@@ -39,9 +39,9 @@ TokenFile::TokenFile(FileBytes file, TokenLayout layout) : file_(std::move(file)
   }
   if (layout_ != TokenLayout::llmc) {
     token_bytes_ = layout_ == TokenLayout::raw_uint32 ? 4 : 2;
-    if (const auto rest = file_.size() % token_bytes_; rest != 0) {
-      refuse(file_, file_.size() - rest,
-             fmt::format("expected tokens of {} bytes, found {} left over", token_bytes_, rest));
+    if (const auto remainder = file_.size() % token_bytes_; remainder != 0) {
+      refuse(file_, file_.size() - remainder,
+             fmt::format("expected tokens of {} bytes, found {} left over", token_bytes_, remainder));
     }
     num_tokens_ = file_.size() / token_bytes_;
     return;
