@@ -55,7 +55,7 @@ void run(std::size_t count, int rounds) {
   auto squares = filled(count, 1e-6F);
   auto other = filled(count, 0.2F);
   const AdamStep adam{.kept = 1 - 1e-6, .step_size = 1e-4, .root_factor = 1};
-  const SgdStep sgd{.rate = 1e-6, .momentum = 0.9};
+  const SgdStep sgd{.lr = 1e-6, .momentum = 0.9};
   const auto n = static_cast<double>(count);
 
   std::vector<Way> ways;

@@ -122,7 +122,7 @@ void optimizers() {
                    std::memcpy(to[3].data_ptr(), from[3].data_ptr(), from[3].nbytes() / 2);
                  }};
   {
-    AdamW optimizer(flat, {.rate = 1e-4});
+    AdamW optimizer(flat, {.lr = 1e-4});
     torch::optim::AdamW stock(other.parameters, torch::optim::AdamWOptions(1e-4));
     compare("AdamW, 25 million parameters, 28 bytes each",
             {{"lockstep::AdamW", [&] { optimizer.step(); }},
@@ -137,7 +137,7 @@ void optimizers() {
             15, 28 * count);
   }
   {
-    SGD optimizer(flat, {.rate = 1e-4, .momentum = 0.9});
+    SGD optimizer(flat, {.lr = 1e-4, .momentum = 0.9});
     torch::optim::SGD stock(other.parameters, torch::optim::SGDOptions(1e-4).momentum(0.9));
     compare("SGD with momentum, 25 million parameters, 20 bytes each",
             {{"lockstep::SGD", [&] { optimizer.step(); }},

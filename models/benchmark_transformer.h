@@ -64,7 +64,7 @@ class BenchmarkTransformerImpl : public torch::nn::Module {
   /// Throws UsageError when a size is below 1, or the width does not split over the heads.
   explicit BenchmarkTransformerImpl(const BenchmarkTransformerOptions& options = {});
 
-  /// Scores of shape (batch, length, vocabulary) for tokens of shape (batch, length).
+  /// Logits of shape (batch, length, vocabulary) for tokens of shape (batch, length).
   /// Throws UsageError for sequences longer than the positions learned.
   at::Tensor forward(const at::Tensor& tokens);
 

@@ -80,7 +80,7 @@ at::Tensor GptImpl::forward(const at::Tensor& tokens) {
   x = x + wpe_(torch::arange(length, tokens.options()));
   x = torch::dropout(x, options_.dropout, is_training());
   for (auto& block : blocks_) x = unit(block)(x);
-  return scores(x);
+  return logits(x);
 }
 
 at::Tensor GptImpl::extend(const at::Tensor& tokens, GptCache& cache) {
@@ -91,10 +91,10 @@ at::Tensor GptImpl::extend(const at::Tensor& tokens, GptCache& cache) {
   auto x = wte_(tokens);
   x = x + wpe_(torch::arange(before, before + length, tokens.options()));
   for (std::size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i]->extend(x, cache.block(i));
-  return scores(x.narrow(1, length - 1, 1));
+  return logits(x.narrow(1, length - 1, 1));
 }
 
-at::Tensor GptImpl::scores(const at::Tensor& x) {
+at::Tensor GptImpl::logits(const at::Tensor& x) {
   const auto last = ln_f_(x);
   return lm_head_.is_empty() ? torch::linear(last, wte_->weight) : lm_head_(last);
 }

@@ -25,11 +25,11 @@ class GptImpl : public torch::nn::Module {
   /// the heads.
   explicit GptImpl(const GptOptions& options = {});
 
-  /// Scores of shape (batch, length, vocabulary) for tokens of shape (batch, length): at each
+  /// Logits of shape (batch, length, vocabulary) for tokens of shape (batch, length): at each
   /// place, of the token that follows. Throws UsageError for sequences longer than the context.
   at::Tensor forward(const at::Tensor& tokens);
 
-  /// Scores of shape (batch, 1, vocabulary) of the token that follows `tokens`, which follow those
+  /// Logits of shape (batch, 1, vocabulary) of the token that follows `tokens`, which follow those
   /// that `cache` has of earlier calls and are added to it. Without dropout and gradients: for use,
   /// not for training. `cache` is made with this model's layers and context, and used with it
   /// alone. Throws UsageError for more tokens than the context has room for.
@@ -39,7 +39,7 @@ class GptImpl : public torch::nn::Module {
 
  private:
   void initialise();
-  [[nodiscard]] at::Tensor scores(const at::Tensor& x);
+  [[nodiscard]] at::Tensor logits(const at::Tensor& x);
 
   GptOptions options_;
   torch::nn::Embedding wte_, wpe_;  // of tokens, and of places

@@ -38,24 +38,24 @@ void check_prompt(std::span<const std::int64_t> prompt, std::int64_t vocabulary)
   }
 }
 
-void check_scores(std::span<const float> scores) {
+void check_logits(std::span<const float> logits) {
   const auto bad = [](float score) {
     return std::isnan(score) || (std::isinf(score) && score > 0);
   };
-  const auto found = std::ranges::find_if(scores, bad);
-  if (found == scores.end()) return;
+  const auto found = std::ranges::find_if(logits, bad);
+  if (found == logits.end()) return;
   throw UsageError(
       fmt::format("The model gives token {} the score {}: it has diverged. Take an earlier "
-                  "checkpoint, or train with a lower rate.",
-                  found - scores.begin(), *found));
+                  "checkpoint, or train with a lower lr.",
+                  found - logits.begin(), *found));
 }
 
 // The tokens that can come, in the order of their numbers.
-std::vector<std::int64_t> candidates(std::span<const float> scores, std::int64_t top_k) {
-  std::vector<std::int64_t> tokens(scores.size());
+std::vector<std::int64_t> candidates(std::span<const float> logits, std::int64_t top_k) {
+  std::vector<std::int64_t> tokens(logits.size());
   std::iota(tokens.begin(), tokens.end(), 0);
-  if (top_k == 0 || static_cast<std::size_t>(top_k) >= scores.size()) return tokens;
-  const auto score = [&](std::int64_t token) { return scores[static_cast<std::size_t>(token)]; };
+  if (top_k == 0 || static_cast<std::size_t>(top_k) >= logits.size()) return tokens;
+  const auto score = [&](std::int64_t token) { return logits[static_cast<std::size_t>(token)]; };
   std::ranges::nth_element(tokens, tokens.begin() + top_k, [&](std::int64_t a, std::int64_t b) {
     return score(a) != score(b) ? score(a) > score(b) : a < b;
   });
@@ -66,16 +66,16 @@ std::vector<std::int64_t> candidates(std::span<const float> scores, std::int64_t
 
 }  // namespace
 
-std::int64_t choose_token(std::span<const float> scores, const GenerationOptions& options,
+std::int64_t choose_token(std::span<const float> logits, const GenerationOptions& options,
                           double place) {
-  check_scores(scores);
-  const auto likeliest = std::ranges::max_element(scores);
-  if (options.temperature == 0) return likeliest - scores.begin();
-  const auto tokens = candidates(scores, options.top_k);
+  check_logits(logits);
+  const auto likeliest = std::ranges::max_element(logits);
+  if (options.temperature == 0) return likeliest - logits.begin();
+  const auto tokens = candidates(logits, options.top_k);
   std::vector<double> ends;  // where each token's part ends
   double sum = 0;
   for (const auto token : tokens) {
-    const double lower = scores[static_cast<std::size_t>(token)] - double{*likeliest};
+    const double lower = logits[static_cast<std::size_t>(token)] - double{*likeliest};
     sum += std::exp(lower / options.temperature);
     ends.push_back(sum);
   }
@@ -98,15 +98,15 @@ GptGeneration::GptGeneration(Gpt net, std::span<const std::int64_t> prompt,
 }
 
 std::int64_t GptGeneration::next() {
-  const auto scores = read_on();
+  const auto logits = read_on();
   const RandomKey key{.seed = options_.seed, .purpose = random_purpose("generate")};
   RandomStream stream(key, static_cast<std::uint64_t>(num_tokens_++), 0);
-  const std::span row(scores.data_ptr<float>(), static_cast<std::size_t>(scores.numel()));
+  const std::span row(logits.data_ptr<float>(), static_cast<std::size_t>(logits.numel()));
   window_.push_back(choose_token(row, options_, stream.uniform()));
   return window_.back();
 }
 
-// Scores of the next token, as floats on the CPU.
+// Logits of the next token, as floats on the CPU.
 at::Tensor GptGeneration::read_on() {
   const auto context = net_->options().context;
   if (std::ssize(window_) > context) {

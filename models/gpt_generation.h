@@ -24,9 +24,9 @@ struct GenerationOptions {
 };
 
 /// The token that `place`, a number in [0, 1), falls on when the tokens that can come lie side by
-/// side in the order of their numbers, each as wide as it is likely. Of equal scores the first
+/// side in the order of their numbers, each as wide as it is likely. Of equal logits the first
 /// counts as the higher. Pure. Throws UsageError when a score is NaN, or infinite upwards.
-[[nodiscard]] std::int64_t choose_token(std::span<const float> scores,
+[[nodiscard]] std::int64_t choose_token(std::span<const float> logits,
                                         const GenerationOptions& options, double place);
 
 class GptGeneration {

@@ -33,15 +33,15 @@ Tokens generated(const Gpt& net, const Tokens& prompt, const GenerationOptions& 
   return tokens;
 }
 
-// Scores of the token after `tokens`, with nothing remembered.
-at::Tensor plain_scores(Gpt net, const Tokens& tokens) {
+// Logits of the token after `tokens`, with nothing remembered.
+at::Tensor plain_logits(Gpt net, const Tokens& tokens) {
   const at::NoGradGuard no_gradients;
   return net->forward(torch::tensor(tokens).unsqueeze(0))[0][std::ssize(tokens) - 1];
 }
 
 // What the likelihood of each token is, by LibTorch.
-at::Tensor likelihoods(const at::Tensor& scores, const GenerationOptions& options) {
-  auto wanted = scores.to(torch::kDouble) / options.temperature;
+at::Tensor likelihoods(const at::Tensor& logits, const GenerationOptions& options) {
+  auto wanted = logits.to(torch::kDouble) / options.temperature;
   if (options.top_k > 0) {
     const auto kth = std::get<0>(wanted.topk(options.top_k)).min();
     wanted = wanted.masked_fill(wanted < kth, -std::numeric_limits<double>::infinity());
@@ -64,11 +64,11 @@ TEST(GptGeneration, ScoresAreThoseOfAForwardThatRemembersNothing) {
          {Tokens(16, 1), Tokens{16}, Tokens{5, 1, 7, 3}, Tokens{1, 15}, Tokens{15, 1}}) {
       GptCache cache(options.layers, options.context);
       for (const auto part : parts) {
-        const auto scores = net->extend(tokens.narrow(1, cache.length(), part), cache);
+        const auto logits = net->extend(tokens.narrow(1, cache.length(), part), cache);
         const auto plain = wanted[cache.length() - 1];
-        EXPECT_EQ(scores.sizes(), (std::vector<std::int64_t>{1, 1, 50}));
-        EXPECT_LE((scores.flatten() - plain).abs().max().item<double>(), kRounding);
-        EXPECT_EQ(scores.argmax().item<int>(), plain.argmax().item<int>());
+        EXPECT_EQ(logits.sizes(), (std::vector<std::int64_t>{1, 1, 50}));
+        EXPECT_LE((logits.flatten() - plain).abs().max().item<double>(), kRounding);
+        EXPECT_EQ(logits.argmax().item<int>(), plain.argmax().item<int>());
       }
       EXPECT_EQ(cache.length(), 16);
     }
@@ -84,7 +84,7 @@ TEST(GptGeneration, TheLikeliestTokensAreThoseOfPlainForwardsAlsoPastTheContext)
     window.erase(window.begin(), window.end() - std::min(prompt_length, 16));
     for (const auto token : tokens) {
       if (window.size() > 16) window.erase(window.begin(), window.end() - 8);
-      ASSERT_EQ(token, plain_scores(net, window).argmax().item<std::int64_t>());
+      ASSERT_EQ(token, plain_logits(net, window).argmax().item<std::int64_t>());
       window.push_back(token);
     }
   }
@@ -98,14 +98,14 @@ TEST(GptGeneration, AContextOfOneTokenWillDo) {
 
 // Places spread evenly hit each token as often as it is likely, to within one of them.
 TEST(GptGeneration, ATokenIsAsWideAsItIsLikely) {
-  const auto scores = made_up_numbers({50}) * 3;
-  const std::span row(scores.data_ptr<float>(), 50);
+  const auto logits = made_up_numbers({50}) * 3;
+  const std::span row(logits.data_ptr<float>(), 50);
   for (const double temperature : {0.5, 1.0, 2.0}) {
     for (const std::int64_t top_k : {0, 1, 5, 49, 50, 1000}) {
       const GenerationOptions options{.temperature = temperature, .top_k = top_k};
       auto bounded = options;
       bounded.top_k = std::min<std::int64_t>(top_k, 50);
-      const auto wanted = likelihoods(scores, bounded);
+      const auto wanted = likelihoods(logits, bounded);
       constexpr int num_places = 2'000;
       std::map<std::int64_t, int> hits;
       std::int64_t last = 0;
@@ -126,7 +126,7 @@ TEST(GptGeneration, TheNumbersDrawnAreSpreadEvenly) {
   auto net = made_up();
   const Tokens prompt{1, 2, 3};
   const GenerationOptions options{.temperature = 0.7, .top_k = 4};
-  const auto wanted = likelihoods(plain_scores(net, prompt), options);
+  const auto wanted = likelihoods(plain_logits(net, prompt), options);
   constexpr int num_seeds = 1'000;
   std::map<std::int64_t, int> hits;
   for (std::uint64_t seed = 0; seed < num_seeds; ++seed) {
@@ -163,13 +163,13 @@ TEST(GptGeneration, NothingIsDroppedAndNoGraphIsKeptWhileAModelTrains) {
 }
 
 TEST(GptGeneration, TemperatureZeroAndOneTokenToChooseFromAreTheLikeliest) {
-  const std::vector<float> scores{1, 3, 3, -INFINITY};
+  const std::vector<float> logits{1, 3, 3, -INFINITY};
   for (const double place : {0.0, 0.5, 1 - 0x1p-53}) {
-    EXPECT_EQ(choose_token(scores, {.temperature = 0}, place), 1);
-    EXPECT_EQ(choose_token(scores, {.top_k = 1}, place), 1);
+    EXPECT_EQ(choose_token(logits, {.temperature = 0}, place), 1);
+    EXPECT_EQ(choose_token(logits, {.top_k = 1}, place), 1);
   }
-  EXPECT_EQ(choose_token(scores, {}, 1 - 0x1p-53), 2) << "a token that cannot come";
-  EXPECT_EQ(choose_token(scores, {.temperature = 1e-300}, 0.9), 2) << "no overflow";
+  EXPECT_EQ(choose_token(logits, {}, 1 - 0x1p-53), 2) << "a token that cannot come";
+  EXPECT_EQ(choose_token(logits, {.temperature = 1e-300}, 0.9), 2) << "no overflow";
 }
 
 TEST(GptGeneration, RefusesWhatCannotBe) {

@@ -7,7 +7,7 @@
 namespace lockstep::models {
 
 enum class GptHead {
-  tied,     // the scores of a token are products with its own embedding, as in GPT-2
+  tied,     // the logits of a token are products with its own embedding, as in GPT-2
   separate  // a matrix of its own: lm_head.weight
 };
 

@@ -76,11 +76,11 @@ TEST(Gpt, WeightsBeginAsGpt2s) {
       EXPECT_NEAR(value.std().item<double>(), wanted, slack) << name;
     }
   }
-  // So the first scores are about equal, and the loss that of guessing.
+  // So the first logits are about equal, and the loss that of guessing.
   const auto tokens = torch::randint(0, 500, {4, 101});
-  const auto scores = net->forward(tokens.narrow(1, 0, 100));
+  const auto logits = net->forward(tokens.narrow(1, 0, 100));
   const auto loss =
-      torch::cross_entropy_loss(scores.view({-1, 500}), tokens.narrow(1, 1, 100).reshape({-1}));
+      torch::cross_entropy_loss(logits.view({-1, 500}), tokens.narrow(1, 1, 100).reshape({-1}));
   EXPECT_NEAR(loss.item<double>(), std::log(500), 0.1);
 }
 
@@ -108,20 +108,20 @@ TEST(Gpt, RecomputedBlocksGiveTheSameGradients) {
 TEST(Gpt, OwnKernelsGiveWhatLibTorchsDo) {
   const auto tokens = torch::randint(0, 50, {2, 13});
   for (const auto precision : {torch::kFloat, torch::kBFloat16}) {
-    std::vector<at::Tensor> scores, gradients;
+    std::vector<at::Tensor> logits, gradients;
     for (const auto kernels : {GptKernels::own, GptKernels::libtorch}) {
       auto options = kSmall;
       options.kernels = kernels;
       torch::manual_seed(1);
       Gpt net(options);
       const Autocast lower(precision);
-      scores.push_back(net->forward(tokens));
-      scores.back().to(torch::kFloat).square().sum().backward();
+      logits.push_back(net->forward(tokens));
+      logits.back().to(torch::kFloat).square().sum().backward();
       gradients.push_back(net->named_parameters()["h.0.attn.c_attn.weight"].grad());
     }
     // A few units in the last place of what is large in them, through three blocks.
     const double part = precision == torch::kFloat ? 1e-5 : 1.0 / 32;
-    for (const auto& both : {scores, gradients}) {
+    for (const auto& both : {logits, gradients}) {
       ASSERT_EQ(both[0].scalar_type(), both[1].scalar_type());
       const auto apart = (both[0] - both[1]).abs().max().item<double>();
       EXPECT_LE(apart, part * both[1].abs().max().item<double>());

@@ -11,7 +11,7 @@
 
 namespace lockstep::models {
 
-/// Gives every parameter of `model` values of a size that keeps scores near one.
+/// Gives every parameter of `model` values of a size that keeps logits near one.
 void fill(torch::nn::Module& model);
 
 /// The data of step `step`; another for each.

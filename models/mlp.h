@@ -22,7 +22,7 @@ class MlpImpl : public torch::nn::Module {
   /// Throws UsageError for fewer than two widths, and for a width below 1.
   explicit MlpImpl(const MlpOptions& options);
 
-  /// Scores of shape (batch, last width). Of `input` every row is flattened to one sample, so that
+  /// Logits of shape (batch, last width). Of `input` every row is flattened to one sample, so that
   /// images can be given as they are.
   at::Tensor forward(const at::Tensor& input);
 

@@ -42,7 +42,7 @@ class ResNet18Impl : public torch::nn::Module {
   /// sizes below 1.
   explicit ResNet18Impl(const ResNetOptions& options = {});
 
-  /// Scores of shape (batch, classes) for images of shape (batch, channels, height, width).
+  /// Logits of shape (batch, classes) for images of shape (batch, channels, height, width).
   at::Tensor forward(const at::Tensor& images);
 
  private:

@@ -42,7 +42,7 @@ struct OwnTrained {
   explicit OwnTrained(Subject made)
       : subject(std::move(made)),
         ddp(*subject.model, ProcessGroup(World::alone())),
-        optimizer(ddp.flat(), {.rate = 1e-4}) {}
+        optimizer(ddp.flat(), {.lr = 1e-4}) {}
 
   double step() { return step_of(subject, optimizer); }
 

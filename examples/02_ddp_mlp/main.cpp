@@ -1,6 +1,6 @@
-// Data-parallel training, all of it. Start it plainly for one rank, with `lockstep run` for one a
-// core: every rank has the model and reads its own part of each batch, and backward() returns with
-// gradients averaged over all of them. Loop, model and optimizer are LibTorch's own.
+// Data-parallel training on one screen. Started directly it is one rank; `lockstep run` starts one
+// rank per core. Every rank holds a replica of the model and reads its shard of each batch;
+// backward() returns with gradients averaged over all ranks. Model and optimizer are LibTorch's own.
 #include <torch/torch.h>
 
 #include <cmath>
@@ -8,19 +8,19 @@
 
 #include "lockstep/lockstep.h"
 
-// Points of two spirals, and which spiral each is on.
+// Points on two spirals; the label is the spiral.
 lockstep::TensorDataset spirals(std::int64_t count) {
-  const auto which = torch::arange(count).remainder(2);
+  const auto label = torch::arange(count).remainder(2);
   const auto radius = torch::rand({count});
-  const auto angle = 6 * radius + which * M_PI;
+  const auto angle = 6 * radius + label * M_PI;
   const auto points = torch::stack({radius * angle.cos(), radius * angle.sin()}, 1);
-  return lockstep::TensorDataset({{"input", points}, {"target", which}});
+  return lockstep::TensorDataset({{"input", points}, {"target", label}});
 }
 
 int main() {
   const auto world = lockstep::init();
   lockstep::ProcessGroup group(world);
-  torch::manual_seed(1);  // the same data everywhere; who reads which part is the loader's affair
+  torch::manual_seed(1);  // the same data on every rank; the loader gives each rank its shard
 
   const auto data = spirals(9600);
   lockstep::Loader loader(
@@ -28,26 +28,25 @@ int main() {
              .rank = world.rank()});
   torch::nn::Sequential net(torch::nn::Linear(2, 64), torch::nn::ReLU(), torch::nn::Linear(64, 64),
                             torch::nn::ReLU(), torch::nn::Linear(64, 2));
-  lockstep::Ddp ddp(*net, group);  // from here on all ranks have rank 0's weights
+  lockstep::Ddp ddp(*net, group);  // from here on every rank has rank 0's weights
   torch::optim::AdamW optimizer(net->parameters(), 5e-3);
 
-  double right = 0;
+  double accuracy = 0;
   for (int epoch = 0; epoch < 8; ++epoch) {
-    auto sums = torch::zeros({2});
+    lockstep::Accuracy epoch_accuracy;
     for (const auto& batch : loader.epoch()) {
-      const auto scores = net->forward(batch.input());
-      torch::cross_entropy_loss(scores, batch.target()).backward();  // averaged when it returns
+      const auto logits = net->forward(batch.input());
+      torch::cross_entropy_loss(logits, batch.target()).backward();  // averaged when it returns
       optimizer.step();
       optimizer.zero_grad();
-      sums[0] += scores.argmax(1).eq(batch.target()).sum();
+      sums[0] += logits.argmax(1).eq(batch.target()).sum();
       sums[1] += batch.count();
     }
     group.all_reduce(sums).wait();
     right = (sums[0] / sums[1]).item<double>();
     if (world.rank() == 0) {
-      std::printf("epoch %d: %.1f %% of %.0f points right\n", epoch, 100 * right,
-                  sums[1].item<double>());
+      std::printf("epoch %d: accuracy %.1f %%\n", epoch, 100 * accuracy);
     }
   }
-  return right > 0.9 ? 0 : 1;
+  return accuracy > 0.9 ? 0 : 1;
 }

@@ -48,7 +48,7 @@ int main() {
         ddp.count(batch.count());
         sum_of_losses(net, batch).backward();
       }
-      if (ddp.step_due()) optimizer.step();
+      if (ddp.should_step()) optimizer.step();
       optimizer.zero_grad();
     }
   }

@@ -42,10 +42,10 @@ int main() {
     correct = count = 0;
     for (const auto& batch : loader.epoch()) {
       optimizer.zero_grad();
-      const auto scores = model->forward(batch.input());
-      torch::cross_entropy_loss(scores, batch.target()).backward();
+      const auto logits = model->forward(batch.input());
+      torch::cross_entropy_loss(logits, batch.target()).backward();
       optimizer.step();
-      correct += scores.argmax(1).eq(batch.target()).sum().item<double>();
+      correct += logits.argmax(1).eq(batch.target()).sum().item<double>();
       count += static_cast<double>(batch.count());
     }
     std::printf("rank %d, epoch %d: %.1f %% of %.0f points right\n", world.rank(), epoch,

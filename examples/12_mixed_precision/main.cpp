@@ -14,7 +14,8 @@ double train(const lockstep::World& world, at::ScalarType dtype) {
   torch::nn::Sequential net(torch::nn::Linear(16, 64), torch::nn::GELU(), torch::nn::Linear(64, 1));
   lockstep::ProcessGroup group(world);
   lockstep::Ddp ddp(*net, group);
-  const auto rate = 1e-2 * lockstep::linear_warmup(20).then(lockstep::cosine(180, {.floor = 0.1}));
+  const auto lr =
+      1e-2 * lockstep::linear_warmup(20).then(lockstep::cosine(180, {.min_lr_ratio = 0.1}));
   lockstep::AdamW optimizer(ddp.flat(), {.groups = {lockstep::no_decay_for_biases_and_norms()}});
   // A scale far too large, to show how it comes down.
   lockstep::GradScaler scaler({.initial_scale = 1e9, .enabled = dtype == at::kHalf});
@@ -31,7 +32,7 @@ double train(const lockstep::World& world, at::ScalarType dtype) {
     scaler.scale(loss).backward();  // averaged over the ranks
     scaler.unscale(ddp.flat());     // finds the same on every rank
     lockstep::clip_grad_norm(ddp.flat(), 1.0);
-    scaler.step(optimizer, rate.at(step));
+    scaler.step(optimizer, lr.at(step));
     scaler.update();
     optimizer.zero_grad();
     if (step >= 180) loss_at_end.add(loss, 64);

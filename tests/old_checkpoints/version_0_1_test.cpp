@@ -69,7 +69,7 @@ class Training {
                         .order = {.seed = 7}}),
         group_(world),
         ddp_(*net_, group_),
-        optimizer_(ddp_.flat(), {.rate = 0.5, .beta1 = 0.5, .beta2 = 0.75}),
+        optimizer_(ddp_.flat(), {.lr = 0.5, .betas = {0.5, 0.75}}),
         generator_(at::detail::createCPUGenerator(200 + static_cast<unsigned>(world.rank()))) {
     const at::NoGradGuard no_grad;
     for (auto& parameter : net_->parameters()) {

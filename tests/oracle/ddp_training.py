@@ -53,10 +53,10 @@ def fill(name, net):
             weight.copy_(whole_numbers(weight.shape, 7, number, 5))
 
 
-def loss_of(name, scores, target):
+def loss_of(name, logits, target):
     if name == "integers":
-        return (scores * target).sum() / scores.shape[0]
-    return cross_entropy(scores.flatten(0, -2), target.flatten())
+        return (logits * target).sum() / logits.shape[0]
+    return cross_entropy(logits.flatten(0, -2), target.flatten())
 
 
 def make_batch(name, number):
@@ -81,8 +81,8 @@ def train(case, path, wrap, numbers_of, dtype):
     found, losses = {}, []
     for step in range(STEPS):
         data, target = map(torch.cat, zip(*(make_batch(name, number) for number in numbers_of(step))))
-        scores = model(data.to(dtype) if data.is_floating_point() else data)
-        loss = loss_of(name, scores, target)
+        logits = model(data.to(dtype) if data.is_floating_point() else data)
+        loss = loss_of(name, logits, target)
         loss.backward()
         losses.append(loss.item())
         if step in (0, STEPS - 1):

@@ -22,7 +22,7 @@ import in_python as models  # noqa: E402
 GPT = dict(vocabulary=97, context=16, layers=2, heads=3, width=48, tied=False)
 PROMPT_LENGTHS = (1, 7, 16, 30)
 COUNT = 60
-CLEAR = 1e-5  # a choice that rounding cannot turn: scores are below one, and rounded to 2^-24 a hundred times
+CLEAR = 1e-5  # a choice that rounding cannot turn: logits are below one, and rounded to 2^-24 a hundred times
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Holds lockstep's models against the same in Python: scores, loss, gradients, buffers, to the last bit.
+"""Holds lockstep's models against the same in Python: logits, loss, gradients, buffers, to the last bit.
 
     python model_agreement.py <path of the program model_gradients>
 
@@ -28,10 +28,10 @@ GPT = dict(vocabulary=60, context=16, layers=2, heads=4, width=32)
 
 def outcome(model, data, target):
     models.fill(model)
-    scores = model(data)
-    loss = torch.nn.functional.cross_entropy(scores.flatten(0, -2), target.flatten())
+    logits = model(data)
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), target.flatten())
     loss.backward()
-    found = {"scores": scores.detach(), "loss": loss.detach()}
+    found = {"logits": logits.detach(), "loss": loss.detach()}
     found |= {f"grad.{name}": weight.grad for name, weight in model.named_parameters()}
     found |= {f"buffer.{name}": value.float() for name, value in model.named_buffers()}
     return found

@@ -1,5 +1,5 @@
 // model_gradients FOLDER: writes, for each of lockstep's models in a small size with made-up
-// weights and data, FOLDER/<model>.safetensors with its scores, its loss, its gradients, and its
+// weights and data, FOLDER/<model>.safetensors with its logits, its loss, its gradients, and its
 // buffers after one forward and backward.
 #include <torch/torch.h>
 
@@ -19,10 +19,10 @@ using namespace lockstep;
 template <typename Model>
 void write(const std::string& path, Model net, const at::Tensor& input, const at::Tensor& target) {
   models::fill(*net);
-  const auto scores = net->forward(input);
-  const auto loss = torch::cross_entropy_loss(scores.flatten(0, -2), target.flatten());
+  const auto logits = net->forward(input);
+  const auto loss = torch::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
   loss.backward();
-  NamedTensors found{{"scores", scores}, {"loss", loss}};
+  NamedTensors found{{"logits", logits}, {"loss", loss}};
   for (const auto& named : net->named_parameters()) {
     found.emplace_back("grad." + named.key(), named.value().grad());
   }

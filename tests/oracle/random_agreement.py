@@ -20,7 +20,7 @@ TOP = 2**64 - 1
 
 
 def numpy_draws(seed: int, purpose: int, first: int, second: int) -> list[int]:
-    # numpy counts up before it makes a block, so it must start one below block 0 of this place.
+    # numpy counts up before it makes a block, so it must start one below block 0 of this counter.
     counter = ((second << 128) | (first << 64)) - 1 & (2**256 - 1)
     words = [(counter >> shift) & TOP for shift in (0, 64, 128, 192)]
     generator = numpy.random.Philox(counter=numpy.array(words, numpy.uint64),

@@ -21,7 +21,7 @@ constexpr std::int64_t kGlobalBatch = 32;
 constexpr std::int64_t kVocabulary = 60;
 constexpr std::int64_t kLength = 12;
 constexpr std::int64_t kSaveEvery = 41;
-constexpr double kRate = 1e-2;
+constexpr double kLr = 1e-2;
 
 models::BenchmarkTransformer make_model() {
   models::BenchmarkTransformer net(models::BenchmarkTransformerOptions{.vocabulary = kVocabulary,
@@ -43,7 +43,7 @@ void train(const World& world, const std::string& folder, std::int64_t last, std
   auto net = make_model();
   const ProcessGroup group(world);
   Ddp ddp(*net, group);
-  AdamW optimizer(ddp.flat(), {.rate = kRate});
+  AdamW optimizer(ddp.flat(), {.lr = kLr});
   Run run(world, folder, {.save_every = kSaveEvery, .seed = 5, .data_id = data.id()});
   run.track("model", net);
   run.track("loader", loader);
@@ -51,8 +51,8 @@ void train(const World& world, const std::string& folder, std::int64_t last, std
   (void)run.resume();
   while (run.step() < last) {
     const auto batch = loader.next();
-    const auto scores = net->forward(batch["tokens"].narrow(1, 0, kLength));
-    const auto loss = torch::cross_entropy_loss(scores.flatten(0, 1),
+    const auto logits = net->forward(batch["tokens"].narrow(1, 0, kLength));
+    const auto loss = torch::cross_entropy_loss(logits.flatten(0, 1),
                                                 batch["tokens"].narrow(1, 1, kLength).flatten());
     loss.backward();
     optimizer.step();

@@ -90,10 +90,10 @@ def check_schedules():
     """Python multiplies from step to step and so drifts by a rounding each."""
     lr = torch.optim.lr_scheduler
     warmup = {"kind": "linear_warmup", "steps": 10, "from": 0.0}
-    cosine = {"kind": "cosine", "steps": 60, "floor": 0.1}
+    cosine = {"kind": "cosine", "steps": 60, "min_lr_ratio": 0.1}
     rows = [
         (cosine, lambda o: lr.CosineAnnealingLR(o, 60, eta_min=0.1), 61),
-        ({"kind": "linear_decay", "steps": 40, "floor": 0.2}, lambda o: lr.LinearLR(o, 1.0, 0.2, 40), 60),
+        ({"kind": "linear_decay", "steps": 40, "min_lr_ratio": 0.2}, lambda o: lr.LinearLR(o, 1.0, 0.2, 40), 60),
         ({"kind": "step_decay", "every": 7, "factor": 0.5}, lambda o: lr.StepLR(o, 7, 0.5), 60),
         (warmup, lambda o: lr.LinearLR(o, 0.1, 1.0, 9), 60),
         ({"kind": "then", "first": warmup, "next": cosine},

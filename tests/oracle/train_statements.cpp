@@ -67,13 +67,13 @@ void scaler(const GradScalerOptions& options) {
 
 std::unique_ptr<FlatOptimizer> make(const std::string& kind, FlatParameters& flat) {
   if (kind == "adam") {
-    return std::make_unique<Adam>(flat, AdamOptions{.rate = 0.01, .weight_decay = 0.1});
+    return std::make_unique<Adam>(flat, AdamOptions{.lr = 0.01, .weight_decay = 0.1});
   }
   if (kind == "adamw") {
-    return std::make_unique<AdamW>(flat, AdamWOptions{.rate = 0.01, .weight_decay = 0.1});
+    return std::make_unique<AdamW>(flat, AdamWOptions{.lr = 0.01, .weight_decay = 0.1});
   }
   return std::make_unique<SGD>(
-      flat, SGDOptions{.rate = 0.01, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
+      flat, SGDOptions{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
 }
 
 void optimizer(const std::string& kind) {

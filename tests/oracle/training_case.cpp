@@ -43,8 +43,8 @@ TrainingCase on_whole_numbers() {
   models::Mlp net(models::MlpOptions{{12, 16, 16, 4}});
   return {net.ptr(),
           [net](std::int64_t number) mutable {
-            const auto scores = net->forward(whole_numbers({kBatch, 12}, 5, number, 7));
-            return (scores * whole_numbers({kBatch, 4}, 1, number, 3)).sum() / kBatch;
+            const auto logits = net->forward(whole_numbers({kBatch, 12}, 5, number, 7));
+            return (logits * whole_numbers({kBatch, 4}, 1, number, 3)).sum() / kBatch;
           },
           {}};
 }
@@ -73,8 +73,8 @@ TrainingCase on_tokens(Model net) {
   return {net.ptr(),
           [net](std::int64_t number) mutable {
             const auto tokens = made_up_tokens(kBatch, kLength + 1, kVocabulary, number);
-            const auto scores = net->forward(tokens.narrow(1, 0, kLength));
-            return torch::cross_entropy_loss(scores.flatten(0, 1),
+            const auto logits = net->forward(tokens.narrow(1, 0, kLength));
+            return torch::cross_entropy_loss(logits.flatten(0, 1),
                                              tokens.narrow(1, 1, kLength).flatten());
           },
           {}};

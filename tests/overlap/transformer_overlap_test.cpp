@@ -19,8 +19,8 @@ constexpr int kRanks = 2;
 
 void run_backward(models::BenchmarkTransformer& net, int rank) {
   const auto tokens = models::made_up_tokens(2, 65, 50257, rank);
-  const auto scores = net->forward(tokens.slice(1, 0, 64));
-  torch::nn::functional::cross_entropy(scores.flatten(0, 1), tokens.slice(1, 1, 65).flatten())
+  const auto logits = net->forward(tokens.slice(1, 0, 64));
+  torch::nn::functional::cross_entropy(logits.flatten(0, 1), tokens.slice(1, 1, 65).flatten())
       .backward();
 }
 

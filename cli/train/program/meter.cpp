@@ -13,7 +13,7 @@ void Meter::add(const StepCost& cost, const Mean& loss) {
   now_.whole += cost.whole;
   now_.data_wait += cost.data_wait;
   now_.exposed += cost.exposed;
-  loss_.join(loss);
+  loss_.combine(loss);
   ++interval_steps_;
   split_.steps += cost.whole;
   split_.data_wait += cost.data_wait;

@@ -125,7 +125,7 @@ TEST_P(Buffers, AreWrittenWithoutBreakingGraphsThatSavedThem) {
     first.backward();
     EXPECT_EQ(net->norm->running_mean._version(), version);
     EXPECT_NO_THROW(second.backward());
-    EXPECT_TRUE(ddp.step_due());
+    EXPECT_TRUE(ddp.should_step());
   });
 }
 

@@ -52,7 +52,7 @@ void run_share(Ddp& ddp, TestNet& net, int place, int size) {
 // All samples are averaged, and a step is due; then gradients are dropped.
 void expect_step(const Ddp& ddp, TestNet& net, const std::vector<at::Tensor>& expected) {
   EXPECT_TRUE(are_equal(gradients_of(*net), expected));
-  EXPECT_TRUE(ddp.step_due());
+  EXPECT_TRUE(ddp.should_step());
   net->zero_grad();
 }
 
@@ -94,13 +94,13 @@ TEST_P(Counts, NobodyHavingABatchLeavesGradientsAlone) {
       const auto net = weights({"a", "b"});
       Ddp ddp(*net, group, {.normalize = normalize});
       ddp.sit_out();
-      EXPECT_FALSE(ddp.step_due());
+      EXPECT_FALSE(ddp.should_step());
       EXPECT_FALSE((*net)["a"].grad().defined());
       if (normalize == Normalize::by_count) ddp.count(1);
       loss_with((*net)["a"], 7).backward();
-      EXPECT_TRUE(ddp.step_due());
+      EXPECT_TRUE(ddp.should_step());
       ddp.sit_out();
-      EXPECT_FALSE(ddp.step_due());
+      EXPECT_FALSE(ddp.should_step());
       EXPECT_TRUE(is_filled((*net)["a"].grad(), 7));
       EXPECT_FALSE((*net)["b"].grad().defined());
     });
@@ -149,11 +149,11 @@ TEST_P(Counts, ABatchOfNoSamplesAddsItsGradientAndNoWeight) {
     ddp.count(group.rank() == 0 ? 4 : 0);
     loss_with((*net)["a"], group.rank() == 0 ? 8 : 4).backward();
     EXPECT_TRUE(is_filled((*net)["a"].grad(), 2 + (group.size() - 1)));
-    EXPECT_TRUE(ddp.step_due());
+    EXPECT_TRUE(ddp.should_step());
     net->zero_grad();
     ddp.count(0);
     loss_with((*net)["a"], 0).backward();
-    EXPECT_FALSE(ddp.step_due()) << "masked batches everywhere: nothing to step with";
+    EXPECT_FALSE(ddp.should_step()) << "masked batches everywhere: nothing to step with";
     EXPECT_TRUE(is_filled((*net)["a"].grad(), 0));
   });
 }
@@ -174,11 +174,11 @@ TEST_P(Counts, AccumulationIsOneLargeBatch) {
       {
         const auto pause = ddp.no_sync();
         micro_step(begin, begin + 1);
-        EXPECT_FALSE(ddp.step_due()) << "gradients are this rank's alone";
+        EXPECT_FALSE(ddp.should_step()) << "gradients are this rank's alone";
         micro_step(begin + 1, begin + 2);
       }
       micro_step(begin + 2, end);
-      EXPECT_TRUE(ddp.step_due());
+      EXPECT_TRUE(ddp.should_step());
       EXPECT_TRUE(are_equal(gradients_of(*net), expected));
       net->zero_grad();
     }
@@ -194,7 +194,7 @@ TEST_P(Counts, AccumulationAsAnOptionAveragesOverMicroStepsToo) {
         auto loss = loss_with((*net)["a"], (group.rank() + 1) * micro);
         if (micro == 1) loss = loss + loss_with((*net)["b"], 4 * (group.rank() + 1));
         loss.backward();
-        EXPECT_EQ(ddp.step_due(), micro == 3);
+        EXPECT_EQ(ddp.should_step(), micro == 3);
       }
       EXPECT_TRUE(is_filled((*net)["a"].grad(), 1.5 * mean_rank(group.size())));
       EXPECT_TRUE(is_filled((*net)["b"].grad(), mean_rank(group.size())));
@@ -217,7 +217,7 @@ TEST_P(Counts, MicroStepsWithoutABatchHaveNoWeight) {
         }
       }
       EXPECT_TRUE(is_filled((*net)["a"].grad(), 12));
-      EXPECT_TRUE(ddp.step_due());
+      EXPECT_TRUE(ddp.should_step());
       net->zero_grad();
     }
   });
@@ -238,7 +238,7 @@ TEST_P(Counts, TheExplicitStyleReducesBesideOtherWork) {
       sync.wait();
       EXPECT_TRUE(is_filled((*net)["a"].grad(), mean_rank(group.size())));
       EXPECT_FALSE((*net)["b"].grad().defined());
-      EXPECT_TRUE(ddp.step_due());
+      EXPECT_TRUE(ddp.should_step());
       net->zero_grad();
     }
   });
@@ -253,7 +253,7 @@ TEST_P(Counts, GradientsMadeByHandAreAveragedExplicitly) {
     (*net)["a"].mutable_grad() = gradients[0];
     ddp.start().wait();
     EXPECT_TRUE(is_filled((*net)["a"].grad(), mean_rank(group.size())));
-    EXPECT_TRUE(ddp.step_due());
+    EXPECT_TRUE(ddp.should_step());
   });
 }
 

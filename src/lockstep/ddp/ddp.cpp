@@ -63,7 +63,7 @@ void Ddp::sit_out() {
   state_->sit_out();
 }
 
-bool Ddp::step_due() const noexcept { return state_->is_due(); }
+bool Ddp::should_step() const noexcept { return state_->is_due(); }
 bool Ddp::non_finite() const noexcept { return state_->is_non_finite(); }
 
 std::vector<std::string> Ddp::non_finite_parameters() const {

@@ -84,7 +84,7 @@ class [[nodiscard]] Ddp {
     Ddp* ddp_;
   };
 
-  /// Moves the parameters of `module` into library memory (flat_parameters.h) and gives all ranks
+  /// Moves the parameters of `module` into registered memory (flat_parameters.h) and gives all ranks
   /// those of rank 0, and its buffers.
   /// Collective: every rank calls this with an equal model and equal options. The Ddp lives as long
   /// as the loop: keep it in a variable. Parameters stay where they are now. A `module` that no
@@ -115,7 +115,7 @@ class [[nodiscard]] Ddp {
   /// Whether gradients are averaged and there is something to step with: false after a backward
   /// that only accumulates, when no rank brought a sample, and once `.grad` is undefined again. So
   /// it is false on a rank whose backward touched no parameter; else equal on all ranks.
-  [[nodiscard]] bool step_due() const noexcept;
+  [[nodiscard]] bool should_step() const noexcept;
   /// Whether any rank had a non-finite gradient in the last reduction, or a sum of finite ones
   /// overflowed; equal on all ranks. Ask before `.grad` is changed. Looks at all averaged gradients
   /// the first time it is asked after a reduction; the first non-finite gradient of a rank is
@@ -133,7 +133,7 @@ class [[nodiscard]] Ddp {
   /// Copies buffers from rank `root` of the group to all. Collective.
   void sync_buffers(int root = 0);
 
-  /// Takes back parameters that left library memory, and gives all ranks rank 0's. Collective.
+  /// Takes back parameters that left registered memory, and gives all ranks rank 0's. Collective.
   void adopt();
   /// Goes on in another group: after a failure, with fewer or other ranks. Collective among its
   /// ranks, which get its rank 0's parameters and buffers.

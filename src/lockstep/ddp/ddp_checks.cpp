@@ -155,7 +155,7 @@ void Ddp::State::report_at_end() {
   }
   if (const auto names = flat.strays(); !names.empty()) {
     log.warning(fmt::format(
-        "parameters left library memory and were not averaged since: {}; move or load them before "
+        "parameters left registered memory and were not averaged since: {}; move or load them before "
         "the Ddp is made, or call adopt() on all ranks",
         fmt::join(names, ", ")));
   }

@@ -59,7 +59,7 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   /// other ranks make its calls too; where it is not too late they hear that this rank failed.
   void give_up() noexcept;
 
-  /// What step_due() says.
+  /// What should_step() says.
   [[nodiscard]] bool is_due() const;
   /// What non_finite() says.
   [[nodiscard]] bool is_non_finite();

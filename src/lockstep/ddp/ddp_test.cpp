@@ -61,7 +61,7 @@ TEST_P(DdpOfSize, AveragesGradientsWithTheBitsOfTheTree) {
       for (int step = 0; step < 3; ++step) {
         net->forward(batch_of(group.rank(), step)).square().mean().backward();
         expect_equal(gradients_of(*net), expected[static_cast<std::size_t>(step)]);
-        EXPECT_TRUE(ddp.step_due());
+        EXPECT_TRUE(ddp.should_step());
         EXPECT_FALSE(ddp.non_finite());
         net->zero_grad();
       }

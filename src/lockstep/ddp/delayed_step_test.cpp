@@ -65,7 +65,7 @@ TEST_P(DelayedStep, TrainsAsOneProcessWhoseGradientsAreOneStepOld) {
     std::optional<Ddp::Sync> sync;
     const auto step_with_last = [&] {
       sync->wait();
-      EXPECT_TRUE(ddp.step_due());
+      EXPECT_TRUE(ddp.should_step());
       optimizer.step();
       optimizer.zero_grad();
     };
@@ -135,7 +135,7 @@ TEST(Ddp, AveragesWhatWasAssignedBetweenStartAndWaitInTheNextReduction) {
     sync.wait();
     EXPECT_TRUE(is_filled((*net)["a"].grad(), mean_rank(2)));
     ddp.start().wait();
-    EXPECT_TRUE(ddp.step_due());
+    EXPECT_TRUE(ddp.should_step());
     EXPECT_TRUE(is_filled((*net)["a"].grad(), 10 + mean_rank(2)));
   });
 }
@@ -157,7 +157,7 @@ TEST(Ddp, CountsTheSamplesOfEachBufferByThemselves) {
     net->zero_grad();
     ddp.start().wait();
     EXPECT_TRUE(is_filled((*net)["w"].grad(), 20 / 4.0));
-    EXPECT_TRUE(ddp.step_due());
+    EXPECT_TRUE(ddp.should_step());
   });
 }
 
@@ -216,7 +216,7 @@ TEST(Ddp, LosesBothStepsWhenTheBackwardBetweenStartAndWaitFails) {
       auto sync = ddp.start();
       EXPECT_THROW(loss(kRefused).backward(), UsageError);
       sync.wait();  // for nothing
-      EXPECT_FALSE(ddp.step_due());
+      EXPECT_FALSE(ddp.should_step());
     }
     net->zero_grad();
     loss(1.0 + group.rank()).backward();
@@ -239,7 +239,7 @@ TEST(Ddp, KeepsTheStartedStepWhenTheBackwardBesideItFailsBeforeItsFirstGradient)
       auto sync = ddp.start();
       EXPECT_THROW(loss(kRefused).backward(), UsageError);
       sync.wait();
-      EXPECT_TRUE(ddp.step_due());
+      EXPECT_TRUE(ddp.should_step());
       EXPECT_TRUE(is_filled((*net)["hooked"].grad(), mean_rank(2)));
       EXPECT_TRUE(is_filled((*net)["plain"].grad(), mean_rank(2)));
       net->zero_grad();

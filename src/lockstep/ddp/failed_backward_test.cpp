@@ -114,7 +114,7 @@ TEST_P(FailedBackward, OfOneRankIsHeardByAllInTheSameStep) {
         EXPECT_TRUE(holds(text, "in backward " + std::to_string(2 * step + 1)));
         EXPECT_TRUE(holds(text, "zero_grad()"));
       }
-      EXPECT_FALSE(ddp.step_due());
+      EXPECT_FALSE(ddp.should_step());
       net->zero_grad();
       loss_of(*net, group.rank()).backward();
       expect_good(*net, size);
@@ -188,13 +188,13 @@ TEST(ABackwardThatTouchesNoParameter, IsNotDueAndIsNamedWhenTheRankLeaves) {
     for (int step = 1; step <= 4; ++step) {
       if (group.rank() == 1 && step == 2) {
         torch::ones({3}).requires_grad_().sum().backward();
-        EXPECT_FALSE(ddp.step_due());
+        EXPECT_FALSE(ddp.should_step());
         continue;
       }
       text = message_of([&] { loss_of(*net, group.rank()).backward(); });
-      EXPECT_EQ(ddp.step_due(), text.empty());
+      EXPECT_EQ(ddp.should_step(), text.empty());
       net->zero_grad();
-      EXPECT_FALSE(ddp.step_due()) << "nothing to step with";
+      EXPECT_FALSE(ddp.should_step()) << "nothing to step with";
     }
     if (group.rank() == 1) return;
     EXPECT_TRUE(holds(text, "rank 1 has left"));

@@ -71,7 +71,7 @@ TEST_P(Graphs, GradientPenaltiesGoBackwardTwice) {
   });
 }
 
-// Gradients in library memory are part of no graph: who wants to go on from `.grad` must hear it.
+// Gradients in registered memory are part of no graph: who wants to go on from `.grad` must hear it.
 TEST_P(Graphs, BackwardThatKeepsAGraphOfGradientsIsRefused) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});

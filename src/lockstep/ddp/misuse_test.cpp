@@ -103,7 +103,7 @@ TEST_P(Misuse, AWholeModelThatLeftIsCaught) {
     const auto text = message_of(
         [&] { net->forward(batch_of(group.rank(), 0).to(torch::kDouble)).sum().backward(); });
     EXPECT_TRUE(holds(text, "head"));
-    EXPECT_TRUE(holds(text, "library memory"));
+    EXPECT_TRUE(holds(text, "registered memory"));
     const auto refusal = message_of([&] { ddp.adopt(); });
     EXPECT_TRUE(holds(refusal, "Double"));
     EXPECT_TRUE(holds(refusal, "new Ddp"));

@@ -33,7 +33,7 @@ struct Layer {
   bool has_bias = false;
 };
 
-// What happens, as a pure function of the seed and a place: ranks and the one process ask alike.
+// What happens, as a pure function of the seed and a counter: ranks and the one process ask alike.
 struct Program {
   explicit Program(std::uint64_t the_seed) : seed(the_seed) {
     auto random = stream("program", 0, 0);
@@ -226,7 +226,7 @@ bool serial_step(RandomNet& net, int step) {
 }
 
 struct Expected {
-  bool step_due = false;
+  bool should_step = false;
   Tensors gradients = {};
 };
 
@@ -277,9 +277,9 @@ void run(const Program& program, ProcessGroup& group, const std::vector<Expected
     }
     if (program.is_started(step)) ddp.start().wait();
     const auto& wanted = expected[static_cast<std::size_t>(step)];
-    ASSERT_EQ(ddp.step_due(), wanted.step_due) << "step " << step;
+    ASSERT_EQ(ddp.should_step(), wanted.should_step) << "step " << step;
     ASSERT_TRUE(are_equal(gradients_of(net), wanted.gradients)) << "step " << step;
-    if (wanted.step_due) update(net);
+    if (wanted.should_step) update(net);
     zero(net, program.zeroing(step));
   }
 }

@@ -123,7 +123,7 @@ TEST(ReplicaCheck, IsQuietWhileReplicasAreEqual) {
             .backward();
       }
       if (i % 7 == 3) continue;  // gradients stay for the next step
-      if (ddp.step_due()) optimizer.step();
+      if (ddp.should_step()) optimizer.step();
       optimizer.zero_grad(i % 2 == 0);
     }
   });

@@ -69,7 +69,7 @@ void expect_usable(const Registered& parameter, const ProcessGroup& group) {
   }
   if (GradientSlots::has_slot(tensor)) {
     throw UsageError(
-        fmt::format("parameter {} is in library memory already: a model, or a parameter that two "
+        fmt::format("parameter {} is in registered memory already: a model, or a parameter that two "
                     "models share, is handed over once; let go of the first before the second",
                     name));
   }
@@ -193,7 +193,7 @@ void FlatParameters::expect_in_place() const {
   const auto names = strays();
   if (names.empty()) return;
   throw UsageError(fmt::format(
-      "parameters no longer lie in library memory: {}. to(), set_data, torch::load and "
+      "parameters no longer lie in registered memory: {}. to(), set_data, torch::load and "
       "replace_module move them: do that before the model is handed over, or call adopt() on all "
       "ranks afterwards",
       fmt::join(names, ", ")));

@@ -1,4 +1,4 @@
-// A model's parameters and gradients in library memory: one long stretch of each per dtype and
+// A model's parameters and gradients in registered memory: one long stretch of each per dtype and
 // device, that every rank of the host has mapped. The tensors stay who they are; only their memory
 // moves here, once, and never again while this lives. Reductions, optimizers, checkpoints and later
 // shards work on ranges of it; layout.h says where what lies.

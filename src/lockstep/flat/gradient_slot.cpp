@@ -156,7 +156,7 @@ class GradientSlots::Node final : public autograd::Node {
 
   [[noreturn]] void refuse_stray() const {
     throw UsageError(fmt::format(
-        "parameter {} no longer lies in library memory: to(), set_data and torch::load move it. "
+        "parameter {} no longer lies in registered memory: to(), set_data and torch::load move it. "
         "Do that before the model is handed over, or call adopt() on all ranks afterwards",
         place_.name));
   }
@@ -166,7 +166,7 @@ class GradientSlots::Node final : public autograd::Node {
     if (!at::GradMode::is_enabled() || !gradient.requires_grad()) return;
     throw UsageError(fmt::format(
         "backward() with create_graph would make the gradient of parameter {} part of a graph, "
-        "which gradients in library memory cannot be: take gradients that a loss is made of with "
+        "which gradients in registered memory cannot be: take gradients that a loss is made of with "
         "torch::autograd::grad()",
         place_.name));
   }

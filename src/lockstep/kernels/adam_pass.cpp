@@ -27,7 +27,7 @@ Wide mixed(Wide average, Wide gradient, Wide weight) noexcept {
 // AdamStep as the pass computes with it.
 template <typename Wide>
 struct Factors {
-  Wide weight, beta2, new_square, epsilon, kept, decay, step_size, root_factor;
+  Wide weight, beta2, new_square, eps, kept, decay, step_size, root_factor;
 };
 
 template <bool FromGradient, bool Decays, typename Stored, typename Wide>
@@ -44,7 +44,7 @@ template <bool FromGradient, bool Decays, typename Stored, typename Wide>
   const Wide square = squares[i] * f.beta2 + f.new_square * gradient * gradient;
   averages[i] = average;
   squares[i] = square;
-  value = value - f.step_size * average / (std::sqrt(square) * f.root_factor + f.epsilon);
+  value = value - f.step_size * average / (std::sqrt(square) * f.root_factor + f.eps);
   write_value(values[i], masters, i, value);
 }
 
@@ -81,7 +81,7 @@ void pass(const AdamStretch<Stored>& stretch, const AdamStep& step) noexcept {
                                            {.weight = static_cast<Wide>(1 - step.beta1),
                                             .beta2 = static_cast<Wide>(step.beta2),
                                             .new_square = static_cast<Wide>(1 - step.beta2),
-                                            .epsilon = static_cast<Wide>(step.epsilon),
+                                            .eps = static_cast<Wide>(step.eps),
                                             .kept = static_cast<Wide>(step.kept),
                                             .decay = static_cast<Wide>(step.decay),
                                             .step_size = static_cast<Wide>(step.step_size),

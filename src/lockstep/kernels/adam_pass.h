@@ -15,10 +15,10 @@ namespace lockstep {
 struct AdamStep {
   double beta1 = 0.9;
   double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double kept = 1;         // of the parameter: 1 - rate × decay (AdamW)
+  double eps = 1e-8;
+  double kept = 1;         // of the parameter: 1 - lr × decay (AdamW)
   double decay = 0;        // times the parameter, added to the gradient (Adam)
-  double step_size = 0;    // rate / (1 - beta1^t)
+  double step_size = 0;    // lr / (1 - beta1^t)
   double root_factor = 1;  // 1 / sqrt(1 - beta2^t)
 };
 

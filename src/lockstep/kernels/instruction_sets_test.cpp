@@ -65,7 +65,7 @@ template <typename T>
     squares[i] = squares[i] * static_cast<T>(step.beta2) + static_cast<T>(1 - step.beta2) * g * g;
     const T root = std::sqrt(squares[i]) * static_cast<T>(step.root_factor);
     values[i] = value - static_cast<T>(step.step_size) * averages[i] /
-                            (root + static_cast<T>(step.epsilon));
+                            (root + static_cast<T>(step.eps));
   }
 }
 
@@ -195,8 +195,8 @@ TEST(InstructionSets, LoopsGiveTheSameBitsOnEveryArchitecture) {
                                {0x421f6f9451ad6015, 0xc5ea89489ef36df9, 0x014f58b51a2a4862});
   expect_same_everywhere("AdamW of bfloat16", 0xed0e9948deeac6a2,
                          [](auto set) { return adam_result<BFloat16>(kAdamW, set); });
-  constexpr SgdStep plain{.rate = 0.1, .momentum = 0.9, .decay = 0.01};
-  constexpr SgdStep nesterov{.rate = 0.1, .momentum = 0.9, .nesterov = true};
+  constexpr SgdStep plain{.lr = 0.1, .momentum = 0.9, .decay = 0.01};
+  constexpr SgdStep nesterov{.lr = 0.1, .momentum = 0.9, .nesterov = true};
   expect_same_everywhere("SGD", 0xea94abc142ec7136,
                          [&](auto set) { return sgd_result<float>(plain, set); });
   expect_same_everywhere("SGD of bfloat16", 0x34dcbe445f796348,

@@ -10,7 +10,7 @@ enum class Momentum { none, first, later };
 template <Momentum Kind, bool Decays, bool Nesterov, typename Stored>
 void pass(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   using Wide = WideOf<Stored>;
-  const auto rate = static_cast<Wide>(step.rate);
+  const auto lr = static_cast<Wide>(step.lr);
   const auto momentum = static_cast<Wide>(step.momentum);
   const auto undamped = static_cast<Wide>(1 - step.dampening);
   const auto decay = static_cast<Wide>(step.decay);
@@ -28,7 +28,7 @@ void pass(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
       momenta[i] = moved;
       gradient = Nesterov ? gradient + moved * momentum : moved;
     }
-    value = value - gradient * rate;
+    value = value - gradient * lr;
     write_value(values[i], masters, i, value);
   }
 }

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 struct SgdStep {
-  double rate = 0;
+  double lr = 0;
   double momentum = 0;
   double dampening = 0;
   double decay = 0;

@@ -1,7 +1,10 @@
 #include "lockstep/train/adam.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
+#include "lockstep/base/error.h"
 #include "lockstep/kernels/adam_pass.h"
 #include "lockstep/train/stretch_internal.h"
 
@@ -10,28 +13,32 @@ namespace {
 
 template <typename Options>
 void check(const char* kind, const Options& options) {
+  const auto [beta1, beta2] = options.betas;
   const auto is_beta = [](double beta) { return beta >= 0 && beta < 1; };
-  expect_option(is_beta(options.beta1), kind, "beta1", options.beta1, "one of [0, 1)");
-  expect_option(is_beta(options.beta2), kind, "beta2", options.beta2, "one of [0, 1)");
-  // With 0, an element without gradient so far would become 0 / 0.
-  expect_option(options.epsilon > 0, kind, "epsilon", options.epsilon, "one above 0");
+  if (!is_beta(beta1) || !is_beta(beta2)) {
+    throw UsageError(
+        fmt::format("{} with betas ({}, {}): expected two values in [0, 1)", kind, beta1, beta2));
+  }
+  // With eps 0, an element whose gradient has always been 0 would become 0 / 0.
+  expect_option(options.eps > 0, kind, "eps", options.eps, "a value above 0");
 }
 
 template <typename Options>
 AdamStep step_of(const Options& options, const GroupStep& group) {
   const auto t = static_cast<double>(group.step);
-  return {.beta1 = options.beta1,
-          .beta2 = options.beta2,
-          .epsilon = options.epsilon,
-          .step_size = group.rate / (1 - std::pow(options.beta1, t)),
-          .root_factor = 1 / std::sqrt(1 - std::pow(options.beta2, t))};
+  const auto [beta1, beta2] = options.betas;
+  return {.beta1 = beta1,
+          .beta2 = beta2,
+          .eps = options.eps,
+          .step_size = group.lr / (1 - std::pow(beta1, t)),
+          .root_factor = 1 / std::sqrt(1 - std::pow(beta2, t))};
 }
 
 }  // namespace
 
 Adam::Adam(FlatParameters& flat, const AdamOptions& options)
     : FlatOptimizer(flat, {.kind = "Adam",
-                           .rate = options.rate,
+                           .lr = options.lr,
                            .weight_decay = options.weight_decay,
                            .groups = options.groups,
                            .state_names = {"exp_avg", "exp_avg_sq"}}),
@@ -53,7 +60,7 @@ void Adam::update(const StepRange& range, const GroupStep& group) {
 
 AdamW::AdamW(FlatParameters& flat, const AdamWOptions& options)
     : FlatOptimizer(flat, {.kind = "AdamW",
-                           .rate = options.rate,
+                           .lr = options.lr,
                            .weight_decay = options.weight_decay,
                            .groups = options.groups,
                            .state_names = {"exp_avg", "exp_avg_sq"}}),
@@ -63,7 +70,7 @@ AdamW::AdamW(FlatParameters& flat, const AdamWOptions& options)
 
 void AdamW::update(const StepRange& range, const GroupStep& group) {
   auto step = step_of(options_, group);
-  step.kept = 1 - group.rate * group.weight_decay;
+  step.kept = 1 - group.lr * group.weight_decay;
   for_each_part<AdamStretch>(
       flat(), range, masters(range.segment),
       [&](auto& stretch) {

@@ -3,6 +3,7 @@
 // the processor can; ours have the same bits on every processor (docs/train_statements.md).
 #pragma once
 
+#include <tuple>
 #include <vector>
 
 #include "lockstep/train/flat_optimizer.h"
@@ -10,10 +11,9 @@
 namespace lockstep {
 
 struct AdamOptions {
-  double rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
+  double lr = 1e-3;
+  std::tuple<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8;
   double weight_decay = 0;  // added to the gradient
   std::vector<ParameterGroup> groups = {};
 };
@@ -30,11 +30,10 @@ class Adam final : public FlatOptimizer {
 };
 
 struct AdamWOptions {
-  double rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 1e-2;  // taken off the parameter, times the rate
+  double lr = 1e-3;
+  std::tuple<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 1e-2;  // taken off the parameter, times the lr
   std::vector<ParameterGroup> groups = {};
 };
 

@@ -13,7 +13,7 @@ struct ClipOptions {
 };
 
 /// The Euclidean norm of all gradients together, summed in double. Parameters without a gradient
-/// count nothing. Throws UsageError naming parameters that left library memory.
+/// count nothing. Throws UsageError naming parameters that left registered memory.
 [[nodiscard]] double grad_norm(FlatParameters& flat);
 
 /// Scales all gradients so that their norm is at most `max_norm`, as torch.nn.utils.clip_grad_norm_

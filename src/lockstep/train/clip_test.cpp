@@ -106,7 +106,7 @@ TEST_F(Clip, KeepsPaddingZeroWhateverTheNorm) {
   EXPECT_TRUE(std::isfinite(grad_norm(flat))) << "a step that was not finite is still felt";
 }
 
-TEST_F(Clip, NamesParametersThatLeftLibraryMemory) {
+TEST_F(Clip, NamesParametersThatLeftRegisteredMemory) {
   give_gradients(net);
   net->to(torch::kDouble);
   EXPECT_THROW(clip_grad_norm(flat, 1), UsageError);

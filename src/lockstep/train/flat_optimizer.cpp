@@ -24,8 +24,8 @@ void expect_dtype(const FlatParameter& parameter, std::string_view kind) {
                   kind, parameter.name, c10::toString(dtype)));
 }
 
-void expect_rate(std::string_view kind, double rate) {
-  expect_option(std::isfinite(rate) && rate >= 0, kind, "rate", rate, "one that is not negative");
+void expect_lr(std::string_view kind, double lr) {
+  expect_option(std::isfinite(lr) && lr >= 0, kind, "lr", lr, "one that is not negative");
 }
 
 }  // namespace
@@ -50,18 +50,18 @@ std::function<bool(const FlatParameter&)> named(std::string part) {
 FlatOptimizer::FlatOptimizer(FlatParameters& flat, Settings settings)
     : flat_(flat),
       kind_(std::move(settings.kind)),
-      rate_(settings.rate),
+      lr_(settings.lr),
       weight_decay_(settings.weight_decay),
       groups_(std::move(settings.groups)),
       state_names_(std::move(settings.state_names)) {
-  expect_rate(kind_, rate_);
+  expect_lr(kind_, lr_);
   const auto expect_decay = [&](double decay) {
     expect_option(std::isfinite(decay) && decay >= 0, kind_, "weight_decay", decay,
                   "one that is not negative");
   };
   expect_decay(weight_decay_);
   for (const auto& group : groups_) {
-    expect_rate(kind_, group.rate_factor);
+    expect_lr(kind_, group.lr_factor);
     if (group.weight_decay) expect_decay(*group.weight_decay);
   }
   for (const auto& parameter : flat_.parameters()) {
@@ -89,14 +89,14 @@ void FlatOptimizer::make_state() {
   }
 }
 
-void FlatOptimizer::step(double rate) {
-  expect_rate(kind_, rate);
-  for (const auto& range : present_gradients(flat_)) step_range(range, rate);
+void FlatOptimizer::step(double lr) {
+  expect_lr(kind_, lr);
+  for (const auto& range : present_gradients(flat_)) step_range(range, lr);
 }
 
 // Neighbours with the same group and count of steps go together, with the padding between them: it
 // is zero, and stays so.
-void FlatOptimizer::step_range(const FlatRange& range, double rate) {
+void FlatOptimizer::step_range(const FlatRange& range, double lr) {
   auto* steps = steps_.data_ptr<std::int64_t>();
   const auto& indices = range.parameters;
   for (std::size_t first = 0; first < indices.size();) {
@@ -114,15 +114,15 @@ void FlatOptimizer::step_range(const FlatRange& range, double rate) {
       // The pass writes behind autograd's back; graphs that hold the old value must notice.
       parameter.tensor.unsafeGetTensorImpl()->bump_version();
     }
-    update(together, group_step(group, step, rate));
+    update(together, group_step(group, step, lr));
     first = next;
   }
 }
 
-GroupStep FlatOptimizer::group_step(std::size_t group, std::int64_t step, double rate) const {
-  if (group == groups_.size()) return {rate, weight_decay_, step};
+GroupStep FlatOptimizer::group_step(std::size_t group, std::int64_t step, double lr) const {
+  if (group == groups_.size()) return {lr, weight_decay_, step};
   const auto& own = groups_[group];
-  return {rate * own.rate_factor, own.weight_decay.value_or(weight_decay_), step};
+  return {lr * own.lr_factor, own.weight_decay.value_or(weight_decay_), step};
 }
 
 void FlatOptimizer::zero_grad() {

@@ -21,7 +21,7 @@ namespace lockstep {
 
 /// What one group has at one step.
 struct GroupStep {
-  double rate = 0;
+  double lr = 0;
   double weight_decay = 0;
   std::int64_t step = 1;  // how many steps these parameters have made, this one included
 };
@@ -40,12 +40,12 @@ class FlatOptimizer {
   FlatOptimizer& operator=(const FlatOptimizer&) = delete;
   virtual ~FlatOptimizer();
 
-  /// Makes one step with the rate of the options, or with `rate` in its place: a schedule's value.
+  /// Makes one step with the lr of the options, or with `lr` in its place: a schedule's value.
   /// Parameters without a gradient are passed over and keep their own count of steps.
-  /// Throws UsageError naming parameters that left library memory, and for a rate that is negative
+  /// Throws UsageError naming parameters that left registered memory, and for a lr that is negative
   /// or no number.
-  void step() { step(rate_); }
-  void step(double rate);
+  void step() { step(lr_); }
+  void step(double lr);
 
   /// Lets every gradient be undefined; the next backward writes instead of adding.
   void zero_grad();
@@ -61,7 +61,7 @@ class FlatOptimizer {
  protected:
   struct Settings {
     std::string kind;
-    double rate = 0;
+    double lr = 0;
     double weight_decay = 0;
     std::vector<ParameterGroup> groups;
     std::vector<std::string>
@@ -82,12 +82,12 @@ class FlatOptimizer {
 
  private:
   void make_state();
-  void step_range(const FlatRange& range, double rate);
-  [[nodiscard]] GroupStep group_step(std::size_t group, std::int64_t step, double rate) const;
+  void step_range(const FlatRange& range, double lr);
+  [[nodiscard]] GroupStep group_step(std::size_t group, std::int64_t step, double lr) const;
 
   FlatParameters& flat_;
   std::string kind_;
-  double rate_;
+  double lr_;
   double weight_decay_;
   std::vector<ParameterGroup> groups_;
   std::vector<std::size_t> group_of_;  // by parameter; groups_.size() for none

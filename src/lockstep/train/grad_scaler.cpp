@@ -74,7 +74,7 @@ bool GradScaler::unscale(FlatParameters& flat, UnscaleOptions options) {
   return finite && !options.found_elsewhere;
 }
 
-bool GradScaler::step_due() const {
+bool GradScaler::should_step() const {
   expect_unscaled("step");
   return found_ == Found::finite;
 }

@@ -60,12 +60,12 @@ class GradScaler {
   /// Throws UsageError when nothing was unscaled since the last update.
   template <typename Optimizer, typename... Arguments>
   bool step(Optimizer& optimizer, Arguments&&... arguments) {
-    if (!step_due()) return false;
+    if (!should_step()) return false;
     optimizer.step(std::forward<Arguments>(arguments)...);
     return true;
   }
   /// What step() asks: false when this step must be left out.
-  [[nodiscard]] bool step_due() const;
+  [[nodiscard]] bool should_step() const;
 
   /// Adapts the scale. Call it once at the end of each step.
   /// Throws UsageError when nothing was unscaled since the last update.

@@ -23,15 +23,15 @@ double ratio_or_throw(double sum, double count) {
       "happen");
 }
 
-void expect_shapes(const at::Tensor& scores, const at::Tensor& target, std::int64_t top) {
+void expect_shapes(const at::Tensor& logits, const at::Tensor& target, std::int64_t top) {
   const bool fits =
-      scores.dim() == target.dim() + 1 && target.scalar_type() == at::kLong &&
-      scores.sizes().slice(0, static_cast<std::size_t>(target.dim())) == target.sizes();
+      logits.dim() == target.dim() + 1 && target.scalar_type() == at::kLong &&
+      logits.sizes().slice(0, static_cast<std::size_t>(target.dim())) == target.sizes();
   if (!fits) {
     throw UsageError(fmt::format(
-        "accuracy of scores {} against targets {} of {}: give scores (..., classes) and targets "
+        "accuracy of logits {} against targets {} of {}: give logits (..., classes) and targets "
         "(...) of int64",
-        fmt::join(scores.sizes(), "×"), fmt::join(target.sizes(), "×"),
+        fmt::join(logits.sizes(), "×"), fmt::join(target.sizes(), "×"),
         c10::toString(target.scalar_type())));
   }
   if (top < 1) throw UsageError(fmt::format("accuracy among the top {}: give at least 1", top));
@@ -47,30 +47,30 @@ void Mean::add(double value, double weight) noexcept {
 void Mean::add(const at::Tensor& value, double weight) { add(value.item<double>(), weight); }
 std::optional<double> Mean::try_value() const noexcept { return ratio(sum, count); }
 double Mean::value() const { return ratio_or_throw(sum, count); }
-void Mean::join(const Mean& other) noexcept {
+void Mean::combine(const Mean& other) noexcept {
   sum += other.sum;
   count += other.count;
 }
 
-void Accuracy::add(const at::Tensor& scores, const at::Tensor& target, AccuracyOptions options) {
-  expect_shapes(scores, target, options.top);
+void Accuracy::add(const at::Tensor& logits, const at::Tensor& target, AccuracyOptions options) {
+  expect_shapes(logits, target, options.top);
   if (target.numel() == 0) return;
   auto counted = target.ne(options.ignored_class.value_or(-1));
   if (!options.ignored_class) counted.fill_(true);
   const auto wanted = target.masked_fill(counted.logical_not(), 0).unsqueeze(-1);
-  const auto own = scores.detach().gather(-1, wanted);
-  // How many classes come before the wanted one: better scores, and equal ones of a lower class.
-  const auto classes = at::arange(scores.size(-1), wanted.options());
-  const auto equal_before = scores.detach().eq(own).logical_and(classes.lt(wanted));
-  const auto before = scores.detach().gt(own).logical_or(equal_before).sum(-1);
-  const auto has_nan = scores.detach().isnan().any(-1);
-  const auto right = before.lt(options.top).logical_and(has_nan.logical_not());
-  correct += right.logical_and(counted).sum().item<double>();
+  const auto own = logits.detach().gather(-1, wanted);
+  // How many classes come before the wanted one: better logits, and equal ones of a lower class.
+  const auto classes = at::arange(logits.size(-1), wanted.options());
+  const auto equal_before = logits.detach().eq(own).logical_and(classes.lt(wanted));
+  const auto before = logits.detach().gt(own).logical_or(equal_before).sum(-1);
+  const auto has_nan = logits.detach().isnan().any(-1);
+  const auto is_correct = before.lt(options.top).logical_and(has_nan.logical_not());
+  correct += is_correct.logical_and(counted).sum().item<double>();
   count += counted.sum().item<double>();
 }
 std::optional<double> Accuracy::try_value() const noexcept { return ratio(correct, count); }
 double Accuracy::value() const { return ratio_or_throw(correct, count); }
-void Accuracy::join(const Accuracy& other) noexcept {
+void Accuracy::combine(const Accuracy& other) noexcept {
   correct += other.correct;
   count += other.count;
 }

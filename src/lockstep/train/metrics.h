@@ -7,7 +7,7 @@
 //   for (auto& batch : loader) {
 //     …
 //     loss.add(batch_loss, batch.count());
-//     accuracy.add(scores, target);
+//     accuracy.add(logits, target);
 //   }
 //   reduce(group, loss, accuracy);  // one call for all of them
 //   if (rank == 0) print(loss.value(), accuracy.value());
@@ -41,7 +41,7 @@ struct Mean {
   [[nodiscard]] std::optional<double> try_value() const noexcept;
   /// Throws UsageError when nothing was counted, on any rank.
   [[nodiscard]] double value() const;
-  void join(const Mean& other) noexcept;
+  void combine(const Mean& other) noexcept;
 
   friend bool operator==(const Mean&, const Mean&) = default;
 };
@@ -56,12 +56,12 @@ struct Accuracy {
   double correct = 0;
   double count = 0;
 
-  /// `scores` is (..., classes), `target` its shape without the last dimension, of int64. Of equal
-  /// scores the lower class is the better one; where a score is NaN, none is right.
-  void add(const at::Tensor& scores, const at::Tensor& target, AccuracyOptions options = {});
+  /// `logits` is (..., classes), `target` its shape without the last dimension, of int64. Of equal
+  /// logits the lower class is the better one; where a score is NaN, none is right.
+  void add(const at::Tensor& logits, const at::Tensor& target, AccuracyOptions options = {});
   [[nodiscard]] std::optional<double> try_value() const noexcept;
   [[nodiscard]] double value() const;
-  void join(const Accuracy& other) noexcept;
+  void combine(const Accuracy& other) noexcept;
 
   friend bool operator==(const Accuracy&, const Accuracy&) = default;
 };
@@ -72,14 +72,14 @@ struct Maximum {
 
   void add(double value) noexcept;
   [[nodiscard]] double value() const noexcept { return largest; }
-  void join(const Maximum& other) noexcept { add(other.largest); }
+  void combine(const Maximum& other) noexcept { add(other.largest); }
 };
 struct Minimum {
   double smallest = std::numeric_limits<double>::infinity();
 
   void add(double value) noexcept;
   [[nodiscard]] double value() const noexcept { return smallest; }
-  void join(const Minimum& other) noexcept { add(other.smallest); }
+  void combine(const Minimum& other) noexcept { add(other.smallest); }
 };
 
 /// Every rank's `own` numbers, by rank: what reduce() below combines. Collective. Throws PeerError
@@ -120,7 +120,7 @@ void reduce(const ProcessGroup& group, Metrics&... metrics) {
     for (const auto& numbers : std::span(all).subspan(1)) {
       auto other = metric;
       from_numbers(other, std::span(numbers).subspan(begin, length));
-      combined.join(other);
+      combined.combine(other);
     }
     metric = combined;
     begin += length;

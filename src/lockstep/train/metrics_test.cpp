@@ -109,29 +109,29 @@ TEST_P(MetricsOnRanks, OfAnEvaluationWithAnEmptyShardAreThoseOfOneProcess) {
 }
 
 TEST(Accuracy, CountsTheTargetsAmongTheBest) {
-  const auto scores = torch::tensor({{3., 1., 2.}, {1., 3., 2.}, {5., 5., 5.}, {1., 2., 3.}});
+  const auto logits = torch::tensor({{3., 1., 2.}, {1., 3., 2.}, {5., 5., 5.}, {1., 2., 3.}});
   const auto target = torch::tensor({0, 2, 0, 1});
   Accuracy first;
-  first.add(scores, target);
+  first.add(logits, target);
   EXPECT_EQ(first, (Accuracy{2, 4}));
-  const auto best = scores.argmax(1).eq(target).sum().item<double>();
+  const auto best = logits.argmax(1).eq(target).sum().item<double>();
   EXPECT_EQ(first.correct, best) << "LibTorch's argmax says otherwise";
   Accuracy second;
-  second.add(scores, target, {.top = 2});
+  second.add(logits, target, {.top = 2});
   EXPECT_EQ(second, (Accuracy{4, 4}));
   Accuracy some;
-  some.add(scores, target, {.ignored_class = 0});
+  some.add(logits, target, {.ignored_class = 0});
   EXPECT_EQ(some, (Accuracy{0, 2}));
-  Accuracy equal_scores;
-  equal_scores.add(torch::zeros({1, 3}), torch::tensor({2}));
-  EXPECT_EQ(equal_scores.correct, 0) << "a model that says nothing is not right";
+  Accuracy equal_logits;
+  equal_logits.add(torch::zeros({1, 3}), torch::tensor({2}));
+  EXPECT_EQ(equal_logits.correct, 0) << "a model that says nothing is not right";
   Accuracy broken;
   broken.add(torch::full({1, 3}, std::nan("")), torch::tensor({0}));
   EXPECT_EQ(broken, (Accuracy{0, 1}));
   Accuracy sequences;
-  sequences.add(scores.view({2, 2, 3}), target.view({2, 2}));
+  sequences.add(logits.view({2, 2, 3}), target.view({2, 2}));
   EXPECT_EQ(sequences, first);
-  EXPECT_THROW(first.add(scores, target.view({2, 2})), UsageError);
+  EXPECT_THROW(first.add(logits, target.view({2, 2})), UsageError);
 }
 
 TEST(Extremes, ShowNaN) {

@@ -77,10 +77,10 @@ TEST_P(OneStep, OfAdamAndAdamWIsLibTorchsFusedKernels) {
       std::unique_ptr<FlatOptimizer> optimizer;
       if (decoupled) {
         optimizer = std::make_unique<AdamW>(
-            flat, AdamWOptions{.rate = 3e-2, .beta1 = beta1, .weight_decay = 0.1});
+            flat, AdamWOptions{.lr = 3e-2, .betas = {beta1, 0.999}, .weight_decay = 0.1});
       } else {
         optimizer = std::make_unique<Adam>(
-            flat, AdamOptions{.rate = 3e-2, .beta1 = beta1, .weight_decay = 0.1});
+            flat, AdamOptions{.lr = 3e-2, .betas = {beta1, 0.999}, .weight_decay = 0.1});
       }
       give_gradients(net, 8);
       // A state from somewhere, the same for both.
@@ -121,7 +121,7 @@ TEST_P(OneStep, OfSgdIsLibTorchsFusedKernel) {
     for (const double momentum : {0.0, 0.9}) {
       if (nesterov && momentum == 0) continue;
       const double dampening = nesterov || momentum == 0 ? 0 : 0.1;
-      SGD optimizer(flat, {.rate = 0.1,
+      SGD optimizer(flat, {.lr = 0.1,
                            .momentum = momentum,
                            .dampening = dampening,
                            .weight_decay = 0.01,
@@ -176,7 +176,7 @@ void expect_same_course(
 }
 
 TEST_F(Optimizers, FollowTorchOptimWhereGradientsComeAndGo) {
-  AdamW adamw(flat, {.rate = 1e-2, .weight_decay = 0.1});
+  AdamW adamw(flat, {.lr = 1e-2, .weight_decay = 0.1});
   expect_same_course(net, adamw, [](Tensors parameters) {
     return std::make_unique<torch::optim::AdamW>(
         parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.1));
@@ -186,7 +186,7 @@ TEST_F(Optimizers, FollowTorchOptimWhereGradientsComeAndGo) {
 }
 
 TEST_F(Optimizers, FollowTorchOptimsAdam) {
-  Adam adam(flat, {.rate = 1e-2, .weight_decay = 0.1});
+  Adam adam(flat, {.lr = 1e-2, .weight_decay = 0.1});
   expect_same_course(net, adam, [](Tensors parameters) {
     return std::make_unique<torch::optim::Adam>(parameters,
                                                 torch::optim::AdamOptions(1e-2).weight_decay(0.1));
@@ -194,7 +194,7 @@ TEST_F(Optimizers, FollowTorchOptimsAdam) {
 }
 
 TEST_F(Optimizers, FollowTorchOptimsSgd) {
-  SGD sgd(flat, {.rate = 1e-2, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
+  SGD sgd(flat, {.lr = 1e-2, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
   expect_same_course(net, sgd, [](Tensors parameters) {
     return std::make_unique<torch::optim::SGD>(
         parameters, torch::optim::SGDOptions(1e-2).momentum(0.9).weight_decay(0.1).nesterov(true));
@@ -202,11 +202,10 @@ TEST_F(Optimizers, FollowTorchOptimsSgd) {
 }
 
 TEST_F(Optimizers, TreatGroupsAsTheySay) {
-  SGD optimizer(flat,
-                {.rate = 1,
-                 .weight_decay = 0.5,
-                 .groups = {no_decay_for_biases_and_norms(),
-                            {.takes = named("2."), .rate_factor = 0.25, .weight_decay = 2.0}}});
+  SGD optimizer(flat, {.lr = 1,
+                       .weight_decay = 0.5,
+                       .groups = {no_decay_for_biases_and_norms(),
+                                  {.takes = named("2."), .lr_factor = 0.25, .weight_decay = 2.0}}});
   Tensors before;
   for (auto& parameter : net->parameters()) {
     before.push_back(parameter.detach().clone());
@@ -221,7 +220,7 @@ TEST_F(Optimizers, TreatGroupsAsTheySay) {
 }
 
 TEST_F(Optimizers, KeepPaddingZero) {
-  AdamW optimizer(flat, {.rate = 0.1});
+  AdamW optimizer(flat, {.lr = 0.1});
   for (std::uint64_t step = 0; step < 3; ++step) {
     give_gradients(net, step);
     optimizer.step();
@@ -243,16 +242,16 @@ TEST_F(Optimizers, GoOnBitForBitFromTheirTensors) {
       optimizer.zero_grad();
     }
   };
-  AdamW unbroken(flat, {.rate = 0.1});
+  AdamW unbroken(flat, {.lr = 0.1});
   run(net, unbroken, 0, 9);
 
   auto first = make_net();
   FlatParameters first_flat(*first, group);
-  AdamW before(first_flat, {.rate = 0.1});
+  AdamW before(first_flat, {.lr = 0.1});
   run(first, before, 0, 4);
   auto second = make_net();
   FlatParameters second_flat(*second, group);
-  AdamW after(second_flat, {.rate = 0.1});
+  AdamW after(second_flat, {.lr = 0.1});
   {
     const torch::NoGradGuard off;
     for (std::size_t i = 0; i < 4; ++i) second->parameters()[i].copy_(first->parameters()[i]);
@@ -282,8 +281,8 @@ TEST_F(Optimizers, ComputeBfloat16InFloatAndRoundOnce) {
     for (std::size_t i = 0; i < 4; ++i) full->parameters()[i].copy_(half->parameters()[i]);
   }
   FlatParameters full_flat(*full, group);
-  AdamW half_optimizer(half_flat, {.rate = 1e-3});
-  AdamW full_optimizer(full_flat, {.rate = 1e-3});
+  AdamW half_optimizer(half_flat, {.lr = 1e-3});
+  AdamW full_optimizer(full_flat, {.lr = 1e-3});
   const auto step_both = [&](std::uint64_t step) {
     give_gradients(half, step);
     for (std::size_t i = 0; i < 4; ++i) {
@@ -317,7 +316,7 @@ TEST_F(Optimizers, TrainDoublesInDouble) {
   auto wide = make_net(at::kDouble);
   FlatParameters wide_flat(*wide, group);
   auto other = make_net(at::kDouble);
-  AdamW ours(wide_flat, {.rate = 1e-2});
+  AdamW ours(wide_flat, {.lr = 1e-2});
   torch::optim::AdamW theirs(other->parameters(), torch::optim::AdamWOptions(1e-2));
   for (std::uint64_t step = 0; step < 10; ++step) {
     give_gradients(wide, step);
@@ -338,7 +337,7 @@ TEST_F(Optimizers, LetAutogradNoticeThatParametersChanged) {
   for (auto& parameter : net->parameters()) EXPECT_FALSE(parameter.grad().defined());
 }
 
-TEST_F(Optimizers, NameParametersThatLeftLibraryMemory) {
+TEST_F(Optimizers, NameParametersThatLeftRegisteredMemory) {
   AdamW optimizer(flat);
   give_gradients(net, 1);
   net->parameters()[2].set_data(torch::zeros({11, 19}));
@@ -351,11 +350,12 @@ TEST_F(Optimizers, NameParametersThatLeftLibraryMemory) {
 }
 
 TEST_F(Optimizers, RefuseOptionsOutOfRange) {
-  EXPECT_THROW(AdamW(flat, {.beta1 = 1}), UsageError);
-  EXPECT_THROW(AdamW(flat, {.epsilon = 0}), UsageError);
+  EXPECT_THROW(AdamW(flat, {.betas = {1, 0.999}}), UsageError);
+  EXPECT_THROW(AdamW(flat, {.betas = {0.9, 1}}), UsageError);
+  EXPECT_THROW(AdamW(flat, {.eps = 0}), UsageError);
   EXPECT_THROW(Adam(flat, {.weight_decay = -1}), UsageError);
   EXPECT_THROW(SGD(flat, {.nesterov = true}), UsageError);
-  EXPECT_THROW(SGD(flat, {.rate = std::nan("")}), UsageError);
+  EXPECT_THROW(SGD(flat, {.lr = std::nan("")}), UsageError);
   AdamW fine(flat);
   EXPECT_THROW(fine.step(-1), UsageError);
   auto half = make_net(at::kHalf);

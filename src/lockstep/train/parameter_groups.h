@@ -13,7 +13,7 @@ namespace lockstep {
 
 struct ParameterGroup {
   std::function<bool(const FlatParameter&)> takes;
-  double rate_factor = 1;                   // times the step's rate; 0 freezes
+  double lr_factor = 1;                   // times the step's lr; 0 freezes
   std::optional<double> weight_decay = {};  // none: the optimizer's
 };
 

@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// The ranges of parameters that have a gradient, wherever it came from: one that was assigned by
-/// hand is moved into its slot first. Throws UsageError naming parameters that left library memory.
+/// hand is moved into its slot first. Throws UsageError naming parameters that left registered memory.
 [[nodiscard]] std::vector<FlatRange> present_gradients(FlatParameters& flat);
 
 /// Elements [begin, end) of the range's gradients.

@@ -33,7 +33,7 @@ struct AsFound {
 };
 
 // One run of a block, kept by its node of the graph.
-struct Segment : torch::CustomClassHolder {
+struct RecomputedBlock : torch::CustomClassHolder {
   BlockForward forward;
   std::size_t num_inputs = 0;  // of the node's tensors; parameters follow
   GeneratorStates generators;
@@ -154,32 +154,32 @@ Seeded seeded(const variable_list& outputs, const variable_list& gradients) {
 class Recomputed : public autograd::Function<Recomputed> {
  public:
   static variable_list forward(autograd::AutogradContext* context, at::TensorList tensors,
-                               const c10::intrusive_ptr<Segment>& segment) {
-    const auto count = segment->num_inputs;
+                               const c10::intrusive_ptr<RecomputedBlock>& block) {
+    const auto count = block->num_inputs;
     const variable_list inputs(tensors.begin(),
                                tensors.begin() + static_cast<std::ptrdiff_t>(count));
     std::vector<std::uint32_t> versions;
     for (const auto& input : inputs) {
       versions.push_back(input.defined() ? static_cast<std::uint32_t>(input._version()) : 0);
     }
-    auto outputs = segment->forward(inputs);
+    auto outputs = block->forward(inputs);
     expect_same_versions(inputs, versions);
     variable_list fixed;
     for (const auto& output : outputs) {
-      segment->differentiable.push_back(output.is_floating_point() || output.is_complex());
-      if (!segment->differentiable.back()) fixed.push_back(output);
+      block->differentiable.push_back(output.is_floating_point() || output.is_complex());
+      if (!block->differentiable.back()) fixed.push_back(output);
     }
     context->mark_non_differentiable(fixed);
     context->save_for_backward(variable_list(tensors.begin(), tensors.end()));
-    context->saved_data["segment"] = c10::IValue::make_capsule(segment);
+    context->saved_data["block"] = c10::IValue::make_capsule(block);
     return outputs;
   }
 
   static variable_list backward(autograd::AutogradContext* context, variable_list gradients) {
-    const auto segment =
-        c10::static_intrusive_pointer_cast<Segment>(context->saved_data["segment"].toCapsule());
+    const auto block = c10::static_intrusive_pointer_cast<RecomputedBlock>(
+        context->saved_data["block"].toCapsule());
     const auto saved = context->get_saved_variables();
-    const auto count = segment->num_inputs;
+    const auto count = block->num_inputs;
     // With a graph of the gradients asked for, the inputs keep their history.
     const bool keeps_history = at::GradMode::is_enabled();
     variable_list inputs;
@@ -193,8 +193,8 @@ class Recomputed : public autograd::Function<Recomputed> {
                            ? at::alias(saved[i])
                            : saved[i].detach().set_requires_grad(saved[i].requires_grad()));
     }
-    expect_still_frozen(segment->frozen);
-    const auto outputs = segment->run_again(inputs, device_of(saved));
+    expect_still_frozen(block->frozen);
+    const auto outputs = block->run_again(inputs, device_of(saved));
     auto ends = inputs;
     ends.insert(ends.end(), saved.begin() + static_cast<std::ptrdiff_t>(count), saved.end());
     if (!keeps_history) expect_known_ends(outputs, ends);
@@ -202,7 +202,7 @@ class Recomputed : public autograd::Function<Recomputed> {
   }
 
  private:
-  // One for each of `ends`, undefined where there is none, and one for the segment.
+  // One for each of `ends`, undefined where there is none, and one for the block.
   static variable_list gradients_of(const variable_list& outputs, const variable_list& gradients,
                                     const variable_list& ends, bool keeps_history) {
     variable_list wanted;
@@ -243,17 +243,17 @@ std::vector<at::Tensor> recompute(const BlockForward& forward, const BlockState&
   }
   if (!at::GradMode::is_enabled() || !any_requires_grad(tensors)) return forward(inputs);
   const auto device = device_of(tensors);
-  auto segment = c10::make_intrusive<Segment>();
-  segment->forward = forward;
-  segment->num_inputs = inputs.size();
-  segment->frozen = std::move(frozen);
-  segment->generators = GeneratorStates::now(device);
-  segment->autocast = AutocastStates::now(device);
-  segment->changed_buffers = BufferValues::of(state.buffers);
+  auto block = c10::make_intrusive<RecomputedBlock>();
+  block->forward = forward;
+  block->num_inputs = inputs.size();
+  block->frozen = std::move(frozen);
+  block->generators = GeneratorStates::now(device);
+  block->autocast = AutocastStates::now(device);
+  block->changed_buffers = BufferValues::of(state.buffers);
   // A cast that is kept from a forward without a graph would be taken for one with a graph later.
   const UncachedAutocast uncached;
-  auto outputs = Recomputed::apply(at::TensorList(tensors), segment);
-  segment->changed_buffers.drop_unchanged();
+  auto outputs = Recomputed::apply(at::TensorList(tensors), block);
+  block->changed_buffers.drop_unchanged();
   return outputs;
 }
 

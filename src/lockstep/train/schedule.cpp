@@ -88,14 +88,14 @@ Schedule linear_warmup(std::int64_t steps, WarmupOptions options) {
 
 Schedule cosine(std::int64_t steps, DecayOptions options) {
   expect_steps("a cosine", steps);
-  expect_finite("a cosine", options.floor);
-  return make(Cosine{steps, options.floor});
+  expect_finite("a cosine", options.min_lr_ratio);
+  return make(Cosine{steps, options.min_lr_ratio});
 }
 
 Schedule linear_decay(std::int64_t steps, DecayOptions options) {
   expect_steps("a linear decay", steps);
-  expect_finite("a linear decay", options.floor);
-  return make(LinearDecay{steps, options.floor});
+  expect_finite("a linear decay", options.min_lr_ratio);
+  return make(LinearDecay{steps, options.min_lr_ratio});
 }
 
 Schedule step_decay(std::int64_t every, double factor) {

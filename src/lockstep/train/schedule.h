@@ -1,8 +1,8 @@
 // Learning rates as pure functions of the step: the same on every rank and after every restart,
 // because nothing is counted and nothing is kept but the description itself.
 //
-//   const auto rate = 3e-4 * linear_warmup(500).then(cosine(10'000, {.floor = 0.1}));
-//   optimizer.step(rate.at(step));
+//   const auto lr = 3e-4 * linear_warmup(500).then(cosine(10'000, {.min_lr_ratio = 0.1}));
+//   optimizer.step(lr.at(step));
 //
 // Words: a piece is one of the functions below; its value is a factor, mostly between 0 and 1. The
 // length of a schedule is the step from which its value stays as it is. Pieces are multiplied, and
@@ -68,11 +68,11 @@ struct WarmupOptions {
 [[nodiscard]] Schedule linear_warmup(std::int64_t steps, WarmupOptions options = {});
 
 struct DecayOptions {
-  double floor = 0;  // the factor at the end, and from then on
+  double min_lr_ratio = 0;  // the factor at the end, and from then on
 };
-/// From 1 at step 0 along half a cosine to the floor at `steps`.
+/// From 1 at step 0 along half a cosine to the min_lr_ratio at `steps`.
 [[nodiscard]] Schedule cosine(std::int64_t steps, DecayOptions options = {});
-/// From 1 at step 0 along a line to the floor at `steps`.
+/// From 1 at step 0 along a line to the min_lr_ratio at `steps`.
 [[nodiscard]] Schedule linear_decay(std::int64_t steps, DecayOptions options = {});
 /// 1, multiplied with `factor` after every `every` steps.
 [[nodiscard]] Schedule step_decay(std::int64_t every, double factor);

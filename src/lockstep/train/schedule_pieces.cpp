@@ -24,13 +24,13 @@ double value(const LinearWarmup& piece, std::int64_t step) {
   return piece.from + (1 - piece.from) * part(step + 1, piece.steps);
 }
 double value(const Cosine& piece, std::int64_t step) {
-  if (step >= piece.steps) return piece.floor;  // exactly, whatever cos says of pi
+  if (step >= piece.steps) return piece.min_lr_ratio;  // exactly, whatever cos says of pi
   const double wave = (1 + std::cos(std::numbers::pi * part(step, piece.steps))) / 2;
-  return piece.floor + (1 - piece.floor) * wave;
+  return piece.min_lr_ratio + (1 - piece.min_lr_ratio) * wave;
 }
 double value(const LinearDecay& piece, std::int64_t step) {
-  if (step >= piece.steps) return piece.floor;
-  return 1 + (piece.floor - 1) * part(step, piece.steps);
+  if (step >= piece.steps) return piece.min_lr_ratio;
+  return 1 + (piece.min_lr_ratio - 1) * part(step, piece.steps);
 }
 double value(const StepDecay& piece, std::int64_t step) {
   return std::pow(piece.factor, static_cast<double>(step / piece.every));
@@ -63,10 +63,10 @@ std::string words(const LinearWarmup& piece) {
   return fmt::format("linear warm-up{} over {} steps", from, piece.steps);
 }
 std::string words(const Cosine& piece) {
-  return fmt::format("cosine over {} steps to {}", piece.steps, piece.floor);
+  return fmt::format("cosine over {} steps to {}", piece.steps, piece.min_lr_ratio);
 }
 std::string words(const LinearDecay& piece) {
-  return fmt::format("linear decay over {} steps to {}", piece.steps, piece.floor);
+  return fmt::format("linear decay over {} steps to {}", piece.steps, piece.min_lr_ratio);
 }
 std::string words(const StepDecay& piece) {
   return fmt::format("times {} every {} steps", piece.factor, piece.every);
@@ -86,10 +86,10 @@ Json json_of(const LinearWarmup& piece) {
   return {{"kind", "linear_warmup"}, {"steps", piece.steps}, {"from", piece.from}};
 }
 Json json_of(const Cosine& piece) {
-  return {{"kind", "cosine"}, {"steps", piece.steps}, {"floor", piece.floor}};
+  return {{"kind", "cosine"}, {"steps", piece.steps}, {"min_lr_ratio", piece.min_lr_ratio}};
 }
 Json json_of(const LinearDecay& piece) {
-  return {{"kind", "linear_decay"}, {"steps", piece.steps}, {"floor", piece.floor}};
+  return {{"kind", "linear_decay"}, {"steps", piece.steps}, {"min_lr_ratio", piece.min_lr_ratio}};
 }
 Json json_of(const StepDecay& piece) {
   return {{"kind", "step_decay"}, {"every", piece.every}, {"factor", piece.factor}};
@@ -110,11 +110,16 @@ Schedule read(const Json& json, int depth) {
   const auto kind = json.at("kind").get<std::string>();
   const auto number = [&](const char* name) { return json.at(name).get<double>(); };
   const auto steps = [&](const char* name) { return json.at(name).get<std::int64_t>(); };
+  // Version 0.1 wrote "floor".
+  const auto decay = [&] {
+    return DecayOptions{.min_lr_ratio =
+                            number(json.contains("min_lr_ratio") ? "min_lr_ratio" : "floor")};
+  };
   const auto piece = [&](const char* name) { return read(json.at(name), depth + 1); };
   if (kind == "constant") return constant(number("value"));
   if (kind == "linear_warmup") return linear_warmup(steps("steps"), {.from = number("from")});
-  if (kind == "cosine") return cosine(steps("steps"), {.floor = number("floor")});
-  if (kind == "linear_decay") return linear_decay(steps("steps"), {.floor = number("floor")});
+  if (kind == "cosine") return cosine(steps("steps"), decay());
+  if (kind == "linear_decay") return linear_decay(steps("steps"), decay());
   if (kind == "step_decay") return step_decay(steps("every"), number("factor"));
   if (kind == "product") return piece("left") * piece("right");
   if (kind == "then") return piece("first").then(piece("next"));

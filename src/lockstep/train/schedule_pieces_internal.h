@@ -22,11 +22,11 @@ struct LinearWarmup {
 };
 struct Cosine {
   std::int64_t steps;
-  double floor;
+  double min_lr_ratio;
 };
 struct LinearDecay {
   std::int64_t steps;
-  double floor;
+  double min_lr_ratio;
 };
 struct StepDecay {
   std::int64_t every;

@@ -18,7 +18,7 @@ std::vector<std::string> state_names(const SGDOptions& options) {
 
 SGD::SGD(FlatParameters& flat, const SGDOptions& options)
     : FlatOptimizer(flat, {.kind = "SGD",
-                           .rate = options.rate,
+                           .lr = options.lr,
                            .weight_decay = options.weight_decay,
                            .groups = options.groups,
                            .state_names = state_names(options)}),
@@ -35,7 +35,7 @@ SGD::SGD(FlatParameters& flat, const SGDOptions& options)
 }
 
 void SGD::update(const StepRange& range, const GroupStep& group) {
-  const SgdStep step{.rate = group.rate,
+  const SgdStep step{.lr = group.lr,
                      .momentum = options_.momentum,
                      .dampening = options_.dampening,
                      .decay = group.weight_decay,

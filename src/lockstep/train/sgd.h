@@ -9,7 +9,7 @@
 namespace lockstep {
 
 struct SGDOptions {
-  double rate = 1e-2;
+  double lr = 1e-2;
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;  // added to the gradient
