@@ -79,14 +79,14 @@ class Endings(JobTest):
         job = self.start(LOCKSTEP, "run", "-n", "2", "--grace", "1s", "sleep", "100")
         self.wait_for(lambda: len(self.processes()) >= 5, "both ranks")
         rank = next(pid for pid in self.processes() if pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
-        guard = int(pathlib.Path(f"/proc/{rank}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        os.kill(guard, signal.SIGSTOP)
+        supervisor = int(pathlib.Path(f"/proc/{rank}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(supervisor, signal.SIGSTOP)
         time.sleep(1.5)
         begin = time.monotonic()
         job.send_signal(signal.SIGTERM)
         output = job.communicate(timeout=30)[0]
         self.assertLess(time.monotonic() - begin, 20, output)
-        self.assertRegex(output, rf"supervisor process {guard} of rank \d is stopped")
+        self.assertRegex(output, rf"supervisor process {supervisor} of rank \d is stopped")
         self.expect_nothing_left()
 
     def test_the_report_starts_with_the_message_of_an_uncaught_exception(self):

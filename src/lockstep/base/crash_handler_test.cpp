@@ -101,7 +101,7 @@ struct Record {
   bool ended = false;
 };
 
-void take_line(Record& record, const std::string& line) {
+void parse_line(Record& record, const std::string& line) {
   std::istringstream fields(line);
   std::string word;
   fields >> word >> std::hex;
@@ -128,13 +128,13 @@ Record parse(const std::string& output) {
   bool inside = false;
   while (std::getline(lines, line) && !record.ended) {
     inside |= line == "lockstep-crash 1";
-    if (inside) take_line(record, line);
+    if (inside) parse_line(record, line);
   }
   return record;
 }
 
-// A place in a file, as the recipe in crash_handler.h finds it.
-struct Place {
+// A location in a file, as the recipe in crash_handler.h finds it.
+struct CodeLocation {
   std::string file;
   std::uintptr_t virtual_address = 0;
 };
@@ -155,7 +155,7 @@ std::uintptr_t virtual_address_at(const std::string& file, std::uintptr_t offset
   return 0;
 }
 
-std::optional<Place> place_of(const Record& record, std::uintptr_t address) {
+std::optional<CodeLocation> location_of(const Record& record, std::uintptr_t address) {
   for (const auto& mapping : record.mappings) {
     std::uintptr_t start = 0;
     std::uintptr_t end = 0;
@@ -166,7 +166,7 @@ std::optional<Place> place_of(const Record& record, std::uintptr_t address) {
     std::istringstream fields(mapping);
     fields >> std::hex >> start >> dash >> end >> skipped >> offset >> skipped >> skipped >> file;
     if (address < start || address >= end) continue;
-    return Place{file, virtual_address_at(file, address - start + offset)};
+    return CodeLocation{file, virtual_address_at(file, address - start + offset)};
   }
   return std::nullopt;
 }
@@ -175,11 +175,11 @@ std::optional<Place> place_of(const Record& record, std::uintptr_t address) {
 std::string first_functions(const Record& record) {
   std::string names;
   for (std::size_t i = 0; i < std::min<std::size_t>(record.frames.size(), 6); ++i) {
-    const auto place = place_of(record, record.frames[i] - (i > 0 ? 1 : 0));
-    if (!place || !place->file.starts_with("/")) continue;
+    const auto location = location_of(record, record.frames[i] - (i > 0 ? 1 : 0));
+    if (!location || !location->file.starts_with("/")) continue;
     std::ostringstream command;
-    command << "addr2line -i -f -C -e '" << place->file << "' " << std::hex
-            << place->virtual_address;
+    command << "addr2line -i -f -C -e '" << location->file << "' " << std::hex
+            << location->virtual_address;
     FILE* pipe = ::popen(command.str().c_str(), "r");  // NOLINT(bugprone-command-processor)
     std::array<char, 1024> line{};
     while (std::fgets(line.data(), static_cast<int>(line.size()), pipe) != nullptr)
@@ -220,7 +220,7 @@ Record expect_crash(const RankOutcome& outcome, int signal, const std::string& n
 
 void expect_function(const Record& record, const std::string& function) {
   ASSERT_GE(record.frames.size(), 3u) << record.text;
-  EXPECT_TRUE(place_of(record, record.frames[1]).has_value()) << record.text;
+  EXPECT_TRUE(location_of(record, record.frames[1]).has_value()) << record.text;
   if (!has_addr2line()) return;  // the frames lie in the mappings, and that is all we can tell
   const auto names = first_functions(record);
   EXPECT_NE(names.find(function), std::string::npos) << names << record.text;
@@ -231,7 +231,7 @@ TEST(CrashHandler, ABadWriteIsRecordedWithItsAddressAndFunction) {
   EXPECT_EQ(record.code, SEGV_MAPERR);
   EXPECT_EQ(record.address, 0x18u);
   EXPECT_EQ(record.thread, record.pid);
-  EXPECT_TRUE(place_of(record, record.frames[0]).has_value());
+  EXPECT_TRUE(location_of(record, record.frames[0]).has_value());
   expect_function(record, "write_to_a_bad_address");
 }
 
@@ -328,7 +328,7 @@ TEST(CrashHandler, ACrashOfTheUnwinderCostsOnlyTheFrames) {
   EXPECT_EQ(record.signal, SIGILL);
   EXPECT_TRUE(record.nested && record.ended) << record.text;
   ASSERT_EQ(record.frames.size(), 1u) << record.text;
-  EXPECT_TRUE(place_of(record, record.frames[0]).has_value()) << record.text;
+  EXPECT_TRUE(location_of(record, record.frames[0]).has_value()) << record.text;
 }
 
 TEST(CrashHandler, ACrashWithTheReportStuckStillEndsByItsSignal) {

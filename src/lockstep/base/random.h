@@ -1,10 +1,11 @@
-// Random numbers as a pure function of a key and a place, so that no number of workers, ranks or
-// restarts changes a draw. Philox4x64-10 (Salmon et al. 2011, "Parallel random numbers: as easy as
-// 1, 2, 3"), the generator behind numpy.random.Philox: integer arithmetic only, hence the same bits
-// on every machine.
+// Random numbers as a pure function of a key and a counter: the number of workers, ranks and
+// restarts does not change a draw. The generator is Philox4x64-10 (Salmon et al. 2011, "Parallel
+// random numbers: as easy as 1, 2, 3"), which numpy.random.Philox also uses. It needs integer
+// arithmetic only, so its numbers are bit-identical on every machine.
 //
-// Words: the key is (seed, purpose), the place is two 64-bit words: (step, leaf) or (epoch,
-// sample). Each pair of key and place is a stream of its own, 2^66 numbers long.
+// Words: the key is (seed, purpose). The counter is two 64-bit words that the caller chooses:
+// (step, leaf) or (epoch, sample). Each pair of key and counter selects a separate stream of 2^66
+// numbers.
 #pragma once
 
 #include <array>
@@ -18,8 +19,9 @@ namespace lockstep {
 [[nodiscard]] std::array<std::uint64_t, 4> philox(std::array<std::uint64_t, 4> counter,
                                                   std::array<std::uint64_t, 2> key) noexcept;
 
-/// What a stream is for, so that two uses of one seed never draw the same numbers. The same word
-/// gives the same purpose in every version: checkpoints depend on it. (64-bit FNV-1a of the word.)
+/// The stream id of a use, such as "shuffle", so that two uses of one seed draw different numbers.
+/// It is the 64-bit FNV-1a hash of the word, and the same in every version: checkpoints depend on
+/// it.
 [[nodiscard]] constexpr std::uint64_t random_purpose(std::string_view word) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char letter : word) {
@@ -33,8 +35,9 @@ struct RandomKey {
   std::uint64_t purpose = 0;  // random_purpose("shuffle")
 };
 
-/// The stream at one place. Meets the standard's UniformRandomBitGenerator; but the standard's own
-/// distributions differ between libraries, so draw with the members below where bits matter.
+/// The stream of one key and one counter (first, second). It is a UniformRandomBitGenerator. The
+/// distributions of <random> give different numbers in different standard libraries; use the
+/// members below where results must be bit-identical.
 class RandomStream {
  public:
   using result_type = std::uint64_t;
@@ -60,7 +63,7 @@ class RandomStream {
   std::array<std::uint64_t, 2> key_;
   std::array<std::uint64_t, 4> counter_;  // {block, first, second, 0}: the next block to make
   std::array<std::uint64_t, 4> block_{};
-  unsigned used_ = 4;  // numbers of block_ already given out
+  unsigned used_ = 4;  // numbers of block_ already returned
 };
 
 }  // namespace lockstep

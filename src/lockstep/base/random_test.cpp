@@ -26,14 +26,14 @@ TEST(Philox, GivesThePublishedAnswers) {
       (Block{0xa528f45403e61d95u, 0x38c72dbd566e9788u, 0xa5a1610e72fd18b5u, 0x57bd43b5e52b7fe6u}));
 }
 
-TEST(RandomStream, IsTheBlocksOfItsPlaceInOrder) {
+TEST(RandomStream, IsTheBlocksOfItsCounterInOrder) {
   RandomStream stream({.seed = 7, .purpose = 11}, 13, 17);
   for (std::uint64_t block = 0; block < 3; ++block) {
     for (const auto expected : philox({block, 13, 17, 0}, {7, 11})) EXPECT_EQ(stream(), expected);
   }
 }
 
-TEST(RandomStream, EveryPartOfKeyAndPlaceGivesAnotherStream) {
+TEST(RandomStream, EveryPartOfKeyAndCounterGivesAnotherStream) {
   std::set<std::uint64_t> first_draws;
   for (std::uint64_t i = 0; i < 100; ++i) {
     first_draws.insert(RandomStream({i, 1000}, 1000, 1000)());

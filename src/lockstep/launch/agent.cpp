@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kSymbolLimit{10};
 constexpr std::uint32_t kNoWorker = ~0u;
 
 // What an event of the loop is about.
-enum class Source : std::uint32_t { signal, stop, news, guard, output, error };
+enum class Source : std::uint32_t { signal, stop, news, supervisor, output, error };
 
 std::uint64_t tag(Source source, std::uint32_t worker) {
   return std::uint64_t{worker} << 32 | static_cast<std::uint32_t>(source);
@@ -70,10 +70,10 @@ class Round {
   void start(const WorkerPlan& plan) {
     const auto index = static_cast<std::uint32_t>(workers_.size());
     auto& worker = *workers_.emplace_back(std::make_unique<Worker>(agent_.options_, plan, clock_));
-    watch(worker.guard().line(), tag(Source::news, index));
-    watch(worker.guard().process(), tag(Source::guard, index));
-    watch(worker.guard().standard_output.number(), tag(Source::output, index));
-    watch(worker.guard().standard_error.number(), tag(Source::error, index));
+    watch(worker.supervisor().line(), tag(Source::news, index));
+    watch(worker.supervisor().process(), tag(Source::supervisor, index));
+    watch(worker.supervisor().standard_output.number(), tag(Source::output, index));
+    watch(worker.supervisor().standard_error.number(), tag(Source::error, index));
   }
 
   [[nodiscard]] bool all_gone() const {
@@ -100,15 +100,15 @@ class Round {
     return std::min(latest, decision.look_again.value_or(latest));
   }
 
-  // Whoever is still there two seconds after SIGKILL has a guard that does not act.
+  // Whoever is still there two seconds after SIGKILL has a supervisor that does not act.
   void force_end() {
     for (auto& worker : workers_) {
       if (worker->is_gone()) continue;
       agent_.console_.notice(
           fmt::format("the supervisor process {} of rank {} does not answer (is it stopped?); the "
                       "launcher kills its processes",
-                      worker->guard().pid(), worker->outcome().rank));
-      worker->guard().force();
+                      worker->supervisor().pid(), worker->outcome().rank));
+      worker->supervisor().force();
     }
   }
 
@@ -135,7 +135,7 @@ class Round {
         worker.read(OutputStream::standard_error, buffer_, agent_.console_);
         break;
       case Source::news:
-        if (worker.hear()) take_end(worker);
+        if (worker.hear()) record_end(worker);
         break;
       default:
         collect(worker);
@@ -170,7 +170,7 @@ class Round {
     if (!facts_.failed) facts_.failed = stopped_;
   }
 
-  void take_end(Worker& worker) {
+  void record_end(Worker& worker) {
     worker.drain(buffer_, agent_.console_);
     if (worker.outcome().failed() && !facts_.failed) facts_.failed = Clock::now();
     if (agent_.hooks_.rank_ended) agent_.hooks_.rank_ended(worker.outcome());
@@ -179,19 +179,19 @@ class Round {
   void collect(Worker& worker) {
     const bool had_ended = worker.has_ended();
     if (!worker.collect(buffer_, agent_.console_)) return;
-    ignore(worker.guard().line());
-    ignore(worker.guard().process());
-    if (!had_ended) take_end(worker);
+    ignore(worker.supervisor().line());
+    ignore(worker.supervisor().process());
+    if (!had_ended) record_end(worker);
   }
 
   void look_at_workers() {
     for (auto& worker : workers_) {
       worker->flush_log();
-      if (worker->look_at_guard() && worker->is_guard_stopped()) {
+      if (worker->look_at_supervisor() && worker->is_supervisor_stopped()) {
         agent_.console_.notice(fmt::format(
             "the supervisor process {0} of rank {1} is stopped, and passes no signal on; "
             "`kill -CONT {0}` lets it continue",
-            worker->guard().pid(), worker->outcome().rank));
+            worker->supervisor().pid(), worker->outcome().rank));
       }
       if (!worker->look()) continue;
       const auto& outcome = worker->outcome();

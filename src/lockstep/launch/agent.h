@@ -26,7 +26,7 @@
 namespace lockstep {
 
 struct WorkerPlan {
-  WorkerPlace place = {};
+  WorkerIdentity identity = {};
   Environment environment = {};      // as worker_environment makes it
   std::vector<int> processors = {};  // none: not pinned
 };

@@ -43,9 +43,10 @@ class AgentTest : public ::testing::Test {
     auto user = Environment::of_process();
     user.set(kCensusVariable, token_);
     for (int rank = 0; rank < size; ++rank) {
-      const WorkerPlace place{.rank = rank, .size = size, .local_rank = rank, .local_size = size};
+      const WorkerIdentity identity{
+          .rank = rank, .size = size, .local_rank = rank, .local_size = size};
       result.workers.push_back(
-          {.place = place, .environment = worker_environment(user, {.place = place})});
+          {.identity = identity, .environment = worker_environment(user, {.identity = identity})});
     }
     result.limits = {.report = 200ms, .grace = 400ms};
     result.look = 50ms;

@@ -125,7 +125,7 @@ void Console::work(const std::stop_token& stop) {
       if (last) unsaid = std::exchange(dropped_unsaid_, 0);
     }
     print(std::move(items));
-    if (last) print(folder_.take_all());
+    if (last) print(folder_.release_all());
     if (unsaid > 0) print_dropped(unsaid);
     print_live(live, last);
     write_out(stop);
@@ -140,16 +140,16 @@ void Console::work(const std::stop_token& stop) {
 void Console::print(std::deque<Item> items) {
   const auto now = LineFolder::Time::clock::now();
   for (Item& item : items) {
-    if (item.dropped_before > 0 || item.is_notice) print(folder_.take_all());
+    if (item.dropped_before > 0 || item.is_notice) print(folder_.release_all());
     if (item.dropped_before > 0) print_dropped(item.dropped_before);
     if (item.is_notice) {
       print_notice(item.line.text);
     } else {
       folder_.feed(std::move(item.line), now);
-      if (!options_.prefix) print(folder_.take_all());
+      if (!options_.prefix) print(folder_.release_all());
     }
   }
-  print(folder_.take_ready(LineFolder::Time::clock::now()));
+  print(folder_.release_ready(LineFolder::Time::clock::now()));
 }
 
 void Console::print(const std::vector<FoldedLine>& lines) {

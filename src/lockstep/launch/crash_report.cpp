@@ -30,7 +30,7 @@ std::optional<CrashRecord::Mapping> parse_mapping(const std::string& text) {
   return mapping;
 }
 
-void take_line(CrashRecord& record, const std::string& line) {
+void parse_line(CrashRecord& record, const std::string& line) {
   std::istringstream fields(line);
   std::string word;
   fields >> word;
@@ -68,7 +68,7 @@ std::optional<std::uintptr_t> virtual_address_at(const std::string& file, std::u
   return std::nullopt;
 }
 
-CodePlace place_of(const CrashRecord& record, std::uintptr_t address) {
+CodeLocation location_of(const CrashRecord& record, std::uintptr_t address) {
   for (const auto& mapping : record.mappings) {
     if (address < mapping.begin || address >= mapping.end) continue;
     const auto offset = address - mapping.begin + mapping.offset;
@@ -82,9 +82,9 @@ std::string file_name(const std::string& path) {
   return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
-std::string raw(const CodePlace& place) {
-  if (place.module.empty()) return fmt::format("0x{:x}", place.address);
-  return fmt::format("{}+0x{:x}", file_name(place.module), place.address);
+std::string raw(const CodeLocation& location) {
+  if (location.module.empty()) return fmt::format("0x{:x}", location.address);
+  return fmt::format("{}+0x{:x}", file_name(location.module), location.address);
 }
 
 std::string headline(const CrashRecord& record) {
@@ -104,18 +104,18 @@ std::optional<CrashRecord> parse_crash_record(std::string_view text) {
   std::string line;
   while (std::getline(lines, line) && !(record && record->whole)) {
     if (!record && line == "lockstep-crash 1") record.emplace();
-    if (record) take_line(*record, line);
+    if (record) parse_line(*record, line);
   }
   return record;
 }
 
-std::vector<CodePlace> places_of(const CrashRecord& record) {
-  std::vector<CodePlace> places;
+std::vector<CodeLocation> locations_of(const CrashRecord& record) {
+  std::vector<CodeLocation> locations;
   for (std::size_t i = 0; i < record.frames.size(); ++i) {
     const auto frame = record.frames[i];
-    places.push_back(place_of(record, i == 0 || frame == 0 ? frame : frame - 1));
+    locations.push_back(location_of(record, i == 0 || frame == 0 ? frame : frame - 1));
   }
-  return places;
+  return locations;
 }
 
 std::vector<std::string> without_throwing(std::vector<std::string> lines) {
@@ -132,14 +132,14 @@ std::vector<std::string> without_throwing(std::vector<std::string> lines) {
 
 std::vector<std::string> explain_crash(const CrashRecord& record, Deadline deadline) {
   std::vector<std::string> lines{headline(record)};
-  const auto places = places_of(record);
-  const auto names = name_places(places, deadline);
+  const auto locations = locations_of(record);
+  const auto names = name_locations(locations, deadline);
   std::size_t number = 0;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (names[i].empty()) lines.push_back(fmt::format("#{} {}", number++, raw(places[i])));
+  for (std::size_t i = 0; i < locations.size(); ++i) {
+    if (names[i].empty()) lines.push_back(fmt::format("#{} {}", number++, raw(locations[i])));
     for (const auto& [function, source] : names[i]) {
       lines.push_back(fmt::format("#{} {} at {}", number++, function,
-                                  source.empty() ? raw(places[i]) : source));
+                                  source.empty() ? raw(locations[i]) : source));
     }
   }
   return without_throwing(std::move(lines));

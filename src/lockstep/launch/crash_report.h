@@ -32,14 +32,14 @@ struct CrashRecord {
 /// The first record in `text`; nothing when there is none.
 [[nodiscard]] std::optional<CrashRecord> parse_crash_record(std::string_view text);
 
-/// A place in a file of code, as debuggers name it.
-struct CodePlace {
+/// A location in a file of code, as debuggers name it.
+struct CodeLocation {
   std::string module = {};     // path of the program or library; empty: not in any
   std::uintptr_t address = 0;  // virtual address in it, or the plain one without a module
 };
 
 /// Where each frame is; the byte before for return addresses, so that it lies in the call.
-[[nodiscard]] std::vector<CodePlace> places_of(const CrashRecord& record);
+[[nodiscard]] std::vector<CodeLocation> locations_of(const CrashRecord& record);
 
 /// The lines of a stack without the frames above the throw of an uncaught exception: they tell how
 /// the C++ runtime ends a process. The first line, which says what happened, stays.

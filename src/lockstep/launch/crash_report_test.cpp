@@ -87,17 +87,17 @@ TEST(CrashReport, ARecordThatWasCutShortIsUsedAndSaysSo) {
 }
 
 TEST(Symbolizer, ReadsInlinedFunctionsAndUnknownOnes) {
-  const auto places = parse_addr2line(
+  const auto locations = parse_addr2line(
       "0x1\ninner\n/a/b.cpp:3 (discriminator 2)\nouter\n/a/b.cpp:9\n0x2\n??\n??:0\n0x3\nf\n??:?\n",
       3);
-  ASSERT_EQ(places.size(), 3u);
-  ASSERT_EQ(places[0].size(), 2u);
-  EXPECT_EQ(places[0][0].function, "inner");
-  EXPECT_EQ(places[0][0].source, "/a/b.cpp:3");
-  EXPECT_EQ(places[0][1].function, "outer");
-  EXPECT_TRUE(places[1].empty());
-  ASSERT_EQ(places[2].size(), 1u);
-  EXPECT_EQ(places[2][0].source, "");
+  ASSERT_EQ(locations.size(), 3u);
+  ASSERT_EQ(locations[0].size(), 2u);
+  EXPECT_EQ(locations[0][0].function, "inner");
+  EXPECT_EQ(locations[0][0].source, "/a/b.cpp:3");
+  EXPECT_EQ(locations[0][1].function, "outer");
+  EXPECT_TRUE(locations[1].empty());
+  ASSERT_EQ(locations[2].size(), 1u);
+  EXPECT_EQ(locations[2][0].source, "");
 }
 
 TEST(Symbolizer, AToolThatHangsFailsOrIsMissingGivesNothing) {

@@ -137,8 +137,8 @@ std::optional<std::size_t> find_left_early(std::span<const RankOutcome> ranks,
   return std::nullopt;
 }
 
-// Peers of a lost rank can see that its connection ended, and end themselves, before its guard is
-// scheduled to note the time.
+// Peers of a lost rank can see that its connection ended, and end themselves, before its supervisor
+// is scheduled to note the time.
 constexpr std::chrono::seconds kAtOnce{1};
 
 // Ended in a way that no rank ends in because another was lost: those exit, or abort.

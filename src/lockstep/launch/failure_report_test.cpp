@@ -23,7 +23,7 @@ TEST(Culprit, IsTheFirstToFail) {
   EXPECT_EQ(find_culprit(ranks), 1u);
 }
 
-TEST(Culprit, IsTheOneThatWasKilledWhenOthersNoticeItBeforeItsGuardDoes) {
+TEST(Culprit, IsTheOneThatWasKilledWhenOthersNoticeItBeforeItsSupervisorDoes) {
   std::vector ranks{ended(0, ExitStatus::exited(1), 2000ms),
                     ended(1, ExitStatus::signaled(SIGKILL), 2020ms),
                     ended(2, ExitStatus::signaled(SIGABRT), 2001ms)};

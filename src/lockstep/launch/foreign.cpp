@@ -139,7 +139,7 @@ World meet_on_one_host(const Placement& placement, Deadline deadline) {
   return world;
 }
 
-Endpoint meeting_place(const Placement& placement, const Environment& environment) {
+Endpoint meeting_endpoint(const Placement& placement, const Environment& environment) {
   if (const auto named = environment.find("LOCKSTEP_RENDEZVOUS")) return Endpoint::parse(*named);
   if (!placement.master) {
     throw UsageError(fmt::format(
@@ -147,23 +147,24 @@ Endpoint meeting_place(const Placement& placement, const Environment& environmen
         "LOCKSTEP_RENDEZVOUS=HOST:PORT, HOST being rank 0's (mpirun -x LOCKSTEP_RENDEZVOUS=…)",
         to_string(placement.source), placement.size));
   }
-  auto place = *placement.master;
+  auto endpoint = *placement.master;
   if (placement.source == PlacementSource::torchrun)
-    ++place.port;  // its own store listens at MASTER_PORT
-  return place;
+    ++endpoint.port;  // its own store listens at MASTER_PORT
+  return endpoint;
 }
 
 World meet_on_several_hosts(const Placement& placement, const Environment& environment,
                             Deadline deadline) {
-  const auto place = meeting_place(placement, environment);
+  const auto endpoint = meeting_endpoint(placement, environment);
   const auto secret = Secret::create_or_read_file(default_secret_file(environment));
   const HandshakeContext context{placement.job, placement.round};
   std::shared_ptr<StoreServer> server;
   if (placement.rank == 0) {
-    server = std::make_shared<StoreServer>(Listener::tcp(place.host, place.port), secret, context);
+    server =
+        std::make_shared<StoreServer>(Listener::tcp(endpoint.host, endpoint.port), secret, context);
   }
   auto world =
-      meet(Store::connect(place, secret, context, {MemberKind::rank, placement.rank}, deadline),
+      meet(Store::connect(endpoint, secret, context, {MemberKind::rank, placement.rank}, deadline),
            placement, deadline);
   if (server) world.keep(std::move(server));
   return world;

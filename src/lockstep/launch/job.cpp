@@ -79,7 +79,7 @@ class Job {
  private:
   void meet_nodes();
   [[nodiscard]] std::unique_ptr<Console> make_console() const;
-  [[nodiscard]] AgentOptions agent_options(int round, const RoundPlace& place,
+  [[nodiscard]] AgentOptions agent_options(int round, const RoundAddress& address,
                                            const FileDescriptor& secret) const;
   RoundOutcome run_round(int round);
   [[nodiscard]] std::vector<RankOutcome> all_ranks(RoundOutcome& outcome, int round);
@@ -160,7 +160,7 @@ std::unique_ptr<Console> Job::make_console() const {
   return std::make_unique<Console>(console);
 }
 
-AgentOptions Job::agent_options(int round, const RoundPlace& place,
+AgentOptions Job::agent_options(int round, const RoundAddress& address,
                                 const FileDescriptor& secret) const {
   const auto shares = plan_cores(machine_.cpu, options_.num_ranks);
   AgentOptions agent;
@@ -174,19 +174,19 @@ AgentOptions Job::agent_options(int round, const RoundPlace& place,
   for (int local = 0; local < options_.num_ranks; ++local) {
     const auto& share = shares[static_cast<std::size_t>(local)];
     WorkerVariables variables;
-    variables.place = {.rank = first_rank_ + local,
-                       .size = size_,
-                       .local_rank = local,
-                       .local_size = options_.num_ranks,
-                       .node = options_.node,
-                       .num_nodes = options_.num_nodes};
-    variables.master_address = place.store.host;
-    variables.master_port = place.master_port;
+    variables.identity = {.rank = first_rank_ + local,
+                          .size = size_,
+                          .local_rank = local,
+                          .local_size = options_.num_ranks,
+                          .node = options_.node,
+                          .num_nodes = options_.num_nodes};
+    variables.master_address = address.store.host;
+    variables.master_port = address.master_port;
     variables.run_id = job_;
     variables.restarts = round;
     variables.max_restarts = options_.max_restarts;
     variables.threads = share.threads;
-    variables.extra = {{"LOCKSTEP_STORE", place.store.to_string()},
+    variables.extra = {{"LOCKSTEP_STORE", address.store.to_string()},
                        {"LOCKSTEP_JOB", job_},
                        {"LOCKSTEP_ROUND", std::to_string(round)},
                        {"LOCKSTEP_RUN_DIR", folder_.path()}};
@@ -195,7 +195,7 @@ AgentOptions Job::agent_options(int round, const RoundPlace& place,
     if (columns_ > 0) {
       variables.extra.emplace_back("LOCKSTEP_LIVE_COLUMNS", std::to_string(columns_));
     }
-    agent.workers.push_back({.place = variables.place,
+    agent.workers.push_back({.identity = variables.identity,
                              .environment = worker_environment(environment_, variables),
                              .processors = options_.pin ? share.processors : std::vector<int>{}});
   }
@@ -206,19 +206,19 @@ RoundOutcome Job::run_round(int round) {
   // The ranks of a round meet at a server of their own, so that one left over from the round before
   // cannot.
   std::unique_ptr<StoreServer> server;
-  std::optional<RoundPlace> place;
+  std::optional<RoundAddress> address;
   if (options_.node == 0) {
     const std::string host = nodes_ ? options_.rendezvous->host : "127.0.0.1";
     server = std::make_unique<StoreServer>(
         Listener::tcp(host), secret_, HandshakeContext{job_, static_cast<std::uint64_t>(round)});
-    place = RoundPlace{server->endpoint(), free_port(host)};
+    address = RoundAddress{server->endpoint(), free_port(host)};
   }
-  if (nodes_) place = nodes_->share_place(round, place);
+  if (nodes_) address = nodes_->share_address(round, address);
   if (round == 0 && options_.announce) {
     console_->notice(
         fmt::format("{} rank{}{} of {}, rendezvous {}, logs in {}", size_, size_ == 1 ? "" : "s",
                     nodes_ ? fmt::format(" on {} nodes", options_.num_nodes) : "",
-                    options_.command.front(), place->store.to_string(), folder_.path()));
+                    options_.command.front(), address->store.to_string(), folder_.path()));
   }
 
   const auto secret = secret_.to_descriptor();
@@ -230,7 +230,8 @@ RoundOutcome Job::run_round(int round) {
       nodes_->announce_failure(round, fmt::format("rank {} failed on {}", rank.rank, rank.host));
     };
   }
-  agent_ = std::make_unique<Agent>(agent_options(round, *place, secret), relay_, *console_, hooks);
+  agent_ =
+      std::make_unique<Agent>(agent_options(round, *address, secret), relay_, *console_, hooks);
   if (nodes_) {
     nodes_->watch(round, [this](std::string reason) { agent_->request_stop(std::move(reason)); });
   }

@@ -22,15 +22,15 @@ void LineFolder::feed(OutputLine line, Time now) {
   groups_.push_back({{{line.rank}, line.stream, std::move(line.text)}, hash, now});
 }
 
-std::vector<FoldedLine> LineFolder::take_ready(Time now) {
+std::vector<FoldedLine> LineFolder::release_ready(Time now) {
   std::vector<FoldedLine> ready;
-  while (!groups_.empty() && is_ready(groups_.front(), now)) ready.push_back(take_first());
+  while (!groups_.empty() && is_ready(groups_.front(), now)) ready.push_back(release_first());
   return ready;
 }
 
-std::vector<FoldedLine> LineFolder::take_all() {
+std::vector<FoldedLine> LineFolder::release_all() {
   std::vector<FoldedLine> all;
-  while (!groups_.empty()) all.push_back(take_first());
+  while (!groups_.empty()) all.push_back(release_first());
   return all;
 }
 
@@ -44,7 +44,7 @@ bool LineFolder::is_ready(const Group& group, Time now) const {
          groups_.size() > kMostGroups;
 }
 
-FoldedLine LineFolder::take_first() {
+FoldedLine LineFolder::release_first() {
   auto line = std::move(groups_.front().line);
   groups_.pop_front();
   ++first_;

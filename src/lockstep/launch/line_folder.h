@@ -41,10 +41,10 @@ class LineFolder {
 
   void feed(OutputLine line, Time now);
   /// The groups whose time has come.
-  [[nodiscard]] std::vector<FoldedLine> take_ready(Time now);
+  [[nodiscard]] std::vector<FoldedLine> release_ready(Time now);
   /// All of them.
-  [[nodiscard]] std::vector<FoldedLine> take_all();
-  /// When take_ready has something to give at the latest; nothing when no line waits.
+  [[nodiscard]] std::vector<FoldedLine> release_all();
+  /// When release_ready has something to give at the latest; nothing when no line waits.
   [[nodiscard]] std::optional<Time> next_ready() const;
 
  private:
@@ -55,7 +55,7 @@ class LineFolder {
   };
 
   [[nodiscard]] bool is_ready(const Group& group, Time now) const;
-  FoldedLine take_first();
+  FoldedLine release_first();
 
   int num_ranks_;
   std::chrono::milliseconds window_;

@@ -27,16 +27,16 @@ using Lines = std::vector<std::string>;
 TEST(LineFolder, ALineThatAllRanksPrintLeavesAtOnce) {
   LineFolder folder(3, 50ms);
   for (int rank = 0; rank < 3; ++rank) folder.feed({rank, kOut, "hello"}, kStart);
-  EXPECT_EQ(shown(folder.take_ready(kStart)), Lines{"012 hello"});
+  EXPECT_EQ(shown(folder.release_ready(kStart)), Lines{"012 hello"});
 }
 
 TEST(LineFolder, ALineThatSomePrintLeavesWhenTheWindowIsOver) {
   LineFolder folder(3, 50ms);
   folder.feed({0, kOut, "hello"}, kStart);
   folder.feed({2, kOut, "hello"}, kStart + 10ms);
-  EXPECT_EQ(shown(folder.take_ready(kStart + 49ms)), Lines{});
+  EXPECT_EQ(shown(folder.release_ready(kStart + 49ms)), Lines{});
   EXPECT_EQ(folder.next_ready(), kStart + 50ms);
-  EXPECT_EQ(shown(folder.take_ready(kStart + 50ms)), Lines{"02 hello"});
+  EXPECT_EQ(shown(folder.release_ready(kStart + 50ms)), Lines{"02 hello"});
   EXPECT_EQ(folder.next_ready(), std::nullopt);
 }
 
@@ -44,20 +44,20 @@ TEST(LineFolder, TheLinesOfOneRankAreNeverFoldedWithEachOther) {
   LineFolder folder(2, 50ms);
   for (int i = 0; i < 3; ++i) folder.feed({0, kOut, "again"}, kStart);
   folder.feed({1, kOut, "again"}, kStart);
-  EXPECT_EQ(shown(folder.take_all()), (Lines{"01 again", "0 again", "0 again"}));
+  EXPECT_EQ(shown(folder.release_all()), (Lines{"01 again", "0 again", "0 again"}));
 }
 
 TEST(LineFolder, TheTwoStreamsAreKeptApart) {
   LineFolder folder(2, 50ms);
   folder.feed({0, kOut, "same"}, kStart);
   folder.feed({1, OutputStream::standard_error, "same"}, kStart);
-  EXPECT_EQ(folder.take_all().size(), 2u);
+  EXPECT_EQ(folder.release_all().size(), 2u);
 }
 
 TEST(LineFolder, NothingWaitsWhenThereIsOneRank) {
   LineFolder folder(1, 50ms);
   folder.feed({0, kOut, "a"}, kStart);
-  EXPECT_EQ(shown(folder.take_ready(kStart)), Lines{"0 a"});
+  EXPECT_EQ(shown(folder.release_ready(kStart)), Lines{"0 a"});
 }
 
 TEST(LineFolder, EachRanksLinesKeepTheirOrderWhateverTheMix) {
@@ -77,9 +77,9 @@ TEST(LineFolder, EachRanksLinesKeepTheirOrderWhateverTheMix) {
       printed[rank].push_back(text);
       const auto now = kStart + std::chrono::milliseconds(i);
       folder.feed({static_cast<int>(rank), kOut, text}, now);
-      if (random.below(3) == 0) collect(folder.take_ready(now));
+      if (random.below(3) == 0) collect(folder.release_ready(now));
     }
-    collect(folder.take_all());
+    collect(folder.release_all());
     EXPECT_EQ(read, printed) << "seed " << seed;
   }
 }
@@ -89,7 +89,7 @@ TEST(LineFolder, AFloodDoesNotPileUp) {
   std::size_t left = 0;
   for (int i = 0; i < 10'000; ++i) {
     folder.feed({0, kOut, std::to_string(i)}, kStart);
-    left += folder.take_ready(kStart).size();
+    left += folder.release_ready(kStart).size();
   }
   EXPECT_GE(left, 10'000 - LineFolder::kMostGroups);
 }

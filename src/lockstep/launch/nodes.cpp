@@ -152,14 +152,14 @@ std::vector<Member> Nodes::launchers() const {
   return members;
 }
 
-RoundPlace Nodes::share_place(int round, const std::optional<RoundPlace>& mine) {
+RoundAddress Nodes::share_address(int round, const std::optional<RoundAddress>& mine) {
   if (mine) {
     store_->set(key(round, "store"),
                 fmt::format("{} {}", mine->store.to_string(), mine->master_port), answer());
     return *mine;
   }
   const auto text = store_->get_text(key(round, "store"), answer(), Member{MemberKind::node, 0});
-  return read_peer_text("where the ranks of a round meet", [&]() -> RoundPlace {
+  return read_peer_text("where the ranks of a round meet", [&]() -> RoundAddress {
     const auto space = text.find(' ');
     return {Endpoint::parse(text.substr(0, space)),
             static_cast<std::uint16_t>(std::stoi(text.substr(space + 1)))};

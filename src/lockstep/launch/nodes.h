@@ -44,7 +44,7 @@ struct NodesOptions {
 };
 
 /// Where the ranks of one round meet.
-struct RoundPlace {
+struct RoundAddress {
   Endpoint store = {};
   std::uint16_t master_port = 0;
 };
@@ -75,7 +75,7 @@ class Nodes {
   [[nodiscard]] std::string bound() const;
 
   /// Node 0 gives `mine`, the others get it. Collective. Throws PeerError when a launcher is lost.
-  [[nodiscard]] RoundPlace share_place(int round, const std::optional<RoundPlace>& mine);
+  [[nodiscard]] RoundAddress share_address(int round, const std::optional<RoundAddress>& mine);
 
   /// Calls `stop`, on a thread of its own, once when another node ends the round or a launcher is
   /// gone.

@@ -17,7 +17,7 @@ namespace {
 }
 
 // The number that `text` starts with; takes its digits away.
-int take_number(std::string_view& text, std::string_view whole, int size) {
+int parse_number(std::string_view& text, std::string_view whole, int size) {
   int number = -1;
   const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || number < 0 || number >= size) refuse(whole, size);
@@ -46,11 +46,11 @@ std::vector<int> parse_rank_list(std::string_view text, int size) {
   std::vector<int> ranks;
   std::string_view rest = text;
   for (;;) {
-    const int first = take_number(rest, text, size);
+    const int first = parse_number(rest, text, size);
     int last = first;
     if (rest.starts_with('-')) {
       rest.remove_prefix(1);
-      last = take_number(rest, text, size);
+      last = parse_number(rest, text, size);
     }
     if (last < first) refuse(text, size);
     for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);

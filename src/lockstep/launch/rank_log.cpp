@@ -54,7 +54,7 @@ std::vector<std::string> RankLog::take(OutputStream stream, std::string_view byt
   return lines;
 }
 
-std::optional<std::string> RankLog::take_live() {
+std::optional<std::string> RankLog::release_live() {
   auto live = std::move(live_);
   live_.reset();
   return live;

@@ -36,7 +36,7 @@ class RankLog {
   /// what could not be written is counted.
   [[nodiscard]] std::vector<std::string> take(OutputStream stream, std::string_view bytes);
   /// The newest live line that came since the last call, if one did.
-  [[nodiscard]] std::optional<std::string> take_live();
+  [[nodiscard]] std::optional<std::string> release_live();
   /// Writes what was kept back. Call it about once a second.
   void flush();
   /// The stream has ended: returns its last line if that had no newline.

@@ -107,10 +107,10 @@ TEST_F(RankLogTest, LiveLinesAreHandedOnAndNotInTheFile) {
   const auto lines =
       log.take(kOut, "before\n" + live + live_line("step 8") + "after\n" + live.substr(0, 4));
   EXPECT_EQ(lines, (std::vector<std::string>{"before", "after"}));
-  EXPECT_EQ(log.take_live(), "step 8");
-  EXPECT_EQ(log.take_live(), std::nullopt);
+  EXPECT_EQ(log.release_live(), "step 8");
+  EXPECT_EQ(log.release_live(), std::nullopt);
   (void)log.take(kOut, live.substr(4));
-  EXPECT_EQ(log.take_live(), "step 7");
+  EXPECT_EQ(log.release_live(), "step 7");
   EXPECT_EQ(content(), "before\nafter\n");
   EXPECT_EQ(log.last_lines(), (std::vector<std::string>{"before", "after"}));
 }

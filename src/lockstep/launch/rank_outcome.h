@@ -30,7 +30,7 @@ struct RankOutcome {
   std::optional<ExitStatus> status = {};           // nothing: never started
   std::optional<StartFailure> start_failure = {};  // then `status` says 126, 127 or 125
   Time started = {};
-  Time ended = {};                           // taken by its guard, so that order holds
+  Time ended = {};                           // taken by its supervisor, so that order holds
   bool told_to_end = false;                  // the launcher sent a signal for it before
   std::string note = {};                     // for example "was stopped (state T)"
   std::string uncaught = {};                 // message and type of an exception nobody caught

@@ -1,4 +1,4 @@
-// signal_session of guard_process_internal.h: finds the members of a session in /proc without
+// signal_session of supervisor_process_internal.h: finds the members of a session in /proc without
 // memory from the heap. A process group would be simpler, but `timeout` and shells with job control
 // start groups of their own.
 #include <dirent.h>
@@ -11,13 +11,13 @@
 #include <csignal>
 #include <cstring>
 
-#include "lockstep/launch/guard_process_internal.h"
+#include "lockstep/launch/supervisor_process_internal.h"
 
 namespace lockstep {
 namespace {
 
 // The number that `text` starts with, and the text behind it; -1 if it does not start with a digit.
-pid_t take_number(const char*& text) noexcept {
+pid_t parse_number(const char*& text) noexcept {
   if (*text < '0' || *text > '9') return -1;
   pid_t number = 0;
   for (; *text >= '0' && *text <= '9'; ++text) number = number * 10 + (*text - '0');
@@ -28,7 +28,7 @@ bool proc_is_ours() noexcept {
   std::array<char, 32> text{};
   if (::readlink("/proc/self", text.data(), text.size() - 1) <= 0) return false;
   const char* at = text.data();
-  return take_number(at) == ::getpid();
+  return parse_number(at) == ::getpid();
 }
 
 // "4711 (any name) S 1 4700 4690 …": state, parent, group, session.
@@ -46,10 +46,10 @@ bool is_member(int proc, const char* name, pid_t session) noexcept {
   if (at == nullptr || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X' || at[3] != ' ') return false;
   at += 4;
   for (int field = 0; field < 2; ++field) {
-    (void)take_number(at);
+    (void)parse_number(at);
     if (*at++ != ' ') return false;
   }
-  return take_number(at) == session;
+  return parse_number(at) == session;
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ int signal_session(pid_t session, int signal) noexcept {
       const auto* entry = reinterpret_cast<const dirent64*>(entries.data() + at);
       at += entry->d_reclen;
       const char* digits = entry->d_name;
-      const pid_t pid = take_number(digits);
+      const pid_t pid = parse_number(digits);
       if (pid <= 0 || pid == session || *digits != '\0') continue;
       // Looked at when the descriptor holds the number: another process may be given it meanwhile.
       const auto process = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));

@@ -60,15 +60,15 @@ std::optional<std::string> read_until(int descriptor, Deadline deadline) {
   }
 }
 
-NamedPlace named(std::string_view function, std::string_view source) {
-  NamedPlace place;
-  if (!function.starts_with("??")) place.function = function;
+NamedLocation named(std::string_view function, std::string_view source) {
+  NamedLocation location;
+  if (!function.starts_with("??")) location.function = function;
   if (source.find("??") == std::string_view::npos && !source.ends_with(":0") &&
       !source.ends_with(":?")) {
     const auto note = source.find(" (discriminator");
-    place.source = source.substr(0, note);
+    location.source = source.substr(0, note);
   }
-  return place;
+  return location;
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -103,16 +103,16 @@ std::optional<std::string> try_run_tool(const std::vector<std::string>& command,
   return status == 0 ? text : std::nullopt;
 }
 
-std::vector<std::vector<NamedPlace>> parse_addr2line(std::string_view text, std::size_t count) {
-  std::vector<std::vector<NamedPlace>> result;
+std::vector<std::vector<NamedLocation>> parse_addr2line(std::string_view text, std::size_t count) {
+  std::vector<std::vector<NamedLocation>> result;
   const auto lines = lines_of(text);
   for (std::size_t i = 0; i < lines.size();) {
     if (lines[i].starts_with("0x")) {
       result.emplace_back();
       ++i;
     } else if (!result.empty() && i + 1 < lines.size()) {
-      auto place = named(lines[i], lines[i + 1]);
-      if (!place.function.empty()) result.back().push_back(std::move(place));
+      auto location = named(lines[i], lines[i + 1]);
+      if (!location.function.empty()) result.back().push_back(std::move(location));
       i += 2;
     } else {
       ++i;
@@ -122,26 +122,26 @@ std::vector<std::vector<NamedPlace>> parse_addr2line(std::string_view text, std:
   return result;
 }
 
-std::vector<std::vector<NamedPlace>> name_places(std::span<const CodePlace> places,
-                                                 Deadline deadline) {
-  std::vector<std::vector<NamedPlace>> result(places.size());
+std::vector<std::vector<NamedLocation>> name_locations(std::span<const CodeLocation> locations,
+                                                       Deadline deadline) {
+  std::vector<std::vector<NamedLocation>> result(locations.size());
   std::vector<std::string> modules;
-  for (const auto& place : places) {
-    const bool known = std::find(modules.begin(), modules.end(), place.module) != modules.end();
+  for (const auto& location : locations) {
+    const bool known = std::find(modules.begin(), modules.end(), location.module) != modules.end();
     // A mapping's name may be a pipe's by now, which addr2line would wait for.
     std::error_code error;
-    if (!known && place.module.starts_with('/') &&
-        std::filesystem::is_regular_file(place.module, error)) {
-      modules.push_back(place.module);
+    if (!known && location.module.starts_with('/') &&
+        std::filesystem::is_regular_file(location.module, error)) {
+      modules.push_back(location.module);
     }
   }
   for (const auto& module : modules) {
     std::vector<std::size_t> here;
     std::vector<std::string> command{"addr2line", "-a", "-f", "-i", "-C", "-e", module};
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      if (places[i].module != module) continue;
+    for (std::size_t i = 0; i < locations.size(); ++i) {
+      if (locations[i].module != module) continue;
       here.push_back(i);
-      command.push_back(fmt::format("0x{:x}", places[i].address));
+      command.push_back(fmt::format("0x{:x}", locations[i].address));
     }
     auto text = try_run_tool(command, deadline);
     if (!text && !deadline.expired()) {

@@ -1,4 +1,4 @@
-// Names for places in code, from the tools that every toolchain has.
+// Names for locations in code, from the tools that every toolchain has.
 #pragma once
 
 #include <span>
@@ -11,19 +11,19 @@
 
 namespace lockstep {
 
-struct NamedPlace {
+struct NamedLocation {
   std::string function = {};  // empty: unknown
   std::string source = {};    // "file:line"; empty: unknown
 };
 
-/// For each place the functions it is in: the innermost inlined one first, the real one last; none
-/// when nothing is known. Runs one tool per module, the first frame's module first.
-[[nodiscard]] std::vector<std::vector<NamedPlace>> name_places(std::span<const CodePlace> places,
-                                                               Deadline deadline);
+/// For each location the functions it is in: the innermost inlined one first, the real one last;
+/// none when nothing is known. Runs one tool per module, the first frame's module first.
+[[nodiscard]] std::vector<std::vector<NamedLocation>> name_locations(
+    std::span<const CodeLocation> locations, Deadline deadline);
 
 /// What addr2line -a -f -i prints for `count` addresses.
-[[nodiscard]] std::vector<std::vector<NamedPlace>> parse_addr2line(std::string_view text,
-                                                                   std::size_t count);
+[[nodiscard]] std::vector<std::vector<NamedLocation>> parse_addr2line(std::string_view text,
+                                                                      std::size_t count);
 
 /// What the program prints; nothing when it is not there, fails, or is not done by `deadline`, when
 /// it is killed.

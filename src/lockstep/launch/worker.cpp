@@ -25,19 +25,20 @@ FileDescriptor make_crash_file() {
   return file;
 }
 
-GuardedCommand guarded(const AgentOptions& options, const WorkerPlan& plan, int crash) {
-  GuardedCommand command{.command = options.command,
-                         .environment = plan.environment,
-                         .processors = plan.processors,
-                         .descriptors = {crash},
-                         .linger = options.limits.grace,
-                         .descriptor_limit = options.descriptor_limit};
-  command.environment.set(Agent::kCrashVariable, std::to_string(Guard::kFirstDescriptor));
+SupervisedCommand supervised(const AgentOptions& options, const WorkerPlan& plan, int crash) {
+  SupervisedCommand command{.command = options.command,
+                            .environment = plan.environment,
+                            .processors = plan.processors,
+                            .descriptors = {crash},
+                            .linger = options.limits.grace,
+                            .descriptor_limit = options.descriptor_limit};
+  command.environment.set(Agent::kCrashVariable, std::to_string(Supervisor::kFirstDescriptor));
   if (options.secret >= 0) {
     command.descriptors.push_back(options.secret);
-    command.environment.set(Agent::kSecretVariable, std::to_string(Guard::kFirstDescriptor + 1));
+    command.environment.set(Agent::kSecretVariable,
+                            std::to_string(Supervisor::kFirstDescriptor + 1));
   }
-  const bool is_first = plan.place.local_rank == 0;
+  const bool is_first = plan.identity.local_rank == 0;
   if (is_first && options.standard_input == StandardInput::to_first_worker) {
     command.standard_input = STDIN_FILENO;
   }
@@ -57,11 +58,11 @@ char state_of(pid_t pid) {
 
 Worker::Worker(const AgentOptions& options, const WorkerPlan& plan, const RoundClock& clock)
     : clock_(clock),
-      log_(log_path(options.logs, plan.place.rank, options.restarts)),
+      log_(log_path(options.logs, plan.identity.rank, options.restarts)),
       crash_(make_crash_file()),
-      guard_(guarded(options, plan, crash_.number())) {
-  outcome_.rank = plan.place.rank;
-  outcome_.node = plan.place.node;
+      supervisor_(supervised(options, plan, crash_.number())) {
+  outcome_.rank = plan.identity.rank;
+  outcome_.node = plan.identity.node;
   outcome_.host = options.host;
   outcome_.started = clock_.at(std::chrono::steady_clock::now());
   outcome_.log_path = log_.path();
@@ -70,22 +71,22 @@ Worker::Worker(const AgentOptions& options, const WorkerPlan& plan, const RoundC
 void Worker::send(int signal, std::chrono::steady_clock::time_point now, bool to_end) {
   if (has_ended()) return;
   if (to_end && !told_) told_ = now;
-  guard_.send(signal);
+  supervisor_.send(signal);
 }
 
 void Worker::kill_all(std::chrono::steady_clock::time_point now) {
   if (!told_) told_ = now;
   if (stopped_) outcome_.note = "was stopped when it was killed";
-  guard_.kill_all();
+  supervisor_.kill_all();
 }
 
 bool Worker::hear() {
   const bool before = has_ended();
-  while (const auto news = guard_.try_receive()) take(*news);
+  while (const auto news = supervisor_.try_receive()) take(*news);
   return has_ended() && !before;
 }
 
-void Worker::take(const GuardNews& news) {
+void Worker::take(const SupervisorNews& news) {
   if (const auto* started = std::get_if<WorkerStarted>(&news)) {
     outcome_.pid = started->pid;
   } else if (const auto* failure = std::get_if<StartFailure>(&news)) {
@@ -109,7 +110,7 @@ bool Worker::read(OutputStream stream, std::span<char> buffer, Console& console)
   }
   auto lines = log_.take(stream, {buffer.data(), static_cast<std::size_t>(count)});
   console.show(outcome_.rank, stream, std::move(lines));
-  if (auto live = log_.take_live()) console.show_live(outcome_.rank, std::move(*live));
+  if (auto live = log_.release_live()) console.show_live(outcome_.rank, std::move(*live));
   if (log_.failure() && !std::exchange(log_failure_said_, true)) {
     console.notice(fmt::format("the log of rank {} is cut from here on, the rank runs on: {}",
                                outcome_.rank, log_.failure()->what()));
@@ -128,13 +129,13 @@ void Worker::drain(std::span<char> buffer, Console& console) {
 
 bool Worker::collect(std::span<char> buffer, Console& console) {
   if (gone_) return true;
-  if (!guard_.try_collect()) return false;
+  if (!supervisor_.try_collect()) return false;
   (void)hear();
-  if (!has_ended()) {  // somebody killed the guard, and its worker died with it
+  if (!has_ended()) {  // somebody killed the supervisor, and its worker died with it
     outcome_.status = ExitStatus::signaled(9);
     outcome_.ended = clock_.at(std::chrono::steady_clock::now());
     outcome_.told_to_end = told_.has_value();
-    outcome_.note = "its guard process was killed";
+    outcome_.note = "its supervisor process was killed";
     read_crash_record();
   }
   drain(buffer, console);
@@ -154,9 +155,9 @@ bool Worker::look() {
   return std::exchange(stopped_, stopped) != stopped;
 }
 
-bool Worker::look_at_guard() {
-  const bool stopped = !gone_ && state_of(guard_.pid()) == 'T';
-  return std::exchange(guard_stopped_, stopped) != stopped;
+bool Worker::look_at_supervisor() {
+  const bool stopped = !gone_ && state_of(supervisor_.pid()) == 'T';
+  return std::exchange(supervisor_stopped_, stopped) != stopped;
 }
 
 void Worker::close(OutputStream stream, Console& console) {

@@ -7,15 +7,17 @@
 namespace lockstep {
 namespace {
 
-void check(const WorkerPlace& place) {
-  const bool possible = 0 <= place.local_rank && place.local_rank < place.local_size &&
-                        place.local_size <= place.size && place.local_rank <= place.rank &&
-                        place.rank < place.size && 0 <= place.node && place.node < place.num_nodes;
+void check(const WorkerIdentity& identity) {
+  const bool possible = 0 <= identity.local_rank && identity.local_rank < identity.local_size &&
+                        identity.local_size <= identity.size &&
+                        identity.local_rank <= identity.rank && identity.rank < identity.size &&
+                        0 <= identity.node && identity.node < identity.num_nodes;
   if (possible) return;
   throw UsageError(fmt::format(
       "a worker cannot be rank {} of {}, local rank {} of {}, on node {} of {}: ranks count from 0 "
       "and stay below their sizes",
-      place.rank, place.size, place.local_rank, place.local_size, place.node, place.num_nodes));
+      identity.rank, identity.size, identity.local_rank, identity.local_size, identity.node,
+      identity.num_nodes));
 }
 
 // What a step frees is what the next one needs. Left to themselves, allocators give large blocks
@@ -30,22 +32,22 @@ constexpr std::pair<const char*, const char*> kKeepFreedMemory[] = {
 }  // namespace
 
 Environment worker_environment(const Environment& user, const WorkerVariables& variables) {
-  check(variables.place);
+  check(variables.identity);
   Environment result = user;
   const auto set = [&result](std::string_view name, int number) {
     result.set(name, std::to_string(number));
   };
-  const WorkerPlace& place = variables.place;
-  set("RANK", place.rank);
-  set("WORLD_SIZE", place.size);
-  set("LOCAL_RANK", place.local_rank);
-  set("LOCAL_WORLD_SIZE", place.local_size);
-  set("GROUP_RANK", place.node);
-  set("GROUP_WORLD_SIZE", place.num_nodes);
+  const WorkerIdentity& identity = variables.identity;
+  set("RANK", identity.rank);
+  set("WORLD_SIZE", identity.size);
+  set("LOCAL_RANK", identity.local_rank);
+  set("LOCAL_WORLD_SIZE", identity.local_size);
+  set("GROUP_RANK", identity.node);
+  set("GROUP_WORLD_SIZE", identity.num_nodes);
   // torchrun can tell roles apart; we have one, whose ranks are the global ones.
   result.set("ROLE_NAME", "default");
-  set("ROLE_RANK", place.rank);
-  set("ROLE_WORLD_SIZE", place.size);
+  set("ROLE_RANK", identity.rank);
+  set("ROLE_WORLD_SIZE", identity.size);
   result.set("MASTER_ADDR", variables.master_address);
   set("MASTER_PORT", variables.master_port);
   set("TORCHELASTIC_RESTART_COUNT", variables.restarts);

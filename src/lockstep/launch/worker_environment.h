@@ -14,7 +14,7 @@
 namespace lockstep {
 
 /// Where a rank stands among all.
-struct WorkerPlace {
+struct WorkerIdentity {
   int rank = 0;
   int size = 1;
   int local_rank = 0;
@@ -24,7 +24,7 @@ struct WorkerPlace {
 };
 
 struct WorkerVariables {
-  WorkerPlace place = {};
+  WorkerIdentity identity = {};
   std::string master_address = "127.0.0.1";
   std::uint16_t master_port = 0;
   std::string run_id = {};

@@ -7,11 +7,11 @@
 namespace lockstep {
 namespace {
 
-const WorkerPlace kPlace{
+const WorkerIdentity kIdentity{
     .rank = 5, .size = 8, .local_rank = 1, .local_size = 4, .node = 1, .num_nodes = 2};
 
 TEST(WorkerEnvironment, HasTheVariablesThatTorchrunSets) {
-  const auto environment = worker_environment({}, {.place = kPlace,
+  const auto environment = worker_environment({}, {.identity = kIdentity,
                                                    .master_address = "10.0.0.1",
                                                    .master_port = 4711,
                                                    .run_id = "job",
@@ -42,36 +42,37 @@ TEST(WorkerEnvironment, HasTheVariablesThatTorchrunSets) {
 
 TEST(WorkerEnvironment, KeepsWhatTheUserHasAndReplacesAnOldPlace) {
   const auto environment =
-      worker_environment({{"HOME", "/root"}, {"RANK", "77"}}, {.place = kPlace});
+      worker_environment({{"HOME", "/root"}, {"RANK", "77"}}, {.identity = kIdentity});
   EXPECT_EQ(environment.find("HOME"), "/root");
   EXPECT_EQ(environment.find("RANK"), "5");
 }
 
 TEST(WorkerEnvironment, TheUsersNumberOfThreadsStands) {
   const auto environment =
-      worker_environment({{"OMP_NUM_THREADS", "13"}}, {.place = kPlace, .threads = 2});
+      worker_environment({{"OMP_NUM_THREADS", "13"}}, {.identity = kIdentity, .threads = 2});
   EXPECT_EQ(environment.find("OMP_NUM_THREADS"), "13");
 }
 
 TEST(WorkerEnvironment, TheUsersAllocatorSettingsStand) {
   const auto environment =
-      worker_environment({{"MALLOC_TRIM_THRESHOLD_", "1000000"}}, {.place = kPlace});
+      worker_environment({{"MALLOC_TRIM_THRESHOLD_", "1000000"}}, {.identity = kIdentity});
   EXPECT_EQ(environment.find("MALLOC_TRIM_THRESHOLD_"), "1000000");
 }
 
 TEST(WorkerEnvironment, ExtraVariablesComeLast) {
-  const auto environment = worker_environment(
-      {{"LOCKSTEP_RUN_DIR", "old"}}, {.place = kPlace, .extra = {{"LOCKSTEP_RUN_DIR", "/runs/a"}}});
+  const auto environment =
+      worker_environment({{"LOCKSTEP_RUN_DIR", "old"}},
+                         {.identity = kIdentity, .extra = {{"LOCKSTEP_RUN_DIR", "/runs/a"}}});
   EXPECT_EQ(environment.find("LOCKSTEP_RUN_DIR"), "/runs/a");
 }
 
 TEST(WorkerEnvironment, APlaceThatCannotBeIsRefused) {
-  auto place = kPlace;
-  place.rank = 8;
-  EXPECT_THROW((void)worker_environment({}, {.place = place}), UsageError);
-  place = kPlace;
-  place.local_rank = 4;
-  EXPECT_THROW((void)worker_environment({}, {.place = place}), UsageError);
+  auto identity = kIdentity;
+  identity.rank = 8;
+  EXPECT_THROW((void)worker_environment({}, {.identity = identity}), UsageError);
+  identity = kIdentity;
+  identity.local_rank = 4;
+  EXPECT_THROW((void)worker_environment({}, {.identity = identity}), UsageError);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 void exchange(Socket& socket, Handshake& handshake, Deadline deadline) {
   std::array<std::byte, 64> buffer{};
   for (;;) {
-    socket.send_all(handshake.take_output(), deadline);
+    socket.send_all(handshake.release_output(), deadline);
     if (handshake.done()) return;
     const auto wanted = std::span(buffer).first(std::min(handshake.wanted(), buffer.size()));
     const auto count = socket.try_receive(wanted);

@@ -132,7 +132,7 @@ TEST(Channel, AStrangerIsRefusedInWordsOnBothSides) {
 
 TEST(Channel, AWrongProofIsRefusedByTheServer) {
   auto [raw, socket] = Socket::pair();
-  raw.send_all(Handshake::client(Secret::random(), kContext).take_output(), soon());
+  raw.send_all(Handshake::client(Secret::random(), kContext).release_output(), soon());
   raw.send_all(Bytes(32), soon());
   const auto failure = failure_of([taken = &socket] {
     (void)Channel::accept(std::move(*taken), Secret::random(), kContext, soon());
@@ -160,11 +160,11 @@ TEST(Channel, AReceiveThatCameTooSoonLosesNothing) {
     return Channel::accept(std::move(sockets.second), secret, kContext, soon());
   });
   auto& raw = sockets.first;
-  raw.send_all(handshake.take_output(), soon());
+  raw.send_all(handshake.release_output(), soon());
   Bytes reply(handshake.wanted());
   raw.receive_exactly(reply, soon());
   ASSERT_EQ(handshake.feed(reply), reply.size());
-  raw.send_all(handshake.take_output(), soon());
+  raw.send_all(handshake.release_output(), soon());
   auto channel = accepting.get();
 
   const auto frame = Sealer(handshake.keys().sending).seal(bytes_of("hello"));

@@ -139,20 +139,20 @@ std::size_t Handshake::feed(std::span<const std::byte> bytes) {
     if (wanted() != 0) break;
     switch (step_) {
       case Step::hello:
-        take_hello();
+        receive_hello();
         break;
       case Step::reply:
-        take_reply();
+        receive_reply();
         break;
       default:
-        take_proof();
+        receive_proof();
     }
     received_.clear();
   }
   return taken;
 }
 
-std::vector<std::byte> Handshake::take_output() noexcept { return std::exchange(output_, {}); }
+std::vector<std::byte> Handshake::release_output() noexcept { return std::exchange(output_, {}); }
 
 std::size_t Handshake::wanted() const noexcept {
   switch (step_) {
@@ -187,7 +187,7 @@ void Handshake::check_magic() {
                   in_quotes(begin)));
 }
 
-void Handshake::take_hello() {
+void Handshake::receive_hello() {
   std::copy_n(received_.begin() + kMagic.size(), kNonceBytes, client_nonce_.begin());
   if (!nonce_given_) server_nonce_ = fresh_nonce();
   append(output_, server_nonce_);
@@ -196,7 +196,7 @@ void Handshake::take_hello() {
   step_ = Step::proof;
 }
 
-void Handshake::take_reply() {
+void Handshake::receive_reply() {
   std::copy_n(received_.begin(), kNonceBytes, server_nonce_.begin());
   const Transcript transcript{client_nonce_, server_nonce_, keys_->context_};
   const auto proof = std::span<const std::byte>(received_).subspan(kNonceBytes);
@@ -206,7 +206,7 @@ void Handshake::take_reply() {
   step_ = Step::done;
 }
 
-void Handshake::take_proof() {
+void Handshake::receive_proof() {
   const auto expected =
       prove(keys_->mac_key_, "client", {client_nonce_, server_nonce_, keys_->context_});
   if (!equal_in_constant_time(received_, expected)) refuse_stranger();

@@ -65,7 +65,7 @@ struct SessionKeys {
 
 class Handshake {
  public:
-  /// The side that connected; its first message waits in take_output. Only a test gives a nonce.
+  /// The side that connected; its first message waits in release_output. Only a test gives a nonce.
   /// Throws UsageError when the context's job is too long.
   [[nodiscard]] static Handshake client(const Secret& secret, HandshakeContext context,
                                         const HandshakeNonce& nonce = fresh_nonce());
@@ -77,13 +77,13 @@ class Handshake {
                                         const HandshakeNonce& nonce = fresh_nonce());
 
   /// Takes bytes from the other side, in any cuts, and no more than belong to the handshake: what
-  /// follows the number returned is the first frame's. Call take_output after it.
+  /// follows the number returned is the first frame's. Call release_output after it.
   /// Throws UsageError when the other side cannot be let in: close the connection then. Every later
   /// call throws the same.
   [[nodiscard]] std::size_t feed(std::span<const std::byte> bytes);
 
   /// Bytes to send to the other side now; empty when there are none. Each is given once.
-  [[nodiscard]] std::vector<std::byte> take_output() noexcept;
+  [[nodiscard]] std::vector<std::byte> release_output() noexcept;
 
   /// How many bytes complete the message that is being received; 0 when done.
   [[nodiscard]] std::size_t wanted() const noexcept;
@@ -101,9 +101,9 @@ class Handshake {
 
   Handshake(Role role, std::shared_ptr<const HandshakeKeys> keys);
   void check_magic();
-  void take_hello();
-  void take_reply();
-  void take_proof();
+  void receive_hello();
+  void receive_reply();
+  void receive_proof();
   [[noreturn]] void refuse_stranger();
   [[noreturn]] void refuse(std::string why);
 

@@ -49,10 +49,10 @@ Handshake make_server(const lockstep::HandshakeNonce& nonce) {
 Bytes honest_client(const lockstep::HandshakeNonce& nonce) {
   auto client = make_client(nonce);
   auto server = make_server({});
-  auto said = client.take_output();
+  auto said = client.release_output();
   (void)server.feed(said);
-  (void)client.feed(server.take_output());
-  const auto proof = client.take_output();
+  (void)client.feed(server.release_output());
+  const auto proof = client.release_output();
   said.insert(said.end(), proof.begin(), proof.end());
   return said;
 }
@@ -60,8 +60,8 @@ Bytes honest_client(const lockstep::HandshakeNonce& nonce) {
 // What an honest server with this nonce says to the client of this fuzzer.
 Bytes honest_server(const lockstep::HandshakeNonce& nonce) {
   auto server = make_server(nonce);
-  (void)server.feed(make_client({}).take_output());
-  return server.take_output();
+  (void)server.feed(make_client({}).release_output());
+  return server.release_output();
 }
 
 // Feeds `bytes` in cuts: how many were taken.
@@ -93,7 +93,7 @@ void check(bool as_server, View bytes, std::size_t cut) {
       LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message holds no byte that a terminal would obey");
     }
     LOCKSTEP_ASSERT(!handshake.done(), "who was refused is not let in");
-    LOCKSTEP_ASSERT(handshake.take_output().empty(), "who was refused is told nothing");
+    LOCKSTEP_ASSERT(handshake.release_output().empty(), "who was refused is told nothing");
   }
 }
 

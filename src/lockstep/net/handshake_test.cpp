@@ -59,11 +59,11 @@ struct Recording {
 
 Recording shake_hands(Handshake& client, Handshake& server) {
   Recording messages;
-  messages.hello = client.take_output();
+  messages.hello = client.release_output();
   EXPECT_EQ(server.feed(messages.hello), messages.hello.size());
-  messages.reply = server.take_output();
+  messages.reply = server.release_output();
   EXPECT_EQ(client.feed(messages.reply), messages.reply.size());
-  messages.proof = client.take_output();
+  messages.proof = client.release_output();
   EXPECT_EQ(server.feed(messages.proof), messages.proof.size());
   return messages;
 }
@@ -77,7 +77,7 @@ TEST(Handshake, TwoThatShareSecretJobAndRoundAgreeOnKeys) {
   EXPECT_EQ(bytes_of(client.keys().sending), bytes_of(server.keys().receiving));
   EXPECT_EQ(bytes_of(client.keys().receiving), bytes_of(server.keys().sending));
   EXPECT_NE(bytes_of(client.keys().sending), bytes_of(client.keys().receiving));
-  EXPECT_TRUE(client.take_output().empty() && server.take_output().empty());
+  EXPECT_TRUE(client.release_output().empty() && server.release_output().empty());
   EXPECT_EQ(client.wanted() + server.wanted(), 0u);
 }
 
@@ -118,7 +118,7 @@ TEST(Handshake, CutsMakeNoDifference) {
     auto client = Handshake::client(secret, kContext);
     auto server = Handshake::server(secret, kContext);
     for (auto* to : {&server, &client, &server}) {
-      const auto message = (to == &server ? client : server).take_output();
+      const auto message = (to == &server ? client : server).release_output();
       for (std::size_t at = 0; at < message.size(); at += cut) {
         const auto part = std::span(message).subspan(at, std::min(cut, message.size() - at));
         EXPECT_EQ(to->wanted(), message.size() - at);
@@ -133,9 +133,9 @@ TEST(Handshake, BytesThatFollowAreLeftForTheFrames) {
   const auto secret = Secret::random();
   auto client = Handshake::client(secret, kContext);
   auto server = Handshake::server(secret, kContext);
-  (void)server.feed(client.take_output());
-  (void)client.feed(server.take_output());
-  auto proof = client.take_output();
+  (void)server.feed(client.release_output());
+  (void)client.feed(server.release_output());
+  auto proof = client.release_output();
   proof.resize(proof.size() + 9);
   EXPECT_EQ(server.feed(proof), proof.size() - 9);
   EXPECT_EQ(server.feed(proof), 0u);
@@ -153,20 +153,20 @@ TEST(Handshake, AnotherSecretJobOrRoundIsRefusedByBothSides) {
   for (const auto& stranger : strangers) {
     auto client = Handshake::client(stranger.secret, stranger.context);
     auto server = Handshake::server(secret, kContext);
-    (void)server.feed(client.take_output());
-    const auto said = refusal_of(client, server.take_output());
+    (void)server.feed(client.release_output());
+    const auto said = refusal_of(client, server.release_output());
     EXPECT_EQ(said.rfind(kStranger, 0), 0u) << said;
-    EXPECT_TRUE(client.take_output().empty()) << "a client gave its proof to a stranger";
+    EXPECT_TRUE(client.release_output().empty()) << "a client gave its proof to a stranger";
 
     // A client that goes on all the same, with the proof that its own server would take.
     auto true_server = Handshake::server(stranger.secret, stranger.context, nonce_of(5));
     auto client_again = Handshake::client(stranger.secret, stranger.context, nonce_of(6));
     const auto messages = shake_hands(client_again, true_server);
-    auto guard = Handshake::server(secret, kContext, nonce_of(5));
-    (void)guard.feed(messages.hello);
-    const auto answer = refusal_of(guard, messages.proof);
+    auto second_server = Handshake::server(secret, kContext, nonce_of(5));
+    (void)second_server.feed(messages.hello);
+    const auto answer = refusal_of(second_server, messages.proof);
     EXPECT_EQ(answer.rfind(std::string(kStranger) + " \"job-7\", round 3", 0), 0u) << answer;
-    EXPECT_FALSE(guard.done());
+    EXPECT_FALSE(second_server.done());
   }
 }
 
@@ -188,14 +188,14 @@ TEST(Handshake, NeitherSideAnswersForTheOther) {
   const auto secret = Secret::random();
   // The server's own proof sent back to it.
   auto server = Handshake::server(secret, kContext);
-  (void)server.feed(Handshake::client(secret, kContext).take_output());
-  const auto reply = server.take_output();
+  (void)server.feed(Handshake::client(secret, kContext).release_output());
+  const auto reply = server.release_output();
   EXPECT_NE(refusal_of(server, std::span(reply).last(32)), "");
 
   // A client that meets its own words, or another client's.
   auto client = Handshake::client(secret, kContext);
-  auto words = client.take_output();
-  const auto more = Handshake::client(secret, kContext).take_output();
+  auto words = client.release_output();
+  const auto more = Handshake::client(secret, kContext).release_output();
   words.insert(words.end(), more.begin(), more.end());
   EXPECT_NE(refusal_of(client, words), "");
 
@@ -230,7 +230,7 @@ std::string refusal_of_flipped(const Secret& secret, std::size_t bit) {
   auto server = Handshake::server(secret, kContext);
   std::size_t begin = 0;  // of the message, in bytes of the whole
   for (auto* to : {&server, &client, &server}) {
-    auto message = (to == &server ? client : server).take_output();
+    auto message = (to == &server ? client : server).release_output();
     const bool is_here = bit / 8 >= begin && bit / 8 < begin + message.size();
     if (is_here) message[bit / 8 - begin] ^= static_cast<std::byte>(1u << (bit % 8));
     begin += message.size();
@@ -265,8 +265,8 @@ TEST(Handshake, WhoWasRefusedOnceStaysRefused) {
   auto server = Handshake::server(secret, kContext);
   const auto first = refusal_of(server, Bytes(1));
   ASSERT_NE(first, "");
-  EXPECT_EQ(refusal_of(server, Handshake::client(secret, kContext).take_output()), first);
-  EXPECT_TRUE(server.take_output().empty());
+  EXPECT_EQ(refusal_of(server, Handshake::client(secret, kContext).release_output()), first);
+  EXPECT_TRUE(server.release_output().empty());
   EXPECT_EQ(server.wanted(), 0u);
 }
 

@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 // Every descriptor that came with `message`, owned, so that none is left open by mistake.
-std::vector<FileDescriptor> take_descriptors(msghdr& message) {
+std::vector<FileDescriptor> release_descriptors(msghdr& message) {
   std::vector<FileDescriptor> taken;
   for (auto* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -76,7 +76,7 @@ FileDescriptor Socket::receive_descriptor(Deadline deadline) {
                       ECONNRESET);
   }
   // More than one may fit by alignment; more than fit are dropped by the kernel, which says so.
-  auto taken = take_descriptors(message);
+  auto taken = release_descriptors(message);
   if (taken.size() != 1 || (message.msg_flags & MSG_CTRUNC) != 0) {
     throw SystemError(fmt::format("wanted one descriptor from {}, got {}{}", peer_, taken.size(),
                                   (message.msg_flags & MSG_CTRUNC) != 0 ? " and more" : ""),

@@ -56,7 +56,7 @@ bool StoreConnection::receive() {
   }
   const auto used = handshake_->feed(space.first(*size));
   LOCKSTEP_ASSERT(used == *size, "the handshake takes the bytes it wants");
-  if (auto bytes = handshake_->take_output(); !bytes.empty()) {
+  if (auto bytes = handshake_->release_output(); !bytes.empty()) {
     output_.push_back(std::move(bytes));
     flush();
   }

@@ -35,7 +35,7 @@ void play(std::span<const std::byte> script) {
     }
     now += std::chrono::milliseconds(1);
     state.expire(now);
-    for (const auto& answer : state.take_answers()) (void)lockstep::encode(answer.message);
+    for (const auto& answer : state.release_answers()) (void)lockstep::encode(answer.message);
     script = script.subspan(1 + size);
   }
   state.expire(now + lockstep::kLongestWait);

@@ -198,7 +198,8 @@ class StoreServer::Loop {
 
   // Hands the state's answers to their connections.
   void deliver() {
-    for (auto answers = state_.take_answers(); !answers.empty(); answers = state_.take_answers()) {
+    for (auto answers = state_.release_answers(); !answers.empty();
+         answers = state_.release_answers()) {
       for (const auto& answer : answers) {
         const auto client = clients_.find(answer.to);
         if (client == clients_.end()) continue;

@@ -86,7 +86,7 @@ class Stranger {
   void shake_hands() {
     auto handshake = Handshake::client(test_secret(), test_context());
     for (;;) {
-      send(handshake.take_output());
+      send(handshake.release_output());
       if (handshake.done()) break;
       std::vector<std::byte> reply(handshake.wanted());
       socket_.receive_exactly(reply, soon());
@@ -141,7 +141,7 @@ TEST_F(StoreServerUnderAttack, WhoDoesNotKnowTheSecretIsDropped) {
   // One that goes on regardless: a proof that is none.
   Stranger stranger(server.endpoint());
   auto hello = Handshake::client(test_secret(9), test_context());
-  stranger.send(hello.take_output());
+  stranger.send(hello.release_output());
   stranger.send(std::vector<std::byte>(32));
   EXPECT_EQ(stranger.read_to_end(), 64u);  // the server's half of the handshake, no more
   traffic.expect_undisturbed();
@@ -207,7 +207,7 @@ TEST_F(StoreServerUnderAttack, GarbageIsDropped) {
 
 TEST_F(StoreServerUnderAttack, AByteNowAndThenBuysNoTime) {
   Stranger stranger(server.endpoint());
-  const auto hello = Handshake::client(test_secret(), test_context()).take_output();
+  const auto hello = Handshake::client(test_secret(), test_context()).release_output();
   std::size_t sent = 0;
   try {
     for (; sent < hello.size() - 1; ++sent) {

@@ -45,7 +45,7 @@ class StoreState {
   void expire(Time now);
 
   /// What is to be sent since the last call, in order.
-  [[nodiscard]] std::vector<Answer> take_answers() { return std::exchange(answers_, {}); }
+  [[nodiscard]] std::vector<Answer> release_answers() { return std::exchange(answers_, {}); }
   /// When expire has something to do next.
   [[nodiscard]] std::optional<Time> next_expiry() const;
   /// True for a connection that has said Hello and is still a member's.

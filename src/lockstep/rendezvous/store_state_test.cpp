@@ -53,7 +53,7 @@ class Room {
 
  private:
   void collect() {
-    for (auto& answer : state.take_answers()) {
+    for (auto& answer : state.release_answers()) {
       answers[static_cast<int>(answer.to)].push_back(std::move(answer));
     }
   }

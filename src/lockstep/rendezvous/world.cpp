@@ -15,14 +15,14 @@
 #include "lockstep/rendezvous/member.h"
 #include "lockstep/rendezvous/peer_text.h"
 #include "lockstep/rendezvous/same_host.h"
-#include "lockstep/rendezvous/world_places_internal.h"
+#include "lockstep/rendezvous/world_locations_internal.h"
 
 namespace lockstep {
 
 struct World::State {
   std::vector<std::shared_ptr<const void>> companions;  // first, so that they go last
   Placement placement;
-  std::vector<Place> places;
+  std::vector<RankLocation> locations;
   std::vector<std::string> addresses;
   std::optional<Store> store;
   std::shared_ptr<GroupRegistry> groups = std::make_shared<GroupRegistry>();
@@ -111,7 +111,7 @@ World World::alone(const Placement& placement) {
   }
   auto state = std::make_shared<State>();
   state->placement = placement;
-  state->places = {Place{}};
+  state->locations = {RankLocation{}};
   state->addresses = {"127.0.0.1"};
   return World(std::move(state));
 }
@@ -134,7 +134,7 @@ World meet(Store store, const Placement& placement, Deadline deadline,
   const auto hosts = find_hosts(store, facts, deadline);
   auto state = std::make_shared<World::State>();
   state->placement = placement;
-  state->places = place_ranks(facts, hosts);
+  state->locations = locate_ranks(facts, hosts);
   for (const auto& each : facts) state->addresses.push_back(each.address);
   // Nobody leaves while others still ask for what it has set.
   store.barrier("world/met", all_ranks(placement.size), deadline);
@@ -145,21 +145,21 @@ World meet(Store store, const Placement& placement, Deadline deadline,
 int World::rank() const noexcept { return state_->placement.rank; }
 int World::size() const noexcept { return state_->placement.size; }
 
-int World::local_rank() const noexcept { return own_place().local_rank; }
-int World::local_size() const noexcept { return own_place().local_size; }
-int World::node() const noexcept { return own_place().node; }
-int World::num_nodes() const noexcept { return own_place().num_nodes; }
+int World::local_rank() const noexcept { return own_location().local_rank; }
+int World::local_size() const noexcept { return own_location().local_size; }
+int World::node() const noexcept { return own_location().node; }
+int World::num_nodes() const noexcept { return own_location().num_nodes; }
 
-int World::host_of(int rank) const { return state_->places[index_of(rank)].host; }
+int World::host_of(int rank) const { return state_->locations[index_of(rank)].host; }
 
 bool World::same_host(int a, int b) const { return host_of(a) == host_of(b); }
 
 const std::string& World::address_of(int rank) const { return state_->addresses[index_of(rank)]; }
 
 int World::num_hosts() const noexcept {
-  const auto last =
-      std::max_element(state_->places.begin(), state_->places.end(),
-                       [](const Place& a, const Place& b) { return a.host < b.host; });
+  const auto last = std::max_element(
+      state_->locations.begin(), state_->locations.end(),
+      [](const RankLocation& a, const RankLocation& b) { return a.host < b.host; });
   return last->host + 1;
 }
 
@@ -185,8 +185,8 @@ std::size_t World::index_of(int rank) const {
   return static_cast<std::size_t>(rank);
 }
 
-const Place& World::own_place() const noexcept {
-  return state_->places[static_cast<std::size_t>(rank())];
+const RankLocation& World::own_location() const noexcept {
+  return state_->locations[static_cast<std::size_t>(rank())];
 }
 
 const std::shared_ptr<GroupRegistry>& World::groups() const noexcept { return state_->groups; }

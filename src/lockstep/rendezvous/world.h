@@ -20,7 +20,7 @@
 namespace lockstep {
 
 class GroupRegistry;
-struct Place;
+struct RankLocation;
 
 /// A value, cheap to copy.
 class World {
@@ -72,7 +72,7 @@ class World {
 
   explicit World(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
   [[nodiscard]] std::size_t index_of(int rank) const;
-  [[nodiscard]] const Place& own_place() const noexcept;
+  [[nodiscard]] const RankLocation& own_location() const noexcept;
 
   // Shared: the connection to the store is one, says goodbye when the last World that uses it goes,
   // and any of them may be that one.

@@ -1,12 +1,13 @@
-// One worker process under a guard: a small process between launcher and worker that outlives the
-// launcher just long enough to end what the launcher started.
+// One worker process under a supervisor: a small process between launcher and worker that outlives
+// the launcher just long enough to end what the launcher started.
 //
-//   launcher ── line ── guard (a session of its own) ── worker (a process group of its own) ── …
+//   launcher ── line ── supervisor (a session of its own) ── worker (a process group of its own) ──
+//   …
 //
-// The line is a socket pair. The launcher sends signals along it; the guard reports the worker's
-// end. When the launcher is gone, whatever ended it, the line closes: the guard tells everything in
-// its session to end (SIGTERM) and kills what is left a second later. The guard adopts orphans of
-// the worker and collects them. A worker whose guard is killed dies with it.
+// The line is a socket pair. The launcher sends signals along it; the supervisor reports the
+// worker's end. When the launcher is gone, whatever ended it, the line closes: the supervisor tells
+// everything in its session to end (SIGTERM) and kills what is left a second later. The supervisor
+// adopts orphans of the worker and collects them. A worker whose supervisor is killed dies with it.
 //
 // When the worker has ended, what is left of its session is told to end, and killed after
 // `linger`. A process that calls setsid(2) has left the session on purpose: it is out of reach and
@@ -31,7 +32,7 @@
 
 namespace lockstep {
 
-struct GuardedCommand {
+struct SupervisedCommand {
   std::vector<std::string> command;  // the first is sought in the environment's PATH
   Environment environment;
   std::vector<int> processors = {};  // to run on; none: wherever the launcher may
@@ -41,43 +42,44 @@ struct GuardedCommand {
   std::uint64_t descriptor_limit = 0;  // the worker's soft limit of descriptors; 0: the caller's
 };
 
-/// What a guard says.
+/// What a supervisor says.
 struct WorkerStarted {
   pid_t pid = 0;
 };
 struct WorkerEnded {
   ExitStatus status;
-  std::chrono::steady_clock::time_point at;  // when the guard saw it, a moment after the fact
+  std::chrono::steady_clock::time_point at;  // when the supervisor saw it, a moment after the fact
 };
-using GuardNews = std::variant<WorkerStarted, StartFailure, WorkerEnded>;
+using SupervisorNews = std::variant<WorkerStarted, StartFailure, WorkerEnded>;
 
-class Guard {
+class Supervisor {
  public:
   static constexpr int kFirstDescriptor = 3;
 
-  /// Starts guard and worker. Returns before the worker executes its program; a failure to do so is
-  /// news. Throws UsageError for an empty command, SystemError when the machine refuses.
-  explicit Guard(const GuardedCommand& command);
-  Guard(Guard&&) noexcept = default;
-  Guard& operator=(Guard&&) = delete;
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
-  /// Kills everything that is left, and collects the guard; waits for some seconds at most.
-  ~Guard();
+  /// Starts supervisor and worker. Returns before the worker executes its program; a failure to do
+  /// so is news. Throws UsageError for an empty command, SystemError when the machine refuses.
+  explicit Supervisor(const SupervisedCommand& command);
+  Supervisor(Supervisor&&) noexcept = default;
+  Supervisor& operator=(Supervisor&&) = delete;
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  /// Kills everything that is left, and collects the supervisor; waits for some seconds at most.
+  ~Supervisor();
 
   /// Passes `signal` on to the worker, if it still runs.
   void send(int signal) const noexcept;
   /// Kills the worker's whole session now.
   void kill_all() const noexcept;
-  /// Kills the worker's whole session and the guard, without the guard's help: it may be stopped.
+  /// Kills the worker's whole session and the supervisor, without the supervisor's help: it may be
+  /// stopped.
   void force() const noexcept;
   /// The next piece of news, if there is one.
-  [[nodiscard]] std::optional<GuardNews> try_receive();
-  /// True once the guard is gone, and with it the session. If somebody killed the guard, this kills
-  /// the session.
+  [[nodiscard]] std::optional<SupervisorNews> try_receive();
+  /// True once the supervisor is gone, and with it the session. If somebody killed the supervisor,
+  /// this kills the session.
   [[nodiscard]] bool try_collect();
 
-  /// Readable when there is news; and when the guard is gone.
+  /// Readable when there is news; and when the supervisor is gone.
   [[nodiscard]] int line() const noexcept { return line_.number(); }
   [[nodiscard]] int process() const noexcept { return process_.number(); }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
@@ -87,8 +89,8 @@ class Guard {
 
  private:
   FileDescriptor line_;     // the launcher's end
-  FileDescriptor process_;  // a pidfd of the guard
-  pid_t pid_ = -1;          // of the guard; also the number of its session
+  FileDescriptor process_;  // a pidfd of the supervisor
+  pid_t pid_ = -1;          // of the supervisor; also the number of its session
   bool collected_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "lockstep/launch/guard.h"
+#include "lockstep/launch/supervisor.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,16 +17,17 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/exec_arguments.h"
-#include "lockstep/launch/guard_process_internal.h"
 #include "lockstep/launch/program_path.h"
+#include "lockstep/launch/supervisor_process_internal.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostDescriptors = 12;  // guard_process.cpp has room for 16, with 0, 1, 2
+constexpr std::size_t kMostDescriptors =
+    12;  // supervisor_process.cpp has room for 16, with 0, 1, 2
 // A killed process is gone in a moment, unless it is stuck in the kernel.
 constexpr std::chrono::seconds kSweepLimit{2};
-// For a guard to kill its session; then it is stopped, and we do it.
+// For a supervisor to kill its session; then it is stopped, and we do it.
 constexpr std::chrono::seconds kKillLimit{2};
 
 struct Pair {
@@ -46,7 +47,7 @@ Pair make_pipe() {
 Pair make_line() {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    throw SystemError("cannot make a socket pair for a worker's guard", errno);
+    throw SystemError("cannot make a socket pair for a worker's supervisor", errno);
   }
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
@@ -98,26 +99,26 @@ class ProcessorSet {
 
 // Forks with all signals blocked, so that no handler of ours runs in the child. _Fork does not call
 // the handlers of pthread_atfork: some libraries stop their threads there.
-pid_t fork_guard(const GuardPlan& plan) {
+pid_t fork_supervisor(const SupervisorPlan& plan) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t pid = ::_Fork();
-  if (pid == 0) run_guard(plan);
+  if (pid == 0) run_supervisor(plan);
   const int error = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) throw SystemError("cannot fork a guard for a worker", error);
+  if (pid < 0) throw SystemError("cannot fork a supervisor for a worker", error);
   return pid;
 }
 
-GuardNews news_of(const GuardMessage& message) {
+SupervisorNews news_of(const SupervisorMessage& message) {
   switch (message.kind) {
-    case GuardMessage::Kind::started:
+    case SupervisorMessage::Kind::started:
       return WorkerStarted{message.value};
-    case GuardMessage::Kind::start_failed:
+    case SupervisorMessage::Kind::start_failed:
       return StartFailure{static_cast<StartFailure::Step>(message.step), message.value};
-    case GuardMessage::Kind::ended:
+    case SupervisorMessage::Kind::ended:
       break;
   }
   const std::chrono::steady_clock::time_point at{std::chrono::nanoseconds(message.steady_ns)};
@@ -126,7 +127,7 @@ GuardNews news_of(const GuardMessage& message) {
 
 }  // namespace
 
-Guard::Guard(const GuardedCommand& command) {
+Supervisor::Supervisor(const SupervisedCommand& command) {
   if (command.command.empty()) throw UsageError("there is no program to run: name one");
   if (command.descriptors.size() > kMostDescriptors) {
     throw UsageError(fmt::format("a worker can be handed {} descriptors at most, not {}",
@@ -148,7 +149,7 @@ Guard::Guard(const GuardedCommand& command) {
   const std::array standard{command.standard_input < 0 ? nothing.number() : command.standard_input,
                             output.theirs.number(), error.theirs.number()};
 
-  pid_ = fork_guard({
+  pid_ = fork_supervisor({
       .line = line.theirs.number(),
       .launcher = launcher.number(),
       .standard = standard,
@@ -176,7 +177,7 @@ Guard::Guard(const GuardedCommand& command) {
       number);
 }
 
-Guard::~Guard() {
+Supervisor::~Supervisor() {
   if (!process_ || collected_) return;
   kill_all();
   if (!wait_for_end(process_.number(), kKillLimit)) {
@@ -186,26 +187,26 @@ Guard::~Guard() {
   (void)try_collect();
 }
 
-void Guard::send(int signal) const noexcept {
+void Supervisor::send(int signal) const noexcept {
   const auto order = static_cast<std::uint8_t>(signal);
   ::send(line_.number(), &order, 1, MSG_NOSIGNAL);
 }
 
-void Guard::kill_all() const noexcept {
+void Supervisor::kill_all() const noexcept {
   ::send(line_.number(), &kKillAll, 1, MSG_NOSIGNAL);
-  signal_process(process_.number(), SIGCONT);  // a stopped guard would not read it
+  signal_process(process_.number(), SIGCONT);  // a stopped supervisor would not read it
 }
 
-void Guard::force() const noexcept {
-  // Not collected yet, so no other session can have the guard's number. The worker dies with the
-  // guard; others of the session may fork until they are killed.
+void Supervisor::force() const noexcept {
+  // Not collected yet, so no other session can have the supervisor's number. The worker dies with
+  // the supervisor; others of the session may fork until they are killed.
   const auto deadline = Deadline::after(kSweepLimit);
   while (signal_session(pid_, SIGKILL) > 0 && !deadline.expired()) ::sched_yield();
   signal_process(process_.number(), SIGKILL);
 }
 
-std::optional<GuardNews> Guard::try_receive() {
-  GuardMessage message;
+std::optional<SupervisorNews> Supervisor::try_receive() {
+  SupervisorMessage message;
   for (;;) {
     const auto count = ::recv(line_.number(), &message, sizeof(message), 0);
     if (count == ssize_t{sizeof(message)}) return news_of(message);
@@ -214,13 +215,13 @@ std::optional<GuardNews> Guard::try_receive() {
   }
 }
 
-bool Guard::try_collect() {
+bool Supervisor::try_collect() {
   if (collected_) return true;
   siginfo_t ended{};
   const auto process = static_cast<id_t>(process_.number());
   const int result = ::waitid(P_PIDFD, process, &ended, WEXITED | WNOHANG | WNOWAIT);
   if (result == 0 && ended.si_pid == 0) return false;
-  // Not collected yet, so no other session can have the guard's number.
+  // Not collected yet, so no other session can have the supervisor's number.
   if (result == 0 && ended.si_code != CLD_EXITED) {
     const auto deadline = Deadline::after(kSweepLimit);
     while (signal_session(pid_, SIGKILL) > 0 && !deadline.expired()) ::sched_yield();

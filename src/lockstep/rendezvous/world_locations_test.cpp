@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/rendezvous/world_places_internal.h"
+#include "lockstep/rendezvous/world_locations_internal.h"
 
 namespace lockstep {
 namespace {
@@ -34,10 +34,10 @@ TEST(WorldPlaces, WhoIsInNoProvenGroupIsAHostOfItsOwn) {
 
 TEST(WorldPlaces, NodesAreHostsWhereTheLauncherSaysNothing) {
   const std::vector<RankFacts> all{facts("a"), facts("b"), facts("a")};
-  const auto places = place_ranks(all, std::vector{0, 1, 0});
-  EXPECT_EQ(places[0], (Place{0, 0, 2, 0, 2}));
-  EXPECT_EQ(places[1], (Place{1, 0, 1, 1, 2}));
-  EXPECT_EQ(places[2], (Place{0, 1, 2, 0, 2}));
+  const auto locations = locate_ranks(all, std::vector{0, 1, 0});
+  EXPECT_EQ(locations[0], (RankLocation{0, 0, 2, 0, 2}));
+  EXPECT_EQ(locations[1], (RankLocation{1, 0, 1, 1, 2}));
+  EXPECT_EQ(locations[2], (RankLocation{0, 1, 2, 0, 2}));
 }
 
 TEST(WorldPlaces, ContradictionsNameTheRanks) {

@@ -23,14 +23,14 @@ struct RankFacts {
   friend bool operator==(const RankFacts&, const RankFacts&) = default;
 };
 
-struct Place {
+struct RankLocation {
   int host = 0;
   int local_rank = 0;
   int local_size = 1;
   int node = 0;
   int num_nodes = 1;
 
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const RankLocation&, const RankLocation&) = default;
 };
 
 [[nodiscard]] RankFacts facts_of(const Placement& placement, const std::string& identity,
@@ -52,7 +52,7 @@ void expect_no_contradiction(std::span<const RankFacts> facts);
 [[nodiscard]] std::vector<int> number_hosts(int size, std::span<const std::vector<int>> proven);
 
 /// Where each rank is: what the launcher says, and where it says nothing, nodes are hosts.
-[[nodiscard]] std::vector<Place> place_ranks(std::span<const RankFacts> facts,
-                                             std::span<const int> hosts);
+[[nodiscard]] std::vector<RankLocation> locate_ranks(std::span<const RankFacts> facts,
+                                                     std::span<const int> hosts);
 
 }  // namespace lockstep

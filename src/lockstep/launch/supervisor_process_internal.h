@@ -1,5 +1,5 @@
-// What runs in the guard and, until it executes its program, in the worker. Both are forked from a
-// process that may have any number of threads (LibTorch's), so from the fork on only what
+// What runs in the supervisor and, until it executes its program, in the worker. Both are forked
+// from a process that may have any number of threads (LibTorch's), so from the fork on only what
 // signal-safety(7) allows is called: system calls on memory that was prepared before.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// One message of a guard on the line.
-struct GuardMessage {
+/// One message of a supervisor on the line.
+struct SupervisorMessage {
   enum class Kind : std::uint32_t { started, start_failed, ended };
   Kind kind = Kind::started;
   std::int32_t value = 0;  // pid; errno; status as waitpid stores it
@@ -24,9 +24,9 @@ struct GuardMessage {
 /// A message of the launcher is one byte: the number of a signal for the worker, or this one.
 constexpr std::uint8_t kKillAll = 0xff;
 
-/// Everything the guard needs, laid out before the fork.
-struct GuardPlan {
-  int line = -1;                          // the guard's end
+/// Everything the supervisor needs, laid out before the fork.
+struct SupervisorPlan {
+  int line = -1;                          // the supervisor's end
   int launcher = -1;                      // a pidfd, or -1 where there are none
   std::span<const int> standard = {};     // what become 0, 1, 2
   std::span<const int> descriptors = {};  // what become 3, 4, …
@@ -40,7 +40,7 @@ struct GuardPlan {
 };
 
 /// Call it in a forked child with all signals blocked.
-[[noreturn]] void run_guard(const GuardPlan& plan) noexcept;
+[[noreturn]] void run_supervisor(const SupervisorPlan& plan) noexcept;
 
 /// Sends `signal` (0: none) to every process of `session` but its leader, zombies left out, and
 /// returns how many there were. Safe after fork. Returns -1 if /proc is not there, or not that of

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
-#include "lockstep/rendezvous/world_places_internal.h"
+#include "lockstep/rendezvous/world_locations_internal.h"
 
 namespace lockstep {
 namespace {
@@ -113,24 +113,25 @@ std::vector<int> number_hosts(int size, std::span<const std::vector<int>> proven
   return hosts;
 }
 
-std::vector<Place> place_ranks(std::span<const RankFacts> facts, std::span<const int> hosts) {
+std::vector<RankLocation> locate_ranks(std::span<const RankFacts> facts,
+                                       std::span<const int> hosts) {
   std::map<int, int> sizes;  // of hosts
-  std::vector<Place> places;
-  for (const int host : hosts) places.push_back({.host = host, .local_rank = sizes[host]++});
+  std::vector<RankLocation> locations;
+  for (const int host : hosts) locations.push_back({.host = host, .local_rank = sizes[host]++});
   const auto says_all = [&](auto field) {
     return std::all_of(facts.begin(), facts.end(),
                        [&](const RankFacts& each) { return (each.*field).has_value(); });
   };
   const bool local = says_all(&RankFacts::local_rank) && says_all(&RankFacts::local_size);
   const bool nodes = says_all(&RankFacts::node_rank) && says_all(&RankFacts::num_nodes);
-  for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    auto& place = places[rank];
-    place.local_rank = local ? *facts[rank].local_rank : place.local_rank;
-    place.local_size = local ? *facts[rank].local_size : sizes.at(place.host);
-    place.node = nodes ? *facts[rank].node_rank : place.host;
-    place.num_nodes = nodes ? *facts[rank].num_nodes : static_cast<int>(sizes.size());
+  for (std::size_t rank = 0; rank < locations.size(); ++rank) {
+    auto& location = locations[rank];
+    location.local_rank = local ? *facts[rank].local_rank : location.local_rank;
+    location.local_size = local ? *facts[rank].local_size : sizes.at(location.host);
+    location.node = nodes ? *facts[rank].node_rank : location.host;
+    location.num_nodes = nodes ? *facts[rank].num_nodes : static_cast<int>(sizes.size());
   }
-  return places;
+  return locations;
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "lockstep/launch/guard.h"
+#include "lockstep/launch/supervisor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,23 +20,23 @@ namespace {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
-// A shell command under a guard, and what became of it.
+// A shell command under a supervisor, and what became of it.
 class Watched {
  public:
-  explicit Watched(const GuardedCommand& command) : guard(command) {}
+  explicit Watched(const SupervisedCommand& command) : supervisor(command) {}
   explicit Watched(const std::string& script, const std::string& token = "none")
-      : guard(shell(script, token)) {}
+      : supervisor(shell(script, token)) {}
 
-  static GuardedCommand shell(const std::string& script, const std::string& token = "none") {
+  static SupervisedCommand shell(const std::string& script, const std::string& token = "none") {
     auto environment = Environment::of_process();
     environment.set(kCensusVariable, token);
     return {.command = {"/bin/sh", "-c", script}, .environment = environment};
   }
 
-  // Reads news and output until the guard is gone.
+  // Reads news and output until the supervisor is gone.
   void finish() {
     const auto deadline = Deadline::after(20s);
-    while (!guard.try_collect()) {
+    while (!supervisor.try_collect()) {
       ASSERT_FALSE(deadline.expired());
       attend();
     }
@@ -52,17 +52,17 @@ class Watched {
   }
 
   void attend() {
-    std::array<pollfd, 4> waits{{{guard.line(), POLLIN, 0},
-                                 {guard.process(), POLLIN, 0},
-                                 {guard.standard_output.number(), POLLIN, 0},
-                                 {guard.standard_error.number(), POLLIN, 0}}};
+    std::array<pollfd, 4> waits{{{supervisor.line(), POLLIN, 0},
+                                 {supervisor.process(), POLLIN, 0},
+                                 {supervisor.standard_output.number(), POLLIN, 0},
+                                 {supervisor.standard_error.number(), POLLIN, 0}}};
     ::poll(waits.data(), waits.size(), 50);
-    while (const auto news = guard.try_receive()) {
+    while (const auto news = supervisor.try_receive()) {
       if (const auto* started = std::get_if<WorkerStarted>(&*news)) pid = started->pid;
       if (const auto* failed = std::get_if<StartFailure>(&*news)) failure = *failed;
       if (const auto* ended = std::get_if<WorkerEnded>(&*news)) status = ended->status;
     }
-    for (auto* pipe : {&guard.standard_output, &guard.standard_error}) {
+    for (auto* pipe : {&supervisor.standard_output, &supervisor.standard_error}) {
       std::array<char, 4096> chunk{};
       ssize_t count = 0;
       while (*pipe && (count = ::read(pipe->number(), chunk.data(), chunk.size())) > 0) {
@@ -72,14 +72,14 @@ class Watched {
     }
   }
 
-  Guard guard;
+  Supervisor supervisor;
   pid_t pid = 0;
   std::optional<ExitStatus> status;
   std::optional<StartFailure> failure;
   std::string output;
 };
 
-TEST(Guard, PassesTheExitStatusOnExactly) {
+TEST(Supervisor, PassesTheExitStatusOnExactly) {
   for (const int code : {0, 1, 7, 127, 255}) {
     Watched worker("exit " + std::to_string(code));
     worker.finish();
@@ -93,14 +93,14 @@ TEST(Guard, PassesTheExitStatusOnExactly) {
   }
 }
 
-TEST(Guard, BringsOutputOfBothStreams) {
+TEST(Supervisor, BringsOutputOfBothStreams) {
   Watched worker("echo out; echo err >&2");
   worker.finish();
   EXPECT_NE(worker.output.find("out\n"), std::string::npos);
   EXPECT_NE(worker.output.find("err\n"), std::string::npos);
 }
 
-TEST(Guard, TellsAProgramThatIsMissingFromOneThatCannotBeExecuted) {
+TEST(Supervisor, TellsAProgramThatIsMissingFromOneThatCannotBeExecuted) {
   struct Case {
     const char* program;
     int error;
@@ -109,7 +109,7 @@ TEST(Guard, TellsAProgramThatIsMissingFromOneThatCannotBeExecuted) {
   for (const auto& [program, error, code] :
        {Case{"lockstep-no-such-program", ENOENT, 127}, Case{"/nowhere/program", ENOENT, 127},
         Case{"/etc/passwd", EACCES, 126}, Case{"/", EACCES, 126}}) {
-    Watched worker(GuardedCommand{.command = {program}, .environment = {{"PATH", "/bin"}}});
+    Watched worker(SupervisedCommand{.command = {program}, .environment = {{"PATH", "/bin"}}});
     worker.finish();
     ASSERT_TRUE(worker.failure) << program;
     EXPECT_EQ(worker.failure->step, StartFailure::Step::execute);
@@ -118,7 +118,7 @@ TEST(Guard, TellsAProgramThatIsMissingFromOneThatCannotBeExecuted) {
   }
 }
 
-TEST(Guard, APinThatIsImpossibleIsReported) {
+TEST(Supervisor, APinThatIsImpossibleIsReported) {
   auto command = Watched::shell("true");
   command.processors = {100'000};
   Watched worker(command);
@@ -128,7 +128,7 @@ TEST(Guard, APinThatIsImpossibleIsReported) {
   EXPECT_EQ(worker.status, ExitStatus::exited(125)) << "the machine's fault, not the program's";
 }
 
-TEST(Guard, PinsTheWorker) {
+TEST(Supervisor, PinsTheWorker) {
   auto command = Watched::shell("grep Cpus_allowed_list /proc/self/status");
   command.processors = {allowed_processors().back()};
   Watched worker(command);
@@ -137,7 +137,7 @@ TEST(Guard, PinsTheWorker) {
   EXPECT_EQ(worker.output, expected);
 }
 
-TEST(Guard, AWorkerHasItsDescriptorsAnEmptyInputAndNothingElse) {
+TEST(Supervisor, AWorkerHasItsDescriptorsAnEmptyInputAndNothingElse) {
   const FileDescriptor secret(::memfd_create("secret", 0));
   ASSERT_EQ(::write(secret.number(), "abc", 3), 3);
   ::lseek(secret.number(), 0, SEEK_SET);
@@ -151,7 +151,7 @@ TEST(Guard, AWorkerHasItsDescriptorsAnEmptyInputAndNothingElse) {
   EXPECT_EQ(worker.output, "abc\n5\n");
 }
 
-TEST(Guard, AWorkersSignalsAreAsAFreshProcessHasThem) {
+TEST(Supervisor, AWorkersSignalsAreAsAFreshProcessHasThem) {
   sigset_t user;
   sigset_t before;
   sigemptyset(&user);
@@ -164,13 +164,13 @@ TEST(Guard, AWorkersSignalsAreAsAFreshProcessHasThem) {
   EXPECT_EQ(worker.output, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
 }
 
-TEST(Guard, PassesSignalsToTheWorkerAlone) {
+TEST(Supervisor, PassesSignalsToTheWorkerAlone) {
   Watched worker(
       "trap 'sleep 0.5; echo got it; exit 3' TERM; (trap 'echo child too' TERM; sleep 5) & echo "
       "up; "
       "while :; do sleep 0.05; done");
   worker.wait_for_output("up");
-  worker.guard.send(SIGTERM);
+  worker.supervisor.send(SIGTERM);
   worker.wait_for_output("got it");
   worker.finish();
   EXPECT_EQ(worker.status, ExitStatus::exited(3));
@@ -178,7 +178,7 @@ TEST(Guard, PassesSignalsToTheWorkerAlone) {
   EXPECT_TRUE(worker.output.starts_with("up\ngot it\n")) << worker.output;
 }
 
-TEST(Guard, AWorkerHasTheLimitOfDescriptorsItIsGiven) {
+TEST(Supervisor, AWorkerHasTheLimitOfDescriptorsItIsGiven) {
   auto command = Watched::shell("ulimit -Sn");
   command.descriptor_limit = 77;
   Watched worker(command);
@@ -186,17 +186,17 @@ TEST(Guard, AWorkerHasTheLimitOfDescriptorsItIsGiven) {
   EXPECT_EQ(worker.output, "77\n");
 }
 
-TEST(Guard, AStoppedGuardIsKilledWithItsSession) {
-  const auto token = census_token("stopped-guard");
+TEST(Supervisor, AStoppedSupervisorIsKilledWithItsSession) {
+  const auto token = census_token("stopped-supervisor");
   std::optional<Watched> worker(std::in_place, "echo up; sleep 100", token);
   worker->wait_for_output("up");
-  ::kill(worker->guard.pid(), SIGSTOP);
-  worker->guard.force();
+  ::kill(worker->supervisor.pid(), SIGSTOP);
+  worker->supervisor.force();
   worker->finish();
   EXPECT_TRUE(wait_for_count(token, 0, Deadline::after(10s)));
 }
 
-TEST(Guard, WhatAWorkerLeavesBehindEndsWithIt) {
+TEST(Supervisor, WhatAWorkerLeavesBehindEndsWithIt) {
   const auto token = census_token("leftovers");
   // One ends on SIGTERM; one ignores it; one has a process group of its own.
   auto command = Watched::shell(
@@ -211,17 +211,17 @@ TEST(Guard, WhatAWorkerLeavesBehindEndsWithIt) {
   EXPECT_EQ(processes_with_token(token).size(), 0u);
 }
 
-TEST(Guard, KillAllReachesGrandchildren) {
+TEST(Supervisor, KillAllReachesGrandchildren) {
   const auto token = census_token("kill-all");
   Watched worker("trap '' TERM; (trap '' TERM; sleep 100 & sleep 100) & echo up; sleep 100", token);
   worker.wait_for_output("up");
-  worker.guard.kill_all();
+  worker.supervisor.kill_all();
   worker.finish();
   EXPECT_EQ(worker.status->signal(), SIGKILL);
   EXPECT_EQ(processes_with_token(token).size(), 0u);
 }
 
-TEST(Guard, OrphansAreCollected) {
+TEST(Supervisor, OrphansAreCollected) {
   Watched worker(
       "for i in 1 2 3 4 5; do (true &) ; done; sleep 0.3; "
       "for p in /proc/[0-9]*; do { read -r _ _ s pp _ < $p/stat; } 2>/dev/null; "
@@ -230,7 +230,7 @@ TEST(Guard, OrphansAreCollected) {
   EXPECT_EQ(worker.output, "");
 }
 
-TEST(Guard, DestroyingItEndsEverything) {
+TEST(Supervisor, DestroyingItEndsEverything) {
   const auto token = census_token("destroyed");
   {
     Watched worker("trap '' TERM; sleep 100 & echo up; sleep 100", token);
@@ -239,16 +239,16 @@ TEST(Guard, DestroyingItEndsEverything) {
   EXPECT_EQ(processes_with_token(token).size(), 0u);
 }
 
-TEST(Guard, AGuardThatIsKilledTakesItsWorkerWithIt) {
-  const auto token = census_token("guard-killed");
-  Watched worker("sleep 100 & echo guard $PPID; sleep 100", token);
+TEST(Supervisor, ASupervisorThatIsKilledTakesItsWorkerWithIt) {
+  const auto token = census_token("supervisor-killed");
+  Watched worker("sleep 100 & echo supervisor $PPID; sleep 100", token);
   worker.wait_for_output("\n");
   ::kill(std::stoi(worker.output.substr(6)), SIGKILL);
   worker.finish();
   EXPECT_TRUE(wait_for_count(token, 0, Deadline::after(2s)));
 }
 
-TEST(Guard, WorkersAndTheirChildrenAreGone2SecondsAfterTheLauncherWasKilled) {
+TEST(Supervisor, WorkersAndTheirChildrenAreGone2SecondsAfterTheLauncherWasKilled) {
   const auto play_launcher = [](testing::Rank& self) {
     std::vector<std::unique_ptr<Watched>> workers;
     for (int i = 0; i < 3; ++i) {

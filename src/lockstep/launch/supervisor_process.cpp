@@ -12,8 +12,8 @@
 #include <csignal>
 #include <ctime>
 
-#include "lockstep/launch/guard_process_internal.h"
 #include "lockstep/launch/rank_outcome.h"
+#include "lockstep/launch/supervisor_process_internal.h"
 
 namespace lockstep {
 namespace {
@@ -30,7 +30,7 @@ std::int64_t now_ns() noexcept {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-void tell(int line, GuardMessage message) noexcept {
+void tell(int line, SupervisorMessage message) noexcept {
   message.steady_ns = now_ns();
   while (::send(line, &message, sizeof(message), MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
@@ -47,12 +47,12 @@ void close_from(int first) noexcept {
 // The worker until it executes its program.
 class Embryo {
  public:
-  explicit Embryo(const GuardPlan& plan) noexcept : plan_(plan), line_(plan.line) {}
+  explicit Embryo(const SupervisorPlan& plan) noexcept : plan_(plan), line_(plan.line) {}
 
-  [[noreturn]] void become_program(pid_t guard) noexcept {
+  [[noreturn]] void become_program(pid_t supervisor) noexcept {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != guard) ::_exit(125);  // it died before the line above
+    if (::getppid() != supervisor) ::_exit(125);  // it died before the line above
     arrange_descriptors();
     if (plan_.processors != nullptr &&
         ::sched_setaffinity(0, plan_.processors_bytes, plan_.processors) != 0) {
@@ -95,7 +95,7 @@ class Embryo {
                  : plan_.descriptors[static_cast<std::size_t>(number - num_standard)];
     };
     line_ = moved_above(line_, num_assigned);
-    std::array<int, 16> moved{};  // Guard's constructor keeps to this number
+    std::array<int, 16> moved{};  // Supervisor's constructor keeps to this number
     for (int number = 0; number < num_assigned; ++number) {
       moved[static_cast<std::size_t>(number)] = moved_above(source(number), num_assigned);
     }
@@ -130,26 +130,26 @@ class Embryo {
   }
 
   [[noreturn]] void fail(StartFailure::Step step, int error) const noexcept {
-    tell(line_, {.kind = GuardMessage::Kind::start_failed,
+    tell(line_, {.kind = SupervisorMessage::Kind::start_failed,
                  .value = error,
                  .step = static_cast<std::uint32_t>(step)});
     if (step != StartFailure::Step::execute) ::_exit(125);
     ::_exit(error == ENOENT ? 127 : 126);
   }
 
-  const GuardPlan& plan_;
+  const SupervisorPlan& plan_;
   int line_;
 };
 
-class GuardProcess {
+class SupervisorProcess {
  public:
-  explicit GuardProcess(const GuardPlan& plan) noexcept
+  explicit SupervisorProcess(const SupervisorPlan& plan) noexcept
       : line_(plan.line), launcher_(plan.launcher), linger_ns_(plan.linger_ns) {}
 
-  [[noreturn]] void run(const GuardPlan& plan) noexcept {
+  [[noreturn]] void run(const SupervisorPlan& plan) noexcept {
     ::setsid();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    ::prctl(PR_SET_NAME, "lockstep-guard");
+    ::prctl(PR_SET_NAME, "lockstep-superv");
     struct sigaction plain {};
     plain.sa_handler = SIG_DFL;  // ignored, it would keep the worker's status from us
     ::sigaction(SIGCHLD, &plain, nullptr);
@@ -159,18 +159,18 @@ class GuardProcess {
     const int error = errno;
     keep_only_own_descriptors();
     if (worker_ < 0) {
-      tell(line_, {.kind = GuardMessage::Kind::start_failed, .value = error, .step = 0});
-      tell(line_, {.kind = GuardMessage::Kind::ended, .value = 125 << 8});
+      tell(line_, {.kind = SupervisorMessage::Kind::start_failed, .value = error, .step = 0});
+      tell(line_, {.kind = SupervisorMessage::Kind::ended, .value = 125 << 8});
       ::_exit(0);
     }
     ::setpgid(worker_, worker_);  // also here: a signal may come before the worker has done it
-    tell(line_, {.kind = GuardMessage::Kind::started, .value = worker_});
+    tell(line_, {.kind = SupervisorMessage::Kind::started, .value = worker_});
     for (;;) attend();
   }
 
  private:
   // The line is 0, the launcher's pidfd 1, the children's signals 2; a copy of anything else would
-  // keep pipes and other guards' lines open.
+  // keep pipes and other supervisors' lines open.
   void keep_only_own_descriptors() noexcept {
     sigset_t child;
     sigemptyset(&child);
@@ -232,7 +232,7 @@ class GuardProcess {
     while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
       if (pid != worker_) continue;
       worker_ended_ = true;
-      if (!launcher_lost_) tell(line_, {.kind = GuardMessage::Kind::ended, .value = status});
+      if (!launcher_lost_) tell(line_, {.kind = SupervisorMessage::Kind::ended, .value = status});
       tell_all_to_end(linger_ns_);
     }
     if (!worker_ended_) return;
@@ -279,6 +279,6 @@ class GuardProcess {
 
 }  // namespace
 
-void run_guard(const GuardPlan& plan) noexcept { GuardProcess(plan).run(plan); }
+void run_supervisor(const SupervisorPlan& plan) noexcept { SupervisorProcess(plan).run(plan); }
 
 }  // namespace lockstep
