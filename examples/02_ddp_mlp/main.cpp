@@ -1,6 +1,7 @@
 // Data-parallel training on one screen. Started directly it is one rank; `lockstep run` starts one
 // rank per core. Every rank holds a replica of the model and reads its shard of each batch;
-// backward() returns with gradients averaged over all ranks. Model and optimizer are LibTorch's own.
+// backward() returns with gradients averaged over all ranks. Model and optimizer are LibTorch's
+// own.
 #include <torch/torch.h>
 
 #include <cmath>
@@ -36,14 +37,14 @@ int main() {
     lockstep::Accuracy epoch_accuracy;
     for (const auto& batch : loader.epoch()) {
       const auto logits = net->forward(batch.input());
-      torch::cross_entropy_loss(logits, batch.target()).backward();  // averaged when it returns
+      const auto loss = torch::cross_entropy_loss(logits, batch.target());
+      loss.backward();  // returns with averaged gradients
       optimizer.step();
       optimizer.zero_grad();
-      sums[0] += logits.argmax(1).eq(batch.target()).sum();
-      sums[1] += batch.count();
+      epoch_accuracy.add(logits, batch.target());
     }
-    group.all_reduce(sums).wait();
-    right = (sums[0] / sums[1]).item<double>();
+    lockstep::reduce(group, epoch_accuracy);  // adds the counts of all ranks
+    accuracy = epoch_accuracy.value();
     if (world.rank() == 0) {
       std::printf("epoch %d: accuracy %.1f %%\n", epoch, 100 * accuracy);
     }

@@ -1,6 +1,6 @@
-// Batches larger than memory: gradients of several micro-batches add up, and are averaged over the
-// ranks once, with the last. It is the same training as with one large batch, which is shown here
-// by doing both.
+// Gradient accumulation, for batches larger than memory: the gradients of several micro-batches are
+// added, and averaged over the ranks once, with the last micro-batch. The result is that of one
+// large batch. This program trains both ways and compares the weights.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -11,7 +11,7 @@ namespace F = torch::nn::functional;
 
 constexpr std::int64_t kGlobalBatch = 960;
 
-// Trains with `accumulation` micro-batches a step and returns the weights.
+// Trains with `accumulation` micro-batches per step and returns the weights.
 at::Tensor train(const lockstep::World& world, const lockstep::ProcessGroup& group,
                  const lockstep::Dataset& data, int accumulation) {
   torch::manual_seed(1);
@@ -24,7 +24,7 @@ at::Tensor train(const lockstep::World& world, const lockstep::ProcessGroup& gro
   lockstep::Loader loader(data, {.batch = sizes, .rank = world.rank()});
 
   for (const auto& batch : loader.steps(40)) {
-    // Each loss is a mean over its micro-batch; a step's gradient is the mean of these.
+    // Each loss is the mean over its micro-batch; the gradient of a step is the mean of these.
     const auto loss = F::mse_loss(net->forward(batch.input()), batch.target()) / accumulation;
     if (!batch.ends_step) {
       const auto pause = ddp.no_sync();
@@ -46,14 +46,14 @@ int main() {
   const lockstep::TensorDataset data(
       {{"input", points}, {"target", points.sin().sum(1, /*keepdim=*/true)}});
 
-  const auto at_once = train(world, group, data, 1);
-  const auto in_parts = train(world, group, data, 4);
-  // Sums of floating-point numbers depend on their order in the last bits, and nothing else
-  // differs.
-  const double apart = (at_once - in_parts).abs().max().item<double>();
-  const double size = at_once.abs().max().item<double>();
+  const auto one_batch = train(world, group, data, 1);
+  const auto micro_batches = train(world, group, data, 4);
+  // The order of additions differs, so the last bits of the weights may differ; nothing else does.
+  const double max_diff = (one_batch - micro_batches).abs().max().item<double>();
+  const double max_weight = one_batch.abs().max().item<double>();
   if (world.rank() == 0) {
-    std::printf("after 40 steps the weights, up to %.2f, differ by at most %.1e\n", size, apart);
+    std::printf("after 40 steps: largest weight %.2f, largest difference %.1e\n", max_weight,
+                max_diff);
   }
-  return apart < 1e-5 * size ? 0 : 1;
+  return max_diff < 1e-5 * max_weight ? 0 : 1;
 }

@@ -1,8 +1,8 @@
-// Data that does not split evenly: in the last step of an epoch ranks have batches of different
-// sizes, and some none. Each says how many samples its loss is a sum of, and gradients are divided
-// by the true count of all ranks; a rank without a batch sits out. No sample is dropped, repeated
-// or given more weight than another, and nobody waits for a rank that has run out. To show it,
-// every rank also trains alone on the whole batches and compares.
+// Data that does not split evenly: in the last step of an epoch the ranks have batches of different
+// sizes, and some ranks have none. Each rank states how many samples its loss sums over (count),
+// and the gradients are divided by the total over all ranks; a rank without a batch sits out. No
+// sample is dropped, repeated or weighted differently, and no rank waits for one that has no data
+// left. As a reference, every rank also trains a second model on the whole batches and compares.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -12,7 +12,7 @@
 namespace F = torch::nn::functional;
 
 constexpr std::int64_t kSamples = 97;
-constexpr std::int64_t kGlobalBatch = 48;  // leaves one sample for the last step of an epoch
+constexpr std::int64_t kGlobalBatch = 48;  // one sample is left for the last step of an epoch
 
 torch::nn::Sequential make_net() {
   torch::manual_seed(1);
@@ -33,7 +33,7 @@ int main() {
       {{"input", torch::randn({kSamples, 8})}, {"target", torch::randint(0, 3, {kSamples})}});
   const auto sizes = lockstep::derive_batch_sizes({.world = world.size(), .global = kGlobalBatch});
 
-  // Together.
+  // All ranks train one model.
   auto net = make_net();
   lockstep::Ddp ddp(*net, group, {.normalize = lockstep::Normalize::by_count});
   torch::optim::AdamW optimizer(net->parameters(), 1e-2);
@@ -53,22 +53,23 @@ int main() {
     }
   }
 
-  // Alone.
-  auto alone = make_net();
-  torch::optim::AdamW its_optimizer(alone->parameters(), 1e-2);
+  // The reference: this process alone, with whole batches.
+  auto reference = make_net();
+  torch::optim::AdamW reference_optimizer(reference->parameters(), 1e-2);
   lockstep::Loader whole(data, {.batch = {.local = kGlobalBatch}, .tail = lockstep::Tail::uneven});
   for (int epoch = 0; epoch < 3; ++epoch) {
     for (const auto& batch : whole.epoch()) {
-      (sum_of_losses(alone, batch) / batch.count()).backward();
-      its_optimizer.step();
-      its_optimizer.zero_grad();
+      (sum_of_losses(reference, batch) / batch.count()).backward();
+      reference_optimizer.step();
+      reference_optimizer.zero_grad();
     }
   }
 
-  const double apart = (net->parameters()[0] - alone->parameters()[0]).abs().max().item<double>();
+  const double max_diff =
+      (net->parameters()[0] - reference->parameters()[0]).abs().max().item<double>();
   if (world.rank() == 0) {
-    std::printf("after three epochs the weights of %d and of a rank alone differ by at most %.1e\n",
-                world.size(), apart);
+    std::printf("after three epochs: %d ranks and one process differ by at most %.1e\n",
+                world.size(), max_diff);
   }
-  return apart < 1e-4 ? 0 : 1;
+  return max_diff < 1e-4 ? 0 : 1;
 }

@@ -1,13 +1,13 @@
-// A data set of your own: say what a sample looks like, and write the samples you are asked for
-// into the rows you are given. Shuffling, sharing out among ranks, reading ahead in threads and
-// exact resumption come with the loader.
+// A data set of your own: layout() describes a sample, read() writes the requested samples into the
+// rows of a batch. The loader adds shuffling, shards per rank, worker threads that read ahead, and
+// exact resumption.
 #include <torch/torch.h>
 
 #include <cstdio>
 
 #include "lockstep/lockstep.h"
 
-// Points of a square, and whether they lie in a circle.
+// Points in a square; the label says whether a point lies in a circle.
 class Points final : public lockstep::Dataset {
  public:
   std::int64_t size() const override { return 20'000; }
@@ -20,8 +20,8 @@ class Points final : public lockstep::Dataset {
       rows.row<std::int64_t>(1, row)[0] = point[0] * point[0] + point[1] * point[1] < 0.6F ? 1 : 0;
     }
   }
-  std::uint64_t id() const override { return 1; }  // another number for other data
-  std::string name() const override { return "points of a square"; }
+  std::uint64_t id() const override { return 1; }  // choose another number when the data changes
+  std::string name() const override { return "points in a square"; }
 
  private:
   lockstep::SampleLayout layout_{{"input", torch::kFloat, {2}}, {"target", torch::kLong, {}}};
@@ -48,7 +48,7 @@ int main() {
       correct += logits.argmax(1).eq(batch.target()).sum().item<double>();
       count += static_cast<double>(batch.count());
     }
-    std::printf("rank %d, epoch %d: %.1f %% of %.0f points right\n", world.rank(), epoch,
+    std::printf("rank %d, epoch %d: accuracy %.1f %% of %.0f points\n", world.rank(), epoch,
                 100 * correct / count, count);
   }
   return correct / count > 0.9 ? 0 : 1;

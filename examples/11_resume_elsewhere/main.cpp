@@ -1,6 +1,7 @@
-// A run stops in the middle of an epoch on four ranks and goes on with two, then three: the same
-// global batch, the same samples in the same steps, none lost and none twice. What is saved is one
-// line of text, the same on every rank. (Ranks are loaders in one program here, to show them all.)
+// A run stops in the middle of an epoch on four ranks and resumes on two, then on three: the same
+// global batch, the same samples in the same steps, none lost, none repeated. The saved state is
+// one line of text, equal on every rank. (Here each rank is a loader in one program, to show them
+// all.)
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -12,8 +13,8 @@
 
 using Samples = std::vector<std::int64_t>;
 
-// Runs `steps` steps at this world size from `state` on ("" for the beginning). Returns what all
-// ranks together were given, and leaves the state after the last step in `state`.
+// Runs `steps` steps with `world` ranks, starting at `state` ("": the beginning). Returns the
+// samples of each step over all ranks, and stores the state after the last step in `state`.
 std::vector<Samples> run(const lockstep::Dataset& data, int world, int steps, std::string& state) {
   const auto sizes = lockstep::derive_batch_sizes({.world = world, .global = 12});
   std::printf("%s, from %s\n", lockstep::describe(sizes).c_str(),
@@ -42,13 +43,13 @@ int main() {
     for (auto& step : run(data, world, 5, state)) seen.push_back(std::move(step));
   }
   std::string beginning;
-  const auto unbroken = run(data, 1, 13, beginning);
+  const auto uninterrupted = run(data, 1, 13, beginning);
   std::printf("13 steps over two epochs: %s\n",
-              seen == unbroken ? "the unbroken run's, sample for sample" : "WRONG");
+              seen == uninterrupted ? "the same samples as the uninterrupted run" : "WRONG");
   try {
     (void)run(data, 5, 1, state);
   } catch (const lockstep::UsageError& error) {
-    std::printf("and five ranks? %s\n", error.what());
+    std::printf("five ranks: %s\n", error.what());
   }
-  return seen == unbroken && state == beginning ? 0 : 1;
+  return seen == uninterrupted && state == beginning ? 0 : 1;
 }

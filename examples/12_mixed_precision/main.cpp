@@ -1,7 +1,6 @@
-// The same net trained in float32, in bfloat16 and in float16. Autocast lets matrix products
-// compute in 16 bits while parameters stay in float32; float16, whose range is small, needs its
-// loss scaled, and leaves out steps whose gradients overflow. Statements for your own loop, nothing
-// more.
+// The same net trained in float32, bfloat16 and float16. With Autocast, matrix products compute in
+// 16 bits while parameters stay in float32. The range of float16 is small: the loss is scaled, and
+// steps whose gradients overflow are skipped.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -17,9 +16,9 @@ double train(const lockstep::World& world, at::ScalarType dtype) {
   const auto lr =
       1e-2 * lockstep::linear_warmup(20).then(lockstep::cosine(180, {.min_lr_ratio = 0.1}));
   lockstep::AdamW optimizer(ddp.flat(), {.groups = {lockstep::no_decay_for_biases_and_norms()}});
-  // A scale far too large, to show how it comes down.
+  // The initial scale is far too large, to show how the scaler reduces it.
   lockstep::GradScaler scaler({.initial_scale = 1e9, .enabled = dtype == at::kHalf});
-  lockstep::Mean loss_at_end;
+  lockstep::Mean final_loss;
   for (int step = 0; step < 200; ++step) {
     seeds.begin_step(step);
     const auto input = torch::randn({64, 16});
@@ -30,20 +29,20 @@ double train(const lockstep::World& world, at::ScalarType dtype) {
       loss = torch::mse_loss(net->forward(input), target);
     }
     scaler.scale(loss).backward();  // averaged over the ranks
-    scaler.unscale(ddp.flat());     // finds the same on every rank
+    scaler.unscale(ddp.flat());     // the same result on every rank
     lockstep::clip_grad_norm(ddp.flat(), 1.0);
     scaler.step(optimizer, lr.at(step));
     scaler.update();
     optimizer.zero_grad();
-    if (step >= 180) loss_at_end.add(loss, 64);
+    if (step >= 180) final_loss.add(loss, 64);
   }
-  lockstep::reduce(group, loss_at_end);
+  lockstep::reduce(group, final_loss);
   if (world.rank() == 0) {
-    std::printf("%-9s loss %.4f; scale %.3g after %lld steps left out\n", c10::toString(dtype),
-                loss_at_end.value(), scaler.current_scale(),
+    std::printf("%-9s loss %.4f; scale %.3g after %lld skipped steps\n", c10::toString(dtype),
+                final_loss.value(), scaler.current_scale(),
                 static_cast<long long>(scaler.num_skipped()));
   }
-  return loss_at_end.value();
+  return final_loss.value();
 }
 
 int main() {

@@ -1,6 +1,6 @@
-// Less memory for more computing: a model whose blocks are run again in backward instead of keeping
-// what is inside them. The model says where its blocks are, unit(block)(x); which of them are
-// recomputed is chosen outside. Gradients have the same bits, dropout included.
+// Activation checkpointing: less memory for more computation. Chosen blocks do not keep their
+// activations; backward runs their forward again. The model marks its blocks with unit(block)(x);
+// the program chooses which of them are recomputed. Gradients are bit-identical, dropout included.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -39,7 +39,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// The averaged gradients of one step, one after the other.
+// The averaged gradients of one step as one flat tensor.
 at::Tensor gradients_of(Net& net, const lockstep::Seeds& seeds) {
   seeds.begin_step(0);
   net->zero_grad();
@@ -56,12 +56,12 @@ int main() {
   Net net;
   lockstep::ProcessGroup group(world);
   lockstep::Ddp ddp(*net, group);
-  const auto plain = gradients_of(net, seeds);
-  const int chosen = lockstep::recompute_blocks(*net, {.every = 2});
+  const auto reference = gradients_of(net, seeds);
+  const int num_recomputed = lockstep::recompute_blocks(*net, {.every = 2});
   const auto recomputed = gradients_of(net, seeds);
-  const bool equal = recomputed.equal(plain);
-  std::printf("rank %d: %d of %zu blocks recomputed, %ld gradients %s\n", world.rank(), chosen,
-              net->blocks.size(), static_cast<long>(plain.numel()),
-              equal ? "equal, bit for bit" : "NOT equal");
+  const bool equal = recomputed.equal(reference);
+  std::printf("rank %d: %d of %zu blocks recomputed, %ld gradients %s\n", world.rank(),
+              num_recomputed, net->blocks.size(), static_cast<long>(reference.numel()),
+              equal ? "bitwise equal" : "NOT equal");
   return equal ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// Your own loop with checkpoints. Start it as two ranks, stop it with Ctrl-C or kill a rank, start
-// it again: it goes on where it was, and ends with the bits of a run that nobody touched.
+// Your own loop with checkpoints. Start it as two ranks, stop it with Ctrl-C or kill a rank, then
+// start it again: it resumes, and its result is bit-identical to that of an uninterrupted run.
 //   lockstep run -n 2 --max-restarts 3 build/release/examples/14_resume runs/mine
 #include <torch/torch.h>
 
@@ -12,9 +12,10 @@ int main(int argc, char** argv) {
   const auto world = lockstep::init();
   const std::string folder =
       argc > 1 ? argv[1] : std::filesystem::temp_directory_path() / "lockstep-14_resume";
-  if (argc == 1 && world.rank() == 0) std::filesystem::remove_all(folder);  // only to be run twice
+  if (argc == 1 && world.rank() == 0)
+    std::filesystem::remove_all(folder);  // so that every test starts fresh
 
-  torch::manual_seed(1);  // the same model everywhere, before each rank goes its own way
+  torch::manual_seed(1);  // the same initial weights on every rank
   torch::nn::Sequential net(torch::nn::Linear(16, 64), torch::nn::ReLU(), torch::nn::Dropout(0.1),
                             torch::nn::Linear(64, 1));
   torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(1e-3));
@@ -24,7 +25,7 @@ int main(int argc, char** argv) {
       data, {.batch = lockstep::derive_batch_sizes({.world = world.size(), .global = 32}),
              .rank = world.rank(),
              .order = {.seed = 7}});
-  torch::manual_seed(100 + world.rank());  // dropout differs by rank
+  torch::manual_seed(100 + world.rank());  // a different dropout stream per rank
 
   const lockstep::ProcessGroup group(world);
   lockstep::Ddp ddp(*net, group);
@@ -42,7 +43,7 @@ int main(int argc, char** argv) {
     if (run.step() % 50 == 0 && world.rank() == 0) {
       std::printf("step %d: loss %.4f\n", static_cast<int>(run.step()), loss.item<float>());
     }
-    if (run.end_of_step()) return 0;  // told to stop: saved, and all ranks leave together
+    if (run.end_of_step()) return 0;  // a stop was requested: saved, all ranks return together
   }
   run.finish();
   if (world.rank() == 0) std::printf("done; `lockstep ckpt inspect %s`\n", folder.c_str());

@@ -1,7 +1,7 @@
 // Evaluation with true counts. Every rank reads its shard of the validation data, each sample
-// exactly once, and reduce() combines sums and counts: the result is that of one process, also
-// where shards differ in size or a rank has none. To show it, every rank also evaluates everything
-// alone and compares.
+// exactly once, and reduce() combines sums and counts: the result is that of one process, also when
+// shards differ in size or a rank has none. As a reference, every rank also evaluates all samples
+// and compares.
 #include <torch/torch.h>
 
 #include <cmath>
@@ -14,9 +14,9 @@ struct Result {
   lockstep::Accuracy accuracy;
 };
 
-// Adds up what this rank has of the data; `loader` hands out each sample once.
+// Evaluates the samples of `loader`, each once.
 Result evaluate(torch::nn::Sequential& net, lockstep::Loader& loader) {
-  const torch::NoGradGuard off;
+  const torch::NoGradGuard no_grad;
   net->eval();  // dropout and BatchNorm behave differently in training
   Result result;
   for (const auto& batch : loader.epoch()) {
@@ -41,16 +41,16 @@ int main() {
   const auto sizes = lockstep::derive_batch_sizes({.world = world.size(), .local = 10});
   lockstep::Loader shard(validation, lockstep::evaluation_options(sizes, world.rank()));
   auto result = evaluate(net, shard);
-  lockstep::reduce(group, result.loss, result.accuracy);  // from here on equal on all ranks
+  lockstep::reduce(group, result.loss, result.accuracy);  // now equal on all ranks
 
   lockstep::Loader whole(validation, lockstep::evaluation_options({.local = 10}, 0));
-  const auto alone = evaluate(net, whole);
+  const auto reference = evaluate(net, whole);
 
   if (world.rank() == 0) {
     std::printf("%.0f samples: loss %.6f, accuracy %.4f; one process: loss %.6f, accuracy %.4f\n",
-                result.loss.count, result.loss.value(), result.accuracy.value(), alone.loss.value(),
-                alone.accuracy.value());
+                result.loss.count, result.loss.value(), result.accuracy.value(),
+                reference.loss.value(), reference.accuracy.value());
   }
-  const bool same_counts = result.loss.count == 101 && result.accuracy == alone.accuracy;
-  return same_counts && std::abs(result.loss.value() - alone.loss.value()) < 1e-5 ? 0 : 1;
+  const bool same_counts = result.loss.count == 101 && result.accuracy == reference.accuracy;
+  return same_counts && std::abs(result.loss.value() - reference.loss.value()) < 1e-5 ? 0 : 1;
 }

@@ -1,6 +1,6 @@
-// Two models that train against each other, as in a GAN: two Ddps on one group, two optimizers. The
-// discriminator's gradients in the generator's backward are not wanted, so no_sync() saves their
-// reduction, and zero_grad() drops them before the next use.
+// Two models that train against each other, as in a GAN: two Ddp objects on one group, two
+// optimizers. The generator's backward also produces gradients of the discriminator, which are not
+// needed: no_sync() skips their reduction, and zero_grad() drops them before the next step.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace F = torch::nn::functional;
 constexpr int kSteps = 300;
 constexpr std::int64_t kBatch = 64;  // per rank
 
-// How far `logits` are from saying "real" everywhere, or "made" everywhere.
+// Binary cross entropy of `logits` against the label "real" or "generated".
 at::Tensor loss_of(const at::Tensor& logits, bool is_real) {
   return F::binary_cross_entropy_with_logits(logits, torch::full_like(logits, is_real ? 1 : 0));
 }
@@ -29,33 +29,32 @@ int main() {
   lockstep::Ddp discriminator_ddp(*discriminator, group);
   torch::optim::Adam generator_optimizer(generator->parameters(), 2e-3);
   torch::optim::Adam discriminator_optimizer(discriminator->parameters(), 2e-3);
-  torch::manual_seed(100 + world.rank());  // each rank draws its own numbers
+  torch::manual_seed(100 + world.rank());  // a different random stream per rank
 
-  auto made = torch::empty({0});
+  auto generated = torch::empty({0});
   for (int step = 0; step < kSteps; ++step) {
-    // The discriminator: real numbers have the mean 3. One backward over both losses, one
-    // reduction.
+    // Discriminator step. Real numbers have mean 3. One backward over both losses, one reduction.
     const auto real = 3 + 0.5 * torch::randn({kBatch, 1});
-    made = generator->forward(torch::randn({kBatch, 4}));
+    generated = generator->forward(torch::randn({kBatch, 4}));
     discriminator_optimizer.zero_grad();
     (loss_of(discriminator->forward(real), true) +
-     loss_of(discriminator->forward(made.detach()), false))
+     loss_of(discriminator->forward(generated.detach()), false))
         .backward();
     discriminator_optimizer.step();
 
-    // The generator: only its gradients are averaged.
+    // Generator step: only the generator's gradients are averaged.
     generator_optimizer.zero_grad();
     {
       const auto pause = discriminator_ddp.no_sync();
-      loss_of(discriminator->forward(made), true).backward();
+      loss_of(discriminator->forward(generated), true).backward();
     }
     generator_optimizer.step();
   }
 
   lockstep::Mean mean;
-  mean.add(made.mean(), static_cast<double>(made.numel()));
+  mean.add(generated.mean(), static_cast<double>(generated.numel()));
   lockstep::reduce(group, mean);
   if (world.rank() == 0)
-    std::printf("made numbers have the mean %.2f, real ones 3\n", mean.value());
+    std::printf("mean of the generated numbers %.2f, of the real ones 3\n", mean.value());
   return mean.value() > 1.5 && mean.value() < 4.5 ? 0 : 1;
 }
