@@ -1,4 +1,4 @@
-// `lockstep bench <verb>`: measurements on this machine. One line a verb.
+// `lockstep bench <verb>`: measurements on this machine. One line per verb.
 #include <array>
 
 #include "cli/bench/comm/comm.h"
@@ -11,10 +11,10 @@ namespace {
 constexpr std::string_view kHelp =
     "lockstep bench: measure this machine\n"
     "\n"
-    "  bench comm          collectives among ranks, beside Gloo and Open MPI\n"
-    "  bench data FILE…    how fast batches come, where the time goes, which knob to turn\n"
+    "  bench comm          time of collectives among ranks, compared with Gloo and Open MPI\n"
+    "  bench data FILE…    batches per second, where the time is spent, which option to change\n"
     "\n"
-    "Each explains itself: `lockstep bench comm --help`.\n"
+    "Options of each: `lockstep bench comm --help`, `lockstep bench data --help`.\n"
     "\n"
     "Examples:\n"
     "  lockstep bench comm -n 2 --compare gloo,mpi\n"
@@ -29,7 +29,7 @@ int run_bench_data(const std::vector<std::string>& arguments, Streams /*streams*
 constexpr std::array kVerbs{
     Verb{"comm", "collectives among ranks of this machine", run_bench_comm},
     Verb{"data", "the input of a training step", run_bench_data},
-    Verb{"comm-rank", "", run_bench_comm_rank},  // what comm starts; help does not name it
+    Verb{"comm-rank", "", run_bench_comm_rank},  // started by comm; not listed in the help
 };
 
 }  // namespace

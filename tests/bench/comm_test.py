@@ -1,4 +1,4 @@
-"""`lockstep bench comm` as a person runs it: small, and checked for answers that can be true, not for speed."""
+"""`lockstep bench comm` from the command line: small cases, checked for plausible figures, not for speed."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ import xml.etree.ElementTree as xml
 
 LOCKSTEP = os.environ["LOCKSTEP_COMMAND"]
 PYTHON = os.environ.get("LOCKSTEP_TEST_PYTHON", sys.executable)
-# A launcher's variables of whoever runs this must not reach the ranks.
+# The variables of an outer launcher must not reach the ranks.
 CLEAN = {k: v for k, v in os.environ.items() if not re.match(r"LOCKSTEP_|SLURM_|OMPI_|PMI|TORCHELASTIC_|(LOCAL_)?RANK$", k)}
 
 
@@ -30,7 +30,7 @@ class BenchComm(unittest.TestCase):
         super().skipTest(reason)
 
     def bench(self, *arguments, code=0):
-        """Runs the bench to its end; returns what it printed and its JSON."""
+        """Runs the bench to its end; returns its output and its JSON."""
         file = self.folder / "out.json"
         done = subprocess.run([LOCKSTEP, "bench", "comm", "--json", str(file), *arguments], cwd=self.folder, text=True,
                               env=self.environment, capture_output=True, timeout=900)
@@ -38,7 +38,7 @@ class BenchComm(unittest.TestCase):
         self.assertEqual(list((self.folder / "scratch").iterdir()), [], "the scratch folder is gone at the end")
         return done.stdout + done.stderr, json.loads(file.read_text()) if file.exists() else None
 
-    def check_engine(self, figures):
+    def check_backend(self, figures):
         self.assertGreater(figures["p50_us"], 0)
         self.assertLessEqual(figures["p50_us"], figures["p99_us"])
         self.assertLessEqual(figures["p99_us"], figures["max_us"])
@@ -48,12 +48,12 @@ class BenchComm(unittest.TestCase):
         output, found = self.bench("-n", "2", "--sizes", "1K,64K", "--iterations", "5", "--svg", "chart.svg")
         self.assertEqual(found["ranks"], 2)
         self.assertEqual([(r["memory"], r["bytes"]) for r in found["rows"]],
-                         [("library", 1024), ("library", 65536), ("ordinary", 1024), ("ordinary", 65536)])
+                         [("registered", 1024), ("registered", 65536), ("ordinary", 1024), ("ordinary", 65536)])
         for row in found["rows"]:
-            self.check_engine(row["engines"]["shm"])
-            self.assertEqual(row["engines"]["shm"]["iterations"], 5)
+            self.check_backend(row["backends"]["shm"])
+            self.assertEqual(row["backends"]["shm"]["iterations"], 5)
             self.assertGreater(row["in_place_add"], 0)
-            self.assertAlmostEqual(row["algbw"], row["bytes"] / row["engines"]["shm"]["p50_us"] * 1e6, delta=1)
+            self.assertAlmostEqual(row["algbw"], row["bytes"] / row["backends"]["shm"]["p50_us"] * 1e6, delta=1)
             self.assertAlmostEqual(row["bound_us"], 4 * row["bytes"] / row["in_place_add"] * 1e6, delta=1e-3)
         self.assertLessEqual(max(map(len, output.splitlines())), 100)
         self.assertTrue(xml.parse(self.folder / "chart.svg").getroot().tag.endswith("svg"))
@@ -62,7 +62,7 @@ class BenchComm(unittest.TestCase):
         _, found = self.bench("-n", "5", "--sizes", "8,20000", "--iterations", "2", "--ops", "all", "--dtypes", "all")
         self.assertEqual(len(found["rows"]), 8 * 9 * 2 * 2)
 
-    def test_open_mpi_beside_ours(self):
+    def test_open_mpi_is_compared(self):
         if not pathlib.Path(LOCKSTEP).with_name("lockstep-bench-mpi").exists():
             output, _ = self.bench("--compare", "mpi", code=2)
             self.assertIn("built without MPI", output)
@@ -71,18 +71,18 @@ class BenchComm(unittest.TestCase):
                               "--dtypes", "float32,bfloat16", "--rounds", "1")
         for row in found["rows"]:
             if row["dtype"] == "float32":
-                self.check_engine(row["engines"]["mpi"])
+                self.check_backend(row["backends"]["mpi"])
             else:
-                self.assertIsNone(row["engines"]["mpi"], "MPI has no bfloat16")
+                self.assertIsNone(row["backends"]["mpi"], "MPI has no bfloat16")
 
-    def test_gloo_beside_ours(self):
+    def test_gloo_is_compared(self):
         if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
             self.skipTest("torch is not installed for Python; tools/bootstrap test brings it")
         _, found = self.bench("-n", "2", "--sizes", "1K", "--iterations", "3", "--compare", "gloo", "--rounds", "1",
                               "--ops", "all", "--memory", "ordinary", "--python", PYTHON)
-        self.assertIn("PyTorch", found["engines"]["gloo"])
+        self.assertIn("PyTorch", found["backends"]["gloo"])
         for row in found["rows"]:
-            self.check_engine(row["engines"]["gloo"])
+            self.check_backend(row["backends"]["gloo"])
 
     def test_a_python_without_torch_is_refused_with_the_next_step(self):
         output, _ = self.bench("--compare", "gloo", "--python", "/bin/false", code=2)
@@ -93,7 +93,7 @@ class BenchComm(unittest.TestCase):
         self.assertIn("does not fit", output)
 
     def test_interrupted_it_ends_at_once_and_leaves_nothing(self):
-        # Whoever runs the tests in the background of a shell has it ignore interrupts.
+        # A shell starts background processes with SIGINT ignored.
         bench = subprocess.Popen([LOCKSTEP, "bench", "comm", "-n", "2", "--seconds", "60s"], cwd=self.folder, text=True,
                                  env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                  preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))

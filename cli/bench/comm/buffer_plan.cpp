@@ -9,22 +9,22 @@
 namespace lockstep::cli {
 void plan_memory(CommRequest& request, std::size_t last_level_cache) {
   std::size_t largest_buffer = kBufferAlignment;
-  bool library = false;
+  bool registered = false;
   const CommCase* largest = nullptr;
   for (const auto& timed : request.cases) {
-    library = library || timed.memory == MemoryKind::library;
+    registered = registered || timed.memory == MemoryKind::registered;
     const auto buffer = buffer_layout(timed, 0, request.ranks).buffer_bytes;
     if (buffer < largest_buffer) continue;
     largest_buffer = buffer;
     largest = &timed;
   }
-  // The in-place add needs ordinary memory in any case.
-  const auto arena_limit = kMostBytesPerRank / (library ? 2 : 1);
+  // The in-place add always uses ordinary memory.
+  const auto arena_limit = kMostBytesPerRank / (registered ? 2 : 1);
   if (largest_buffer > arena_limit) {
     throw UsageError(fmt::format(
-        "{} of {} does not fit: a rank's buffers take at most {}{}; ask for smaller --sizes",
+        "{} of {} does not fit: the buffers of a rank use at most {}{}; give smaller --sizes",
         to_string(largest->op), size_in_words(largest->bytes), size_in_words(kMostBytesPerRank),
-        library ? ", half of it library memory" : ""));
+        registered ? ", half of it registered memory" : ""));
   }
   const auto cache = last_level_cache > 0 ? last_level_cache : kAssumedCache;
   request.arena_bytes = std::min(2 * cache + largest_buffer, arena_limit);

@@ -13,7 +13,7 @@ constexpr std::array kTimed{Collective::all_reduce, Collective::reduce_scatter,
                             Collective::reduce,     Collective::gather,
                             Collective::scatter,    Collective::all_to_all};
 
-// Where S is made of one part a rank.
+// True where S consists of one part per rank.
 bool has_parts(Collective op) {
   return op != Collective::all_reduce && op != Collective::broadcast && op != Collective::reduce;
 }
@@ -25,16 +25,16 @@ std::size_t round_up(std::size_t value, std::size_t step) {
 }  // namespace
 
 std::string_view to_string(MemoryKind memory) noexcept {
-  return memory == MemoryKind::library ? "library" : "ordinary";
+  return memory == MemoryKind::registered ? "registered" : "ordinary";
 }
 
 std::span<const Collective> timed_collectives() noexcept { return kTimed; }
 
-CommCase whole_case(CommCase wish, int ranks) {
+CommCase whole_case(CommCase requested, int ranks) {
   const auto unit =
-      bytes_of(wish.dtype) * (has_parts(wish.op) ? static_cast<std::size_t>(ranks) : 1U);
-  wish.bytes = std::max(wish.bytes / unit, std::size_t{1}) * unit;
-  return wish;
+      bytes_of(requested.dtype) * (has_parts(requested.op) ? static_cast<std::size_t>(ranks) : 1U);
+  requested.bytes = std::max(requested.bytes / unit, std::size_t{1}) * unit;
+  return requested;
 }
 
 Call call_of(const CommCase& timed, int ranks) {

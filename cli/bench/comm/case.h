@@ -1,8 +1,9 @@
-// One thing that `lockstep bench comm` times: a collective on elements of one type, of one size, in
-// one kind of memory. And what theory says about it. Pure.
+// A case that `lockstep bench comm` times: one collective on one dtype, one size and one kind of
+// memory; and the theoretical bounds of that case. Pure functions.
 //
-// Words: the size S of a case is that of its whole array, as nccl-tests counts: what every rank
-// has before and after an all-reduce, the sum of all parts where ranks hold a part each.
+// Words: the size S of a case is the size of the whole array, as in nccl-tests: the array that
+// every rank holds before and after an all-reduce; the sum of all parts where each rank holds one
+// part.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +16,34 @@
 
 namespace lockstep::cli {
 
-enum class MemoryKind { library, ordinary };  // allocated by the engine, or by anybody
+enum class MemoryKind { registered, ordinary };  // allocated by the group; any other memory
 
 struct CommCase {
   Collective op = Collective::all_reduce;
   DType dtype = DType::float32;
   std::size_t bytes = 0;  // S
-  MemoryKind memory = MemoryKind::library;
+  MemoryKind memory = MemoryKind::registered;
 
   friend bool operator==(const CommCase&, const CommCase&) = default;
 };
 
 [[nodiscard]] std::string_view to_string(MemoryKind memory) noexcept;
-/// Those that can be timed, in the order help names them.
+/// The collectives that can be timed, in the order of the help text.
 [[nodiscard]] std::span<const Collective> timed_collectives() noexcept;
 
-/// `wish` with its size made whole: elements, and equal parts where each rank holds one; at least
-/// one element each.
-[[nodiscard]] CommCase whole_case(CommCase wish, int ranks);
-/// The call that a rank makes, without its memory.
+/// Returns `requested` with its size rounded down to whole elements, and to equal parts where each
+/// rank holds one; at least one element per part.
+[[nodiscard]] CommCase whole_case(CommCase requested, int ranks);
+/// The call that each rank issues, without its buffers.
 [[nodiscard]] Call call_of(const CommCase& timed, int ranks);
 
-/// nccl-tests' factor from S / time to what the busiest link of a ring would carry.
+/// The factor of nccl-tests that turns S / time into the bandwidth of the busiest link of a ring.
 [[nodiscard]] double bus_factor(Collective op, int ranks);
-/// The bytes that any algorithm moves at least, all ranks together: it reads every input once and
-/// writes every output once. 2 N S for all_reduce.
+/// The minimum number of bytes that any algorithm moves, over all ranks: every input is read once
+/// and every output is written once. 2 N S for all_reduce on N ranks.
 [[nodiscard]] double least_traffic(const CommCase& timed, int ranks);
 
-/// Where a rank's input and output lie in one buffer of memory. All ranks' buffers have one layout.
+/// The position of a rank's input and output in one buffer. All ranks use the same layout.
 struct BufferLayout {
   std::size_t input_bytes = 0;    // of this rank
   std::size_t output_bytes = 0;   // of this rank

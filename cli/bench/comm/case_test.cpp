@@ -56,7 +56,7 @@ TEST(BenchCommCase, ABufferHoldsInputAndOutputOfEveryRank) {
   }
 }
 
-TEST(BenchCommCase, SizesReadAsPeopleSayThem) {
+TEST(BenchCommCase, SizesArePrintedInTheLargestWholeUnit) {
   EXPECT_EQ(size_in_words(8), "8 B");
   EXPECT_EQ(size_in_words(1024), "1 KiB");
   EXPECT_EQ(size_in_words(25 * kMebi), "25 MiB");
@@ -117,9 +117,9 @@ TEST(BenchCommRequest, RequestAndAnswerSurviveTheirFiles) {
   EXPECT_THROW((void)read_request(path), SystemError);
 }
 
-TEST(BenchCommRequest, APeerGetsEachCaseOnceInOrdinaryMemory) {
+TEST(BenchCommRequest, APeerTimesEachCaseOnceInOrdinaryMemory) {
   CommRequest request;
-  for (const auto memory : {MemoryKind::library, MemoryKind::ordinary}) {
+  for (const auto memory : {MemoryKind::registered, MemoryKind::ordinary}) {
     for (const std::size_t bytes : {1024U, 2048U}) {
       request.cases.push_back({.bytes = bytes, .memory = memory});
     }

@@ -1,4 +1,4 @@
-// The chart of report.h: SVG by hand, one panel an op and type, below each other.
+// The chart of report.h: SVG text, one panel per op and dtype, one below the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Line {
   std::vector<Point> points = {};
 };
 
-// From a value to a place, logarithmically.
+// Maps a value to a coordinate, logarithmically.
 class Axis {
  public:
   Axis(double low, double high, double from, double to)
@@ -71,8 +71,8 @@ std::vector<const CommRow*> panel_rows(const CommReport& report, const CommRow& 
 }
 
 std::vector<Line> lines_of(const CommReport& report, const std::vector<const CommRow*>& rows) {
-  // Colours that people who see fewer of them can tell apart (Okabe and Ito).
-  std::vector<Line> lines{{"lockstep, library memory", "#0072B2"},
+  // Colors that readers with color vision deficiency can tell apart (Okabe and Ito).
+  std::vector<Line> lines{{"lockstep, registered memory", "#0072B2"},
                           {"lockstep, ordinary memory", "#3A9BD9"},
                           {"bound by in-place add", "#777777", true}};
   const std::string peer_colors[] = {"#D55E00", "#009E73", "#CC79A7"};
@@ -89,11 +89,11 @@ std::vector<Line> lines_of(const CommReport& report, const std::vector<const Com
   };
   for (const auto* row : rows) {
     const auto bytes = static_cast<double>(row->timed.bytes);
-    add(lines[row->timed.memory == MemoryKind::library ? 0 : 1], bytes,
-        row->engines.front().value().p50);
+    add(lines[row->timed.memory == MemoryKind::registered ? 0 : 1], bytes,
+        row->backends.front().value().p50);
     add(lines[2], bytes, rates_of(*row, report.request.ranks).bound);
-    for (std::size_t peer = 1; peer < row->engines.size(); ++peer) {
-      if (row->engines[peer]) add(lines[peer + 2], bytes, row->engines[peer]->p50);
+    for (std::size_t peer = 1; peer < row->backends.size(); ++peer) {
+      if (row->backends[peer]) add(lines[peer + 2], bytes, row->backends[peer]->p50);
     }
   }
   std::erase_if(lines, [](const Line& line) { return line.points.empty(); });
@@ -120,7 +120,7 @@ Frame frame_of(const std::vector<Line>& lines, double top) {
       last = std::max(last, point.bytes);
     }
   }
-  if (first == last) {  // one size: in the middle of the picture
+  if (first == last) {  // one size: in the middle of the panel
     first /= 2;
     last *= 2;
   }
@@ -155,7 +155,7 @@ std::string grid(const Frame& frame, const std::vector<Line>& lines, double top)
     svg += fmt::format(R"(<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)"
                        "\n",
                        x, top + kTop, x, bottom);
-    if (x - last_label < 56) continue;  // labels must not run into each other
+    if (x - last_label < 56) continue;  // labels must not overlap
     last_label = x;
     svg += text_at(x, bottom + 18, "middle", size_in_words(static_cast<std::size_t>(bytes)));
   }
@@ -163,14 +163,14 @@ std::string grid(const Frame& frame, const std::vector<Line>& lines, double top)
 }
 
 std::string line_svg(const Line& line, const Frame& frame) {
-  std::string places;
-  std::string marks;
+  std::string coordinates;
+  std::string circles;
   for (const auto& point : line.points) {
     const double x = frame.x(point.bytes);
     const double y = frame.y(point.seconds);
-    places += fmt::format("{:.1f},{:.1f} ", x, y);
+    coordinates += fmt::format("{:.1f},{:.1f} ", x, y);
     if (line.dashed) continue;
-    marks += fmt::format(
+    circles += fmt::format(
         R"(<circle cx="{:.1f}" cy="{:.1f}" r="3.5" fill="{}"><title>{}: {}, {}</title></circle>)"
         "\n",
         x, y, line.color, line.name, size_in_words(static_cast<std::size_t>(point.bytes)),
@@ -178,10 +178,11 @@ std::string line_svg(const Line& line, const Frame& frame) {
   }
   return fmt::format(R"(<polyline points="{}" stroke="{}"{}/>)"
                      "\n{}",
-                     places, line.color, line.dashed ? R"( stroke-dasharray="5 4")" : "", marks);
+                     coordinates, line.color, line.dashed ? R"( stroke-dasharray="5 4")" : "",
+                     circles);
 }
 
-// Names stand at the lines' right ends, moved apart where they would touch.
+// Names are at the right ends of the lines, moved apart where they would overlap.
 std::string names_svg(const std::vector<Line>& lines, const Frame& frame) {
   std::vector<std::pair<double, const Line*>> names;
   for (const auto& line : lines) names.emplace_back(frame.y(line.points.back().seconds), &line);

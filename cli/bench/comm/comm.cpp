@@ -21,13 +21,13 @@
 namespace lockstep::cli {
 namespace {
 
-// A folder of our own for requests, answers and logs.
+// A temporary folder for requests, answers and logs.
 class ScratchFolder {
  public:
   explicit ScratchFolder(const Environment& environment)
       : path_(environment.find("TMPDIR").value_or("/tmp") + "/lockstep-bench-XXXXXX") {
     if (::mkdtemp(path_.data()) == nullptr) {
-      throw SystemError(fmt::format("cannot make a folder {}", path_), errno);
+      throw SystemError(fmt::format("cannot make the folder {}", path_), errno);
     }
   }
   ScratchFolder(const ScratchFolder&) = delete;
@@ -38,7 +38,7 @@ class ScratchFolder {
   }
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// A failure's report points at the logs.
+  /// Keeps the folder: the report of a failure names the logs in it.
   void keep() noexcept { keep_ = true; }
 
  private:
@@ -78,32 +78,33 @@ void write_file(const std::string& path, const std::string& text, std::ostream& 
   out << "written: " << path << '\n';
 }
 
-// Engines take turns, so that a machine that gets busier or hotter treats all of them alike.
+// The backends take turns, so that a change of load or clock frequency affects all of them equally.
 int measure_and_report(const BenchCommOptions& options, const Environment& environment,
                        Streams streams) {
   CommReport report{
       .machine = describe_machine(environment), .load = load_average(), .build = kBuildType};
   report.request = request_of(options, report.machine);
   report.rounds = options.rounds > 0 ? options.rounds : options.compare.empty() ? 1 : 3;
-  const auto engines =
-      find_engines(options, report.request.ranks, report.machine.cpu.num_cores(), environment);
+  const auto backends =
+      find_backends(options, report.request.ranks, report.machine.cpu.num_cores(), environment);
   streams.out << header_text(report) << std::flush;
   ScratchFolder folder(environment);
-  std::vector<std::vector<CommAnswer>> answers(engines.size());
+  std::vector<std::vector<CommAnswer>> answers(backends.size());
   for (int round = 0; round < report.rounds; ++round) {
-    for (std::size_t engine = 0; engine < engines.size(); ++engine) {
-      auto outcome = run_engine(engines[engine], report.request, folder.path(), round, environment);
+    for (std::size_t backend = 0; backend < backends.size(); ++backend) {
+      auto outcome =
+          run_backend(backends[backend], report.request, folder.path(), round, environment);
       if (const int* code = std::get_if<int>(&outcome)) {
         const bool interrupted = *code == 128 + SIGINT || *code == 128 + SIGTERM;
         if (!interrupted) folder.keep();
         return *code;
       }
-      answers[engine].push_back(std::get<CommAnswer>(std::move(outcome)));
+      answers[backend].push_back(std::get<CommAnswer>(std::move(outcome)));
     }
   }
-  for (std::size_t engine = 0; engine < engines.size(); ++engine) {
-    report.names.push_back(engines[engine].name);
-    report.abouts.push_back(answers[engine].front().about);
+  for (std::size_t backend = 0; backend < backends.size(); ++backend) {
+    report.names.push_back(backends[backend].name);
+    report.abouts.push_back(answers[backend].front().about);
   }
   report.rows = rows_of(report.request, answers);
   streams.out << table_text(report);

@@ -1,5 +1,5 @@
-// `lockstep bench comm`: how fast the collectives of this machine are. docs/bench.md tells how to
-// read what it prints.
+// `lockstep bench comm`: the time of collectives among ranks of this machine. docs/bench.md
+// explains the output.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace lockstep::cli {
 
 int run_bench_comm(const std::vector<std::string>& arguments, Streams streams);
 
-/// What the ranks of our own engine execute: `bench comm-rank REQUEST ANSWER`, under the launcher.
+/// `bench comm-rank REQUEST ANSWER`: one rank of lockstep's backend, started by the launcher.
 int run_bench_comm_rank(const std::vector<std::string>& arguments, Streams streams);
 
 }  // namespace lockstep::cli

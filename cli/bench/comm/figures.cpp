@@ -15,26 +15,26 @@ double median_over(const std::vector<CommSamples>& rounds, Pick pick) {
   return percentile(values, 0.5);
 }
 
-// The rounds' samples of one case; none when the engine cannot do it.
+// The samples of one case over all rounds; nullopt if the backend does not support the case.
 std::optional<CommFigures> figures_of(const std::vector<CommAnswer>& rounds, std::size_t index) {
   std::vector<CommSamples> samples;
   for (const auto& answer : rounds) {
     if (index >= answer.samples.size() || !answer.samples[index]) return std::nullopt;
     samples.push_back(*answer.samples[index]);
   }
-  return samples.empty() ? std::nullopt : std::optional(join_rounds(samples));
+  return samples.empty() ? std::nullopt : std::optional(combine_rounds(samples));
 }
 
 }  // namespace
 
-double percentile(std::vector<double> values, double share) {
+double percentile(std::vector<double> values, double fraction) {
   std::ranges::sort(values);
-  const auto wanted = std::ceil(share * static_cast<double>(values.size()));
+  const auto wanted = std::ceil(fraction * static_cast<double>(values.size()));
   const auto index = static_cast<std::size_t>(std::max(wanted, 1.0)) - 1;
   return values[std::min(index, values.size() - 1)];
 }
 
-CommFigures join_rounds(const std::vector<CommSamples>& rounds) {
+CommFigures combine_rounds(const std::vector<CommSamples>& rounds) {
   CommFigures figures;
   for (const auto& round : rounds) {
     figures.round_p50.push_back(percentile(round.cold, 0.5));
@@ -59,8 +59,8 @@ std::vector<CommRow> rows_of(const CommRequest& request,
     same.memory = MemoryKind::ordinary;
     const auto peer_index =
         static_cast<std::size_t>(std::ranges::find(peer_cases, same) - peer_cases.begin());
-    for (std::size_t engine = 0; engine < answers.size(); ++engine) {
-      row.engines.push_back(figures_of(answers[engine], engine == 0 ? index : peer_index));
+    for (std::size_t backend = 0; backend < answers.size(); ++backend) {
+      row.backends.push_back(figures_of(answers[backend], backend == 0 ? index : peer_index));
     }
     rows.push_back(std::move(row));
   }
@@ -68,7 +68,7 @@ std::vector<CommRow> rows_of(const CommRequest& request,
 }
 
 CommRates rates_of(const CommRow& row, int ranks) {
-  const auto& ours = row.engines.front().value();
+  const auto& ours = row.backends.front().value();
   CommRates rates;
   rates.algorithm_bandwidth = static_cast<double>(row.timed.bytes) / ours.p50;
   rates.bus_bandwidth = rates.algorithm_bandwidth * bus_factor(row.timed.op, ranks);

@@ -2,8 +2,8 @@
 
     bench_comm_gloo.py REQUEST ANSWER
 
-The launcher gives the place (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and the processors. Timed as
-bench_comm_measure.cpp does it; bench_comm_request.h tells what the two files hold.
+The launcher sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and pins the process. Calls are timed as in
+measure.cpp; request.h documents the two files.
 """
 import itertools
 import json
@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 WARM_UP, LEAST_ITERATIONS, MOST_ITERATIONS = 3, 10, 5000
-SLOT_ALIGNMENT = 128
+BUFFER_ALIGNMENT = 128
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 IN_PLACE = ("all_reduce", "broadcast", "reduce")
 
@@ -24,18 +24,18 @@ def round_up(value, step):
     return (value + step - 1) // step * step
 
 
-def views_of(slot, case, dtype):
-    """The tensors of one call, in one slot of memory."""
+def views_of(buffer, case, dtype):
+    """The tensors of one call, in one buffer."""
     ranks, rank, size = dist.get_world_size(), dist.get_rank(), case["bytes"]
     part = size // ranks
     inputs = {"reduce_scatter": size, "all_gather": part, "gather": part, "scatter": size, "all_to_all": size}
     outputs = {"reduce_scatter": part, "all_gather": size, "gather": size, "scatter": part, "all_to_all": size}
     op = case["op"]
     if op in IN_PLACE:
-        whole = slot[:size].view(dtype)
+        whole = buffer[:size].view(dtype)
         return whole, whole
-    start = round_up(inputs[op], SLOT_ALIGNMENT)
-    first, second = slot[: inputs[op]].view(dtype), slot[start : start + outputs[op]].view(dtype)
+    start = round_up(inputs[op], BUFFER_ALIGNMENT)
+    first, second = buffer[: inputs[op]].view(dtype), buffer[start : start + outputs[op]].view(dtype)
     if op == "gather":
         return first, list(second.chunk(ranks)) if rank == 0 else None
     if op == "scatter":
@@ -43,13 +43,13 @@ def views_of(slot, case, dtype):
     return first, second
 
 
-def slot_bytes(case):
+def buffer_bytes(case):
     size, part = case["bytes"], case["bytes"] // dist.get_world_size()
     if case["op"] in IN_PLACE:
-        return round_up(size, SLOT_ALIGNMENT)
+        return round_up(size, BUFFER_ALIGNMENT)
     first = part if case["op"] in ("all_gather", "gather") else size
     second = part if case["op"] in ("reduce_scatter", "scatter") else size
-    return round_up(round_up(first, SLOT_ALIGNMENT) + second, SLOT_ALIGNMENT)
+    return round_up(round_up(first, BUFFER_ALIGNMENT) + second, BUFFER_ALIGNMENT)
 
 
 CALLS = {
@@ -64,11 +64,11 @@ CALLS = {
 }
 
 
-def time_calls(case, dtype, iterations, slots):
-    """One time a call in seconds, the longest of all ranks."""
+def time_calls(case, dtype, iterations, buffers):
+    """One time per call in seconds: the maximum over all ranks."""
     seconds, call, rooted = [], CALLS[case["op"]], case["op"] in ROOTED
     for _ in range(iterations):
-        first, second = views_of(next(slots), case, dtype)
+        first, second = views_of(next(buffers), case, dtype)
         if rooted:
             dist.barrier()
         begin = time.perf_counter()
@@ -81,7 +81,7 @@ def time_calls(case, dtype, iterations, slots):
 
 def measure(case, request, arena):
     dtype = getattr(torch, case["dtype"])
-    length = slot_bytes(case)
+    length = buffer_bytes(case)
     number = max(1, min(-(-request["rotation_bytes"] // length), arena.numel() // length))
     rotated = (arena[i * length : (i + 1) * length] for i in itertools.cycle(range(number)))
     same = itertools.repeat(arena[:length])
@@ -97,7 +97,7 @@ def measure(case, request, arena):
 
 
 def can(case, arena):
-    """Whether this Gloo has the collective for the type; every rank finds the same before it sends anything."""
+    """Whether this Gloo supports the collective for the dtype. Every rank gets the same result before it sends data."""
     try:
         CALLS[case["op"]](*views_of(arena, dict(case, bytes=8 * dist.get_world_size()), getattr(torch, case["dtype"])))
         return True

@@ -25,7 +25,7 @@ fs::path own_program() {
   return program;
 }
 
-// Runs `command` without a terminal; true when it ends with 0.
+// Runs `command` without a terminal; returns whether it exits with 0.
 bool succeeds(const std::vector<std::string>& command, const Environment& environment) {
   std::vector<char*> words;
   for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
@@ -48,29 +48,29 @@ bool succeeds(const std::vector<std::string>& command, const Environment& enviro
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-EngineJob find_gloo(const BenchCommOptions& options, int num_ranks,
-                    const Environment& environment) {
+BackendJob find_gloo(const BenchCommOptions& options, int num_ranks,
+                     const Environment& environment) {
   auto python = options.python;
   if (python.empty()) python = environment.find("LOCKSTEP_PYTHON").value_or("");
   if (python.empty()) python = "python3";
   if (!succeeds({python, "-c", "import torch.distributed as d; assert d.is_gloo_available()"},
                 environment)) {
     throw UsageError(
-        fmt::format("--compare gloo: {} cannot be run or has no torch with Gloo. Give one that has "
-                    "with --python PATH or LOCKSTEP_PYTHON, or `pip install torch` for this one",
+        fmt::format("--compare gloo: {} does not start or has no torch with Gloo. Name another "
+                    "Python with --python PATH or LOCKSTEP_PYTHON, or run `pip install torch`",
                     python));
   }
-  // The same place beside bin/ in a build folder and where lockstep is installed.
+  // The same path relative to bin/ in a build folder and in an installation.
   const auto script =
       own_program().parent_path().parent_path() / "share/lockstep/bench_comm_gloo.py";
   if (!fs::exists(script)) {
     throw UsageError(
-        fmt::format("--compare gloo: {} is missing; install lockstep again", script.string()));
+        fmt::format("--compare gloo: {} is missing; reinstall lockstep", script.string()));
   }
   return {.name = "gloo", .command = {python, script.string()}, .num_ranks = num_ranks};
 }
 
-EngineJob find_mpi(int num_ranks, int cores, const Environment& environment) {
+BackendJob find_mpi(int num_ranks, int cores, const Environment& environment) {
   const auto program = own_program().parent_path() / "lockstep-bench-mpi";
   if (!fs::exists(program)) {
     throw UsageError(
@@ -83,10 +83,10 @@ EngineJob find_mpi(int num_ranks, int cores, const Environment& environment) {
   if (mpirun == candidates.end()) {
     throw UsageError("--compare mpi: no mpirun on PATH. Install Open MPI (Debian: openmpi-bin)");
   }
-  EngineJob job{.name = "mpi", .command = {*mpirun, "-n", std::to_string(num_ranks)}};
-  // Each rank takes the processors that ours has by itself: mpirun would choose others.
+  BackendJob job{.name = "mpi", .command = {*mpirun, "-n", std::to_string(num_ranks)}};
+  // Each rank pins itself to the processors of lockstep's rank; mpirun would choose others.
   job.command.insert(job.command.end(), {"--bind-to", "none"});
-  // It wants a way to other hosts even where there are none, and ssh may not be installed.
+  // mpirun requires a remote shell even for one host, and ssh may not be installed.
   job.command.insert(job.command.end(), {"--mca", "plm_rsh_agent", "false"});
   if (num_ranks > cores) job.command.emplace_back("--oversubscribe");
   if (::geteuid() == 0) job.command.emplace_back("--allow-run-as-root");
@@ -96,11 +96,11 @@ EngineJob find_mpi(int num_ranks, int cores, const Environment& environment) {
 
 }  // namespace
 
-std::vector<EngineJob> find_engines(const BenchCommOptions& options, int num_ranks, int cores,
-                                    const Environment& environment) {
-  std::vector<EngineJob> jobs{{.name = "shm",
-                               .command = {own_program().string(), "bench", "comm-rank"},
-                               .num_ranks = num_ranks}};
+std::vector<BackendJob> find_backends(const BenchCommOptions& options, int num_ranks, int cores,
+                                      const Environment& environment) {
+  std::vector<BackendJob> jobs{{.name = "shm",
+                                .command = {own_program().string(), "bench", "comm-rank"},
+                                .num_ranks = num_ranks}};
   for (const auto peer : options.compare) {
     jobs.push_back(peer == Peer::gloo ? find_gloo(options, num_ranks, environment)
                                       : find_mpi(num_ranks, cores, environment));
@@ -108,9 +108,9 @@ std::vector<EngineJob> find_engines(const BenchCommOptions& options, int num_ran
   return jobs;
 }
 
-std::variant<CommAnswer, int> run_engine(const EngineJob& job, const CommRequest& request,
-                                         const std::string& folder, int round,
-                                         const Environment& environment) {
+std::variant<CommAnswer, int> run_backend(const BackendJob& job, const CommRequest& request,
+                                          const std::string& folder, int round,
+                                          const Environment& environment) {
   const auto files = fmt::format("{}/{}-{}", folder, job.name, round);
   const auto request_path = files + ".request.json";
   const auto answer_path = files + ".answer.json";
@@ -119,7 +119,8 @@ std::variant<CommAnswer, int> run_engine(const EngineJob& job, const CommRequest
   command.insert(command.end(), {request_path, answer_path});
   auto variables = environment;
   variables.set("OMP_NUM_THREADS", "1");
-  if (job.name == "gloo") variables.set("GLOO_SOCKET_IFNAME", "lo");  // not what a host name means
+  // Otherwise Gloo listens on the address of the host name.
+  if (job.name == "gloo") variables.set("GLOO_SOCKET_IFNAME", "lo");
   const int code = run_job({.command = command,
                             .num_ranks = job.num_ranks,
                             .announce = false,

@@ -1,5 +1,6 @@
-// The engines that `lockstep bench comm` starts: ours, and the peers it is held against. Each is a
-// job under the launcher, which pins the ranks, names what fails and leaves nothing behind.
+// The backends that `lockstep bench comm` measures: lockstep's own, and the peers it is compared
+// with. Each is a job under the launcher, which pins the ranks, names the rank that fails and
+// removes what the job leaves.
 #pragma once
 
 #include <string>
@@ -12,25 +13,25 @@
 
 namespace lockstep::cli {
 
-struct EngineJob {
+struct BackendJob {
   std::string name = {};                  // shm, gloo, mpi
-  std::vector<std::string> command = {};  // request and answer follow
-  int num_ranks = 1;  // that the launcher starts: one where the command starts its own
+  std::vector<std::string> command = {};  // the paths of request and answer are appended
+  int num_ranks = 1;  // started by the launcher; 1 if the command starts its own ranks
 };
 
-/// Ours first, then the peers asked for. Throws UsageError, with the next step, for a peer that is
-/// not on this machine.
-[[nodiscard]] std::vector<EngineJob> find_engines(const BenchCommOptions& options, int num_ranks,
-                                                  int cores, const Environment& environment);
+/// Lockstep's backend first, then the requested peers. Throws UsageError, with the next step, for a
+/// peer that is not installed on this machine.
+[[nodiscard]] std::vector<BackendJob> find_backends(const BenchCommOptions& options, int num_ranks,
+                                                    int cores, const Environment& environment);
 
-/// Runs one engine once, with its files in `folder`, which the caller removes. Returns its answer;
-/// when it did not end well, the launcher's exit code: what failed has been printed.
-[[nodiscard]] std::variant<CommAnswer, int> run_engine(const EngineJob& job,
-                                                       const CommRequest& request,
-                                                       const std::string& folder, int round,
-                                                       const Environment& environment);
+/// Runs one backend once, with its files in `folder`, which the caller removes. Returns its answer,
+/// or the launcher's exit code if the job failed; the launcher has printed the failure.
+[[nodiscard]] std::variant<CommAnswer, int> run_backend(const BackendJob& job,
+                                                        const CommRequest& request,
+                                                        const std::string& folder, int round,
+                                                        const Environment& environment);
 
-/// The request as a peer gets it: it has ordinary memory alone, so each case once.
+/// The request for a peer. Peers have only ordinary memory, so the request holds each case once.
 [[nodiscard]] CommRequest peer_request(const CommRequest& request);
 
 }  // namespace lockstep::cli

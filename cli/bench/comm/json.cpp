@@ -19,7 +19,7 @@ ordered_json figures_json(const CommFigures& figures) {
 }
 
 ordered_json row_json(const CommReport& report, const CommRow& row) {
-  const auto& ours = row.engines.front().value();
+  const auto& ours = row.backends.front().value();
   const auto rates = rates_of(row, report.request.ranks);
   ordered_json json{{"op", to_string(row.timed.op)},
                     {"dtype", to_string(row.timed.dtype)},
@@ -30,12 +30,12 @@ ordered_json row_json(const CommReport& report, const CommRow& row) {
                     {"in_place_add", ours.add_bytes_per_second},
                     {"bound_us", rates.bound * 1e6},
                     {"bound_share", rates.bound_share}};
-  for (std::size_t engine = 0; engine < report.names.size(); ++engine) {
-    const auto& figures = row.engines[engine];
-    auto& place = json["engines"][report.names[engine]];
-    if (!figures) continue;  // null: the engine cannot do it
-    place = figures_json(*figures);
-    if (engine > 0) place["ratio"] = figures->p50 / ours.p50;
+  for (std::size_t backend = 0; backend < report.names.size(); ++backend) {
+    const auto& figures = row.backends[backend];
+    auto& entry = json["backends"][report.names[backend]];
+    if (!figures) continue;  // null: the backend does not support the case
+    entry = figures_json(*figures);
+    if (backend > 0) entry["ratio"] = figures->p50 / ours.p50;
   }
   return json;
 }
@@ -44,7 +44,7 @@ ordered_json row_json(const CommReport& report, const CommRow& row) {
 
 std::string json_text(const CommReport& report) {
   const auto& request = report.request;
-  ordered_json json{{"schema", "lockstep-bench-comm-1"},
+  ordered_json json{{"schema", "lockstep-bench-comm-2"},
                     {"lockstep", kVersion},
                     {"build", report.build},
                     {"ranks", request.ranks},
@@ -55,8 +55,8 @@ std::string json_text(const CommReport& report) {
                     {"rounds", report.rounds},
                     {"load", nullptr}};
   if (report.load) json["load"] = *report.load;
-  for (std::size_t engine = 0; engine < report.names.size(); ++engine) {
-    json["engines"][report.names[engine]] = report.abouts[engine];
+  for (std::size_t backend = 0; backend < report.names.size(); ++backend) {
+    json["backends"][report.names[backend]] = report.abouts[backend];
   }
   json["rows"] = ordered_json::array();
   for (const auto& row : report.rows) json["rows"].push_back(row_json(report, row));

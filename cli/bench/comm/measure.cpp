@@ -12,7 +12,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWarmUp = 3;
 constexpr int kLeastIterations = 10;
 constexpr int kMostIterations = 5000;
-// Sums of zeros in place may stay unwritten (docs/collectives.md), which gradients seldom are.
+// Not zero: an all-reduce in place may skip the write of zero sums (docs/collectives.md), and
+// gradients are seldom zero.
 constexpr std::byte kNoZero{0x3C};
 
 double seconds_since(Clock::time_point begin) {
@@ -25,8 +26,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Buffers of one length in an arena, one after the other and from the start again: as many as it
-// takes to come back to a buffer only when the caches have forgotten it.
+// Buffers of one length in an arena, used in turn: enough of them that a buffer has left the caches
+// when its turn comes again.
 class Rotation {
  public:
   Rotation(std::span<std::byte> arena, std::size_t buffer_bytes, std::size_t rotation_bytes)
@@ -55,9 +56,9 @@ CallMemory memory_in(std::span<std::byte> buffer, const BufferLayout& layout) {
           .output = buffer.subspan(layout.output_offset, layout.output_bytes)};
 }
 
-// One time a call, the longest of all ranks. Calls follow each other without a pause, as buckets
-// of gradients do; only where one rank could run ahead of the others, a barrier, which is not
-// timed, stands in between.
+// One time per call: the maximum over all ranks. Calls follow each other without a pause, as the
+// buckets of gradients do. A rooted call, where a rank can run ahead of the others, is preceded by
+// a barrier, which is not timed.
 template <typename NextBuffer>
 std::vector<double> time_calls(TimedBackend& backend, const CommCase& timed,
                                const BufferLayout& layout, int iterations, NextBuffer next_buffer) {
@@ -79,7 +80,8 @@ int iterations_for(const CommRequest& request, const std::vector<double>& warm_u
   return static_cast<int>(std::clamp(wanted, double{kLeastIterations}, double{kMostIterations}));
 }
 
-// A cache line at a time: with one vector a turn the loop, not the memory, is the limit.
+// One cache line per iteration: with one vector per iteration the loop, not the memory, is the
+// limit.
 __attribute__((noinline)) void add_in_place(float* __restrict sum, const float* __restrict other,
                                             std::size_t count) {
   constexpr std::size_t line = 64 / sizeof(float);  // buffers are whole lines
@@ -88,16 +90,16 @@ __attribute__((noinline)) void add_in_place(float* __restrict sum, const float* 
   }
 }
 
-// How many ranks run at the same time: more ranks than processors take turns.
+// The number of ranks that run at the same time: ranks in excess of the processors take turns.
 int ranks_at_once(const CommRequest& request) {
   std::set<int> processors;
   for (const auto& of_rank : request.processors) processors.insert(of_rank.begin(), of_rank.end());
   return std::min(request.ranks, static_cast<int>(processors.size()));
 }
 
-// What the memory gives to all ranks at once when each adds arrays of `bytes` in place: reads two,
-// writes one. A sample is many adds where one is too short for the clock, yet short enough that a
-// busy machine leaves most of them undisturbed: the median counts.
+// The memory bandwidth of all ranks together while each adds arrays of `bytes` in place: two reads
+// and one write. A sample consists of several adds where one add is too short for the clock. It is
+// short enough that other load on the machine disturbs few samples; the result is their median.
 double add_bytes_per_second(TimedBackend& backend, const CommRequest& request, std::size_t bytes) {
   constexpr std::size_t sample_bytes = 1u << 20;
   constexpr std::size_t all_bytes = 256u << 20;
@@ -134,8 +136,8 @@ CommSamples measure_case(TimedBackend& backend, const CommRequest& request, cons
   const auto same = [&] { return arena.first(layout.buffer_bytes); };
   const auto warm_up = time_calls(backend, timed, layout, kWarmUp, rotated);
   const int iterations = iterations_for(request, warm_up);
-  // Once over the buffers to come: a rank maps the others' pages when it first touches them, which
-  // training does in its first step. The adds then push them out of the caches again.
+  // One call on each buffer: a rank maps the peers' pages at their first use, which in training is
+  // the first step. The adds then evict the buffers from the caches.
   rotation.restart();
   (void)time_calls(backend, timed, layout, std::min(iterations, rotation.num_buffers()), rotated);
   samples.add_bytes_per_second = add_bytes_per_second(backend, request, timed.bytes);

@@ -1,5 +1,5 @@
-// How a case is timed, whatever the backend: the loops, the rotation of buffers, the in-place add
-// that the figures are held against. gloo.py does the same in Python.
+// How a case is timed, for every backend: the loops, the rotation of buffers, and the in-place add
+// that the figures are compared with. gloo.py does the same in Python.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct CallMemory {
   std::span<std::byte> output = {};
 };
 
-/// An backend as the loops see it: one rank of it.
+/// One rank of a backend, as the timing loops use it.
 class TimedBackend {
  public:
   TimedBackend() = default;
@@ -25,18 +25,19 @@ class TimedBackend {
   virtual ~TimedBackend() = default;
 
   [[nodiscard]] virtual int rank() const = 0;
+  /// Whether the backend supports the case.
   [[nodiscard]] virtual bool can(const CommCase& timed) const = 0;
-  /// arena_bytes of the request, touched.
+  /// Memory of arena_bytes of the request.
   [[nodiscard]] virtual std::span<std::byte> arena(MemoryKind memory) = 0;
 
-  /// Collective: one call, from start to end.
+  /// Issues the call of the case and waits for it. Collective.
   virtual void call(const CommCase& timed, const CallMemory& memory) = 0;
   virtual void barrier() = 0;
-  /// Replaces each value by the largest of all ranks. Collective.
+  /// Replaces each value by its maximum over all ranks. Collective.
   virtual void max_over_ranks(std::span<double> values) = 0;
 };
 
-/// Times all cases of the request. Collective; the answer is the same on every rank.
+/// Times all cases of the request. Collective. Returns the same answer on every rank.
 [[nodiscard]] CommAnswer measure(TimedBackend& backend, const CommRequest& request,
                                  const std::string& about);
 

@@ -1,5 +1,5 @@
-// lockstep-bench-mpi REQUEST ANSWER, under mpirun: what `lockstep bench comm --compare mpi` holds
-// our backend against. A rank takes the processors that ours has, before MPI looks at them.
+// lockstep-bench-mpi REQUEST ANSWER, started by mpirun: the peer of `lockstep bench comm --compare
+// mpi`. Each rank pins itself to the processors of lockstep's rank before MPI_Init reads them.
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sched.h>
@@ -31,7 +31,7 @@ MPI_Datatype type_of(DType dtype) {
     case DType::boolean:
     case DType::float16:
     case DType::bfloat16:
-      break;  // MPI 3 has no sum of these
+      break;  // MPI 3 has no sum of these dtypes
   }
   return MPI_DATATYPE_NULL;
 }
@@ -106,7 +106,7 @@ class MpiTimed final : public TimedBackend {
   std::span<std::byte> arena_;  // the aligned part of memory_
 };
 
-void take_processors(const CommRequest& request) {
+void pin_to_processors(const CommRequest& request) {
   const auto rank = Environment::of_process().find_integer("OMPI_COMM_WORLD_RANK").value_or(-1);
   if (rank < 0 || static_cast<std::size_t>(rank) >= request.processors.size()) return;
   cpu_set_t set;
@@ -129,7 +129,7 @@ std::string library_version() {
 
 int run(const std::string& request_path, const std::string& answer_path) {
   const auto request = read_request(request_path);
-  take_processors(request);
+  pin_to_processors(request);
   MPI_Init(nullptr, nullptr);
   {
     MpiTimed backend(request.arena_bytes);
@@ -145,7 +145,7 @@ int run(const std::string& request_path, const std::string& answer_path) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::cerr << "lockstep-bench-mpi is what `lockstep bench comm --compare mpi` starts\n";
+    std::cerr << "lockstep-bench-mpi: started only by `lockstep bench comm --compare mpi`\n";
     return 2;
   }
   try {

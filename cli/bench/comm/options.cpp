@@ -16,7 +16,7 @@
 namespace lockstep::cli {
 namespace {
 
-// What the options hold as text, before it is understood.
+// The options that are lists or times, as text before parsing.
 struct Texts {
   std::string sizes;
   std::string ops;
@@ -27,7 +27,7 @@ struct Texts {
 };
 
 constexpr std::array kPeers{Peer::gloo, Peer::mpi};
-constexpr std::array kMemoryKinds{MemoryKind::library, MemoryKind::ordinary};
+constexpr std::array kMemoryKinds{MemoryKind::registered, MemoryKind::ordinary};
 
 void declare(Arguments& arguments, BenchCommOptions& options, Texts& texts) {
   arguments.option("-n,--ranks", options.num_ranks, {1, 1024});
@@ -54,10 +54,11 @@ std::vector<std::string> split_at_commas(const std::string& text) {
   return words;
 }
 
-// The values of `all` that `text` names, in its order, each once; `whole` names all of them.
+// The values of `all` that `text` names, in its order, each once; the word `whole` names all of
+// them.
 template <typename All>
-auto understand_names(const std::string& option, const std::string& text, const All& all,
-                      std::string_view whole) {
+auto parse_names(const std::string& option, const std::string& text, const All& all,
+                 std::string_view whole) {
   using Value = std::remove_cvref_t<decltype(*std::begin(all))>;
   if (text == whole) return std::vector<Value>(std::begin(all), std::end(all));
   std::vector<Value> values;
@@ -67,7 +68,7 @@ auto understand_names(const std::string& option, const std::string& text, const 
     const auto found = std::ranges::find(names, word);
     if (found == names.end()) {
       const auto nearest = try_nearest(word, names);
-      throw UsageError(fmt::format("{} names \"{}\"{}, expected some of {}{}", option, word,
+      throw UsageError(fmt::format("{} names \"{}\"{}, expected one or more of {}{}", option, word,
                                    nearest ? fmt::format(" (did you mean {}?)", *nearest) : "",
                                    fmt::join(names, ", "),
                                    whole.empty() ? "" : fmt::format(", or {}", whole)));
@@ -78,7 +79,7 @@ auto understand_names(const std::string& option, const std::string& text, const 
   return values;
 }
 
-std::size_t understand_size(const std::string& word) {
+std::size_t parse_size(const std::string& word) {
   std::size_t number = 0;
   const char* end = word.data() + word.size();
   const auto [stopped, error] = std::from_chars(word.data(), end, number);
@@ -99,24 +100,27 @@ std::size_t understand_size(const std::string& word) {
   return number << shift;
 }
 
-void understand(const Texts& texts, BenchCommOptions& options) {
+void parse(const Texts& texts, BenchCommOptions& options) {
   if (!texts.sizes.empty()) {
     options.sizes.clear();
     for (const auto& word : split_at_commas(texts.sizes)) {
-      options.sizes.push_back(understand_size(word));
+      options.sizes.push_back(parse_size(word));
     }
   }
   if (!texts.ops.empty()) {
-    options.ops = understand_names("--ops", texts.ops, timed_collectives(), "all");
+    options.ops = parse_names("--ops", texts.ops, timed_collectives(), "all");
   }
   if (!texts.dtypes.empty()) {
     std::array<DType, kNumDTypes> all{};
     for (int i = 0; i < kNumDTypes; ++i) all[static_cast<std::size_t>(i)] = static_cast<DType>(i);
-    options.dtypes = understand_names("--dtypes", texts.dtypes, all, "all");
+    options.dtypes = parse_names("--dtypes", texts.dtypes, all, "all");
   }
-  options.memory = understand_names("--memory", texts.memory, kMemoryKinds, "both");
+  if (texts.memory == "library") {
+    throw UsageError("--memory library is now --memory registered");
+  }
+  options.memory = parse_names("--memory", texts.memory, kMemoryKinds, "both");
   if (!texts.compare.empty()) {
-    options.compare = understand_names("--compare", texts.compare, kPeers, "");
+    options.compare = parse_names("--compare", texts.compare, kPeers, "");
   }
   if (!texts.time.empty()) {
     if (options.iterations > 0) {
@@ -137,26 +141,26 @@ BenchCommOptions parse_bench_comm_options(const std::vector<std::string>& argume
   declare(declared, options, texts);
   declared.read(arguments);
   if (options.help) return options;
-  understand(texts, options);
+  parse(texts, options);
   return options;
 }
 
 std::string bench_comm_help() {
   return "lockstep bench comm [options]: times collectives among pinned ranks of this machine\n"
          "\n"
-         "  -n N                     ranks, also more than cores (default: one a core)\n"
-         "  --sizes 1K,64K,1M,25M    of the whole array, in powers of 1024\n"
+         "  -n N                     ranks; may exceed the cores (default: one per core)\n"
+         "  --sizes 1K,64K,1M,25M    bytes of the whole array; K, M, G are powers of 1024\n"
          "  --ops all_reduce,…|all   also reduce_scatter all_gather broadcast reduce gather\n"
          "                           scatter all_to_all\n"
          "  --dtypes float32,…|all   also float64 float16 bfloat16 int8 int32 int64 uint8 bool\n"
-         "  --memory library|ordinary|both\n"
-         "                           the engine's own, used where it lies, or any, which is "
-         "copied\n"
-         "  --seconds 300ms          for each row, engine and round; or --iterations N\n"
-         "  --compare gloo,mpi       the same with PyTorch's Gloo and Open MPI, taking turns\n"
-         "  --rounds N               how often they take turns (default 3; 1 without --compare)\n"
-         "  --python PATH            one that has torch (default LOCKSTEP_PYTHON, then python3)\n"
-         "  --json FILE  --svg FILE  everything as data; time over size as a chart\n"
+         "  --memory registered|ordinary|both\n"
+         "                           registered: allocated by the group, used in place;\n"
+         "                           ordinary: any other, copied (default: both)\n"
+         "  --seconds 300ms          time per row, backend and round; or --iterations N calls\n"
+         "  --compare gloo,mpi       also time PyTorch's Gloo and Open MPI; backends take turns\n"
+         "  --rounds N               number of turns (default 3; 1 without --compare)\n"
+         "  --python PATH            a Python with torch (default LOCKSTEP_PYTHON, then python3)\n"
+         "  --json FILE  --svg FILE  all figures as JSON; a chart of time over size\n"
          "\n"
          "Examples:\n"
          "  lockstep bench comm\n"

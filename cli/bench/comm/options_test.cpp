@@ -30,7 +30,7 @@ TEST(BenchCommOptions, WithoutOptionsAllReduceOfFloatsIsTimedInBothKindsOfMemory
   EXPECT_TRUE(options.compare.empty());
 }
 
-TEST(BenchCommOptions, ListsAreReadInTheirOrder) {
+TEST(BenchCommOptions, ListsKeepTheirOrder) {
   const auto options = parse_bench_comm_options(
       {"-n", "8", "--sizes", "8,1K,3m,2MiB,1g", "--ops=all_gather,all_reduce,all_gather",
        "--dtypes", "bfloat16,bool", "--memory", "ordinary", "--compare", "mpi,gloo", "--seconds",
@@ -44,7 +44,7 @@ TEST(BenchCommOptions, ListsAreReadInTheirOrder) {
   EXPECT_EQ(options.time, std::chrono::milliseconds(50));
 }
 
-TEST(BenchCommOptions, AllNamesEveryOne) {
+TEST(BenchCommOptions, TheWordAllNamesEveryOpAndDType) {
   const auto options = parse_bench_comm_options({"--ops", "all", "--dtypes", "all"});
   EXPECT_EQ(options.ops.size(), timed_collectives().size());
   EXPECT_EQ(options.dtypes.size(), std::size_t{kNumDTypes});
@@ -54,12 +54,16 @@ TEST(BenchCommOptions, AWrongWordIsNamedWithTheNearestOne) {
   EXPECT_NE(refusal({"--ops", "all_reduse"}).find("did you mean all_reduce?"), std::string::npos);
   EXPECT_NE(refusal({"--dtypes", "float23"}).find("did you mean float32?"), std::string::npos);
   EXPECT_NE(refusal({"--compare", "glo"}).find("did you mean gloo?"), std::string::npos);
-  EXPECT_NE(refusal({"--memory", "librery"}).find("did you mean library?"), std::string::npos);
+  EXPECT_NE(refusal({"--memory", "regstered"}).find("did you mean registered?"), std::string::npos);
   EXPECT_NE(refusal({"--size", "1K"}).find("did you mean --sizes?"), std::string::npos);
   EXPECT_NE(refusal({"stray"}).find("\"stray\" is one argument too many"), std::string::npos);
 }
 
-TEST(BenchCommOptions, SizesAndNumbersThatCannotBeAreRefused) {
+TEST(BenchCommOptions, TheOldNameOfRegisteredMemoryNamesTheNewOne) {
+  EXPECT_NE(refusal({"--memory", "library"}).find("--memory registered"), std::string::npos);
+}
+
+TEST(BenchCommOptions, InvalidSizesAndNumbersAreRefused) {
   for (const char* wrong : {"0", "-1", "1.5M", "1T", "K", "1K,", "99999999999G"}) {
     EXPECT_NE(refusal({"--sizes", wrong}), "") << wrong;
   }

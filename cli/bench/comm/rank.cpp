@@ -1,4 +1,4 @@
-// One rank of our own backend under `lockstep bench comm`.
+// One rank of lockstep's own backend under `lockstep bench comm`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class OwnBackend final : public TimedBackend {
   OwnBackend(std::shared_ptr<Group> group, const CommRequest& request)
       : group_(std::move(group)), ordinary_(request.arena_bytes + kBufferAlignment) {
     const auto uses_registered = [](const CommCase& timed) {
-      return timed.memory == MemoryKind::library;
+      return timed.memory == MemoryKind::registered;
     };
     if (std::ranges::any_of(request.cases, uses_registered)) {
       registered_ = group_->allocate(request.arena_bytes);
@@ -35,7 +35,7 @@ class OwnBackend final : public TimedBackend {
   [[nodiscard]] int rank() const override { return group_->rank(); }
   [[nodiscard]] bool can(const CommCase&) const override { return true; }
   [[nodiscard]] std::span<std::byte> arena(MemoryKind memory) override {
-    return memory == MemoryKind::library ? registered_->bytes() : ordinary_arena_;
+    return memory == MemoryKind::registered ? registered_->bytes() : ordinary_arena_;
   }
 
   void call(const CommCase& timed, const CallMemory& memory) override {
@@ -70,13 +70,13 @@ class OwnBackend final : public TimedBackend {
 int run_bench_comm_rank(const std::vector<std::string>& arguments, Streams streams) {
   try {
     if (arguments.size() != 2) {
-      throw UsageError("`bench comm-rank` is what `lockstep bench comm` starts: use that");
+      throw UsageError("`bench comm-rank` is started only by `lockstep bench comm`; use that");
     }
     const auto request = read_request(arguments[0]);
     const auto world = init();
     if (world.size() != request.ranks) {
-      throw UsageError(
-          fmt::format("the request is for {} ranks, not {}", request.ranks, world.size()));
+      throw UsageError(fmt::format("the request is for {} ranks; the world has {}", request.ranks,
+                                   world.size()));
     }
     const auto group = make_group(world);
     OwnBackend backend(group, request);

@@ -10,11 +10,11 @@
 namespace lockstep::cli {
 namespace {
 
-// Two sizes in both kinds of memory, ours and two peers, of which MPI lacks one case.
+// Two sizes in both kinds of memory, lockstep and two peers; MPI does not support one case.
 CommReport example() {
   CommReport report;
   report.request.ranks = 2;
-  for (const auto memory : {MemoryKind::library, MemoryKind::ordinary}) {
+  for (const auto memory : {MemoryKind::registered, MemoryKind::ordinary}) {
     for (const std::size_t bytes : {1024U, 1U << 20}) {
       report.request.cases.push_back({.bytes = bytes, .memory = memory});
     }
@@ -43,10 +43,10 @@ TEST(BenchCommReport, APercentileIsAValueThatOccurred) {
   EXPECT_EQ(percentile({7}, 0.99), 7);
 }
 
-TEST(BenchCommReport, RoundsAreJoinedByTheirMediansAndTheLargestTime) {
-  const auto figures = join_rounds({{.cold = {1, 2, 30}, .hot = {1}},
-                                    {.cold = {5, 5, 5}, .hot = {3}},
-                                    {.cold = {3, 4, 9}, .hot = {2}}});
+TEST(BenchCommReport, RoundsAreCombinedByTheirMediansAndTheMaximum) {
+  const auto figures = combine_rounds({{.cold = {1, 2, 30}, .hot = {1}},
+                                       {.cold = {5, 5, 5}, .hot = {3}},
+                                       {.cold = {3, 4, 9}, .hot = {2}}});
   EXPECT_EQ(figures.round_p50, (std::vector<double>{2, 5, 4}));
   EXPECT_EQ(figures.p50, 4);
   EXPECT_EQ(figures.p99, 9);
@@ -64,18 +64,18 @@ TEST(BenchCommReport, RatesFollowTheTwoSRule) {
   EXPECT_DOUBLE_EQ(rates.bound_share, rates.bound / 50e-6);
 }
 
-TEST(BenchCommReport, BothKindsOfMemoryAreHeldAgainstThePeersOrdinaryOne) {
+TEST(BenchCommReport, BothKindsOfMemoryAreComparedWithThePeersOrdinaryMemory) {
   const auto report = example();
   ASSERT_EQ(report.rows.size(), 4U);
-  for (const auto& row : report.rows) EXPECT_EQ(row.engines[1]->p50, 200e-6);
-  EXPECT_EQ(report.rows[0].engines[2]->p50, 1e-6);
-  EXPECT_EQ(report.rows[2].engines[2]->p50, 1e-6);
-  EXPECT_FALSE(report.rows[1].engines[2]);
+  for (const auto& row : report.rows) EXPECT_EQ(row.backends[1]->p50, 200e-6);
+  EXPECT_EQ(report.rows[0].backends[2]->p50, 1e-6);
+  EXPECT_EQ(report.rows[2].backends[2]->p50, 1e-6);
+  EXPECT_FALSE(report.rows[1].backends[2]);
 }
 
 TEST(BenchCommReport, TheTableFitsAHundredColumnsAndShowsRatios) {
   auto report = example();
-  report.rows[1].engines[0]->max = 12.345678;  // seconds
+  report.rows[1].backends[0]->max = 12.345678;  // seconds
   std::istringstream text(header_text(report) + table_text(report));
   int groups = 0;
   bool has_ratio = false;
@@ -88,7 +88,7 @@ TEST(BenchCommReport, TheTableFitsAHundredColumnsAndShowsRatios) {
   EXPECT_TRUE(has_ratio);
 }
 
-TEST(BenchCommReport, TheHeaderSaysWhoIsPinnedWhere) {
+TEST(BenchCommReport, TheHeaderNamesTheProcessorsOfEachRank) {
   auto report = example();
   EXPECT_NE(header_text(report).find("processors: rank 0 on 0, rank 1 on 1\n"), std::string::npos);
   report.request.processors = {{0}, {0}, {0}, {1, 3}, {4, 5, 6}};
@@ -96,25 +96,26 @@ TEST(BenchCommReport, TheHeaderSaysWhoIsPinnedWhere) {
             std::string::npos);
 }
 
-TEST(BenchCommReport, ABuildThatIsNotForMeasuringSaysSo) {
+TEST(BenchCommReport, TheHeaderWarnsOfABuildThatIsNotRelease) {
   auto report = example();
   report.build = "Debug";
-  EXPECT_NE(header_text(report).find("Debug build: its figures say little"), std::string::npos);
+  EXPECT_NE(header_text(report).find("Debug build: its figures are not representative"),
+            std::string::npos);
 }
 
-TEST(BenchCommReport, JsonHoldsEveryFigureAndNullForWhatAPeerCannotDo) {
+TEST(BenchCommReport, JsonHoldsEveryFigureAndNullForAnUnsupportedCase) {
   const auto json = nlohmann::json::parse(json_text(example()));
-  EXPECT_EQ(json["schema"], "lockstep-bench-comm-1");
-  EXPECT_EQ(json["engines"]["mpi"], "Open MPI 3");
+  EXPECT_EQ(json["schema"], "lockstep-bench-comm-2");
+  EXPECT_EQ(json["backends"]["mpi"], "Open MPI 3");
   ASSERT_EQ(json["rows"].size(), 4U);
   const auto& row = json["rows"][0];
-  EXPECT_EQ(row["memory"], "library");
-  EXPECT_DOUBLE_EQ(row["engines"]["shm"]["p50_us"], 1);
-  EXPECT_DOUBLE_EQ(row["engines"]["gloo"]["ratio"], 200);
-  EXPECT_TRUE(json["rows"][1]["engines"]["mpi"].is_null());
+  EXPECT_EQ(row["memory"], "registered");
+  EXPECT_DOUBLE_EQ(row["backends"]["shm"]["p50_us"], 1);
+  EXPECT_DOUBLE_EQ(row["backends"]["gloo"]["ratio"], 200);
+  EXPECT_TRUE(json["rows"][1]["backends"]["mpi"].is_null());
 }
 
-TEST(BenchCommReport, TheChartHasOneLineAnEngineAndKindOfMemoryAndTheBound) {
+TEST(BenchCommReport, TheChartHasOneLinePerBackendAndKindOfMemoryAndTheBound) {
   const auto svg = svg_text(example());
   std::size_t lines = 0;
   for (auto at = svg.find("<polyline"); at != std::string::npos;
@@ -127,7 +128,7 @@ TEST(BenchCommReport, TheChartHasOneLineAnEngineAndKindOfMemoryAndTheBound) {
   EXPECT_EQ(svg.find("inf"), std::string::npos);
 }
 
-TEST(BenchCommReport, AChartOfOneSizeIsStillAPicture) {
+TEST(BenchCommReport, AChartOfOneSizeHasFiniteCoordinates) {
   auto report = example();
   report.rows.resize(1);
   const auto svg = svg_text(report);

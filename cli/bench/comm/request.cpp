@@ -26,23 +26,24 @@ auto read_json(const std::string& path, Read read) {
   try {
     return read(ordered_json::parse(file));
   } catch (const nlohmann::json::exception& error) {
-    throw UsageError(fmt::format("{} is not what bench comm writes: {}", path, error.what()));
+    throw UsageError(fmt::format("{} is not a file of bench comm: {}", path, error.what()));
   }
 }
 
 template <typename Value>
 Value expect_word(std::optional<Value> value, const std::string& word) {
-  if (!value) throw UsageError(fmt::format("\"{}\" is nothing that bench comm times", word));
+  if (!value) throw UsageError(fmt::format("bench comm does not time \"{}\"", word));
   return *value;
 }
 
 CommCase case_of(const ordered_json& json) {
   const auto op = json.at("op").get<std::string>();
   const auto dtype = json.at("dtype").get<std::string>();
-  return {.op = expect_word(try_timed_collective(op), op),
-          .dtype = expect_word(try_dtype(dtype), dtype),
-          .bytes = json.at("bytes"),
-          .memory = json.at("memory") == "library" ? MemoryKind::library : MemoryKind::ordinary};
+  return {
+      .op = expect_word(try_timed_collective(op), op),
+      .dtype = expect_word(try_dtype(dtype), dtype),
+      .bytes = json.at("bytes"),
+      .memory = json.at("memory") == "registered" ? MemoryKind::registered : MemoryKind::ordinary};
 }
 
 std::optional<CommSamples> samples_of(const ordered_json& json) {

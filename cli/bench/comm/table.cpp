@@ -10,7 +10,7 @@
 namespace lockstep::cli {
 namespace {
 
-// Three digits that count, in eight columns: 0.33, 26.1, 61234.
+// Three significant digits, in at most eight columns: 0.33, 26.1, 61234.
 std::string microseconds(double seconds) {
   const double value = seconds * 1e6;
   if (value < 9.995) return fmt::format("{:.2f}", value);
@@ -41,15 +41,15 @@ std::string column_titles(const CommReport& report) {
 }
 
 std::string row_line(const CommRow& row, int ranks) {
-  const auto& ours = row.engines.front().value();
+  const auto& ours = row.backends.front().value();
   const auto rates = rates_of(row, ranks);
   auto line =
       fmt::format("{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}{:>6.0f}%{:>9}", size_in_words(row.timed.bytes),
                   microseconds(ours.p50), microseconds(ours.p99), microseconds(ours.max),
                   gigabytes(rates.algorithm_bandwidth), gigabytes(rates.bus_bandwidth),
                   100 * rates.bound_share, microseconds(ours.hot));
-  for (std::size_t peer = 1; peer < row.engines.size(); ++peer) {
-    const auto& theirs = row.engines[peer];
+  for (std::size_t peer = 1; peer < row.backends.size(); ++peer) {
+    const auto& theirs = row.backends[peer];
     line += fmt::format("{:>9}{:>7}", theirs ? microseconds(theirs->p50) : "-",
                         theirs ? times(theirs->p50 / ours.p50) : "-");
   }
@@ -69,19 +69,19 @@ std::string processors_in_words(const std::vector<int>& processors) {
   return fmt::format("{}", fmt::join(processors, ","));
 }
 
-// "rank 0 on 0, ranks 1-3 on 1", as much of it as a line holds.
+// "rank 0 on 0, ranks 1-3 on 1", cut to one line.
 std::string processors_text(const CommRequest& request) {
   std::string text;
   const auto& processors = request.processors;
   for (std::size_t first = 0; first < processors.size();) {
     auto last = first;
     while (last + 1 < processors.size() && processors[last + 1] == processors[first]) ++last;
-    const auto place = fmt::format(
+    const auto ranks = fmt::format(
         "{}{} on {}", first > 0 ? ", " : "",
         first == last ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, last),
         processors_in_words(processors[first]));
-    if (text.size() + place.size() > 80) return text + ", ...";
-    text += place;
+    if (text.size() + ranks.size() > 80) return text + ", ...";
+    text += ranks;
     first = last + 1;
   }
   return text;
@@ -96,23 +96,23 @@ std::string header_text(const CommReport& report) {
       fmt::format("lockstep bench comm: {} rank{} on {} core{}, one thread each, {} build{}\n",
                   request.ranks, request.ranks == 1 ? "" : "s", report.machine.cpu.num_cores(),
                   report.machine.cpu.num_cores() == 1 ? "" : "s", report.build,
-                  report.build == "Release" ? "" : ": its figures say little");
+                  report.build == "Release" ? "" : ": its figures are not representative");
   text += fmt::format("processors: {}\n", processors_text(request));
   text += fmt::format(
-      "buffers: rotate through {} a rank, last-level cache {}; at most {} a rank in all\n",
-      size_in_words(request.rotation_bytes), cache > 0 ? size_in_words(cache) : "not known",
+      "buffers: rotate through {} per rank (last-level cache {}); total at most {} per rank\n",
+      size_in_words(request.rotation_bytes), cache > 0 ? size_in_words(cache) : "unknown",
       size_in_words(kMostBytesPerRank));
   if (report.load) {
-    text += fmt::format("load of the last minute before the start: {:.1f}{}\n", *report.load,
-                        *report.load > 0.5 ? "; others use this machine too" : "");
+    text += fmt::format("load average of the minute before the start: {:.1f}{}\n", *report.load,
+                        *report.load > 0.5 ? "; other processes use this machine too" : "");
   }
   return text;
 }
 
 std::string table_text(const CommReport& report) {
   std::string text;
-  for (std::size_t engine = 0; engine < report.names.size(); ++engine) {
-    text += fmt::format("{}: {}\n", report.names[engine], report.abouts[engine]);
+  for (std::size_t backend = 0; backend < report.names.size(); ++backend) {
+    text += fmt::format("{}: {}\n", report.names[backend], report.abouts[backend]);
   }
   double fastest_add = 0;
   const CommCase* group = nullptr;
@@ -122,15 +122,16 @@ std::string table_text(const CommReport& report) {
     }
     group = &row.timed;
     text += row_line(row, report.request.ranks);
-    fastest_add = std::max(fastest_add, row.engines.front().value().add_bytes_per_second);
+    fastest_add = std::max(fastest_add, row.backends.front().value().add_bytes_per_second);
   }
   text += fmt::format(
-      "\n{} round{}. Each time is the longest of all ranks. algbw, busbw: GB/s. bound: share of "
-      "the\n"
-      "rate of in-place adds of all ranks, timed before each row ({} GB/s at most). hot: p50 on\n"
-      "one buffer, as OSU's benchmarks do it.{}\n",
+      "\n{} round{}. Each time is the maximum over all ranks. algbw, busbw: GB/s. bound: percent "
+      "of\n"
+      "the rate of in-place adds of all ranks, timed before each row (at most {} GB/s). hot: p50 "
+      "on\n"
+      "one buffer, as in OSU's benchmarks.{}\n",
       report.rounds, report.rounds == 1 ? "" : "s", gigabytes(fastest_add),
-      report.names.size() > 1 ? " ratio: the peer's p50 over ours." : "");
+      report.names.size() > 1 ? " ratio: p50 of the peer / p50 of lockstep." : "");
   return text;
 }
 
