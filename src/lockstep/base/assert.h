@@ -1,6 +1,6 @@
-// LOCKSTEP_ASSERT(condition, "why it must hold"): an invariant of ours. It stays on in release
-// builds: going on after one is broken could corrupt a model in silence. Errors that a user or a
-// machine can cause are exceptions instead (error.h).
+// LOCKSTEP_ASSERT(condition, "why it must hold") checks an invariant of lockstep itself. It is
+// active in release builds too: a run that continued after a broken invariant could corrupt a model
+// without a message. Errors that a user or a machine can cause are exceptions instead (error.h).
 #pragma once
 
 namespace lockstep {

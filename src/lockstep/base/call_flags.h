@@ -1,31 +1,31 @@
-// Small facts that travel with a collective, so that they need no round trip of their own. The room
-// that makes the call gives each field and bit its meaning; what carries the call only combines
-// them.
+// Call flags: a few small values that travel with a collective, so that they need no separate
+// round trip. The room that issues the call defines the meaning of each field and bit; the group
+// only combines them.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep {
 
-/// What one rank says.
+/// The flags of one rank.
 struct CallFlags {
-  std::int64_t sum = 0;     // added over the ranks
-  std::uint64_t equal = 0;  // must be equal on all ranks; GroupFlags says whether it is
-  std::uint32_t any = 0;    // bits; each is set where any rank has set it
-  bool absent = false;      // this rank takes part, but has nothing to contribute
+  std::int64_t sum = 0;     // summed over the ranks
+  std::uint64_t equal = 0;  // expected to be equal on all ranks; GroupFlags::all_equal is the result
+  std::uint32_t any = 0;    // bits, combined with bitwise or
+  bool absent = false;      // this rank takes part in the call but contributes no data
 
   friend bool operator==(const CallFlags&, const CallFlags&) = default;
 };
 
-/// What all ranks said.
+/// The reduced flags of all ranks.
 struct GroupFlags {
   std::int64_t sum = 0;
   bool all_equal = true;
   std::uint32_t any = 0;
   int num_absent = 0;
-  int first_present = -1;  // the lowest rank that is not absent; -1: none
+  int first_present = -1;  // the lowest rank that is not absent; -1 when all are absent
 
-  /// Adds what `rank` said; called for each rank in order. `first` is what rank 0 said.
+  /// Adds the flags of `rank`. Call it for each rank in ascending order; `first` are rank 0's flags.
   void add(int rank, const CallFlags& flags, const CallFlags& first) noexcept {
     sum += flags.sum;
     all_equal = all_equal && flags.equal == first.equal;

@@ -13,24 +13,23 @@
 #include "lockstep/base/crash_record_internal.h"
 #include "lockstep/base/error.h"
 
-// From die() to on_crash() only what signal-safety(7) allows is called, with one exception,
-// backtrace(): it is safe once loaded (the constructor sees to that) unless the crash happened
-// inside the unwinder or the loader; the nested branch and the SIGALRM guard are there for those
-// cases.
+// The functions from die() to on_crash() call only what signal-safety(7) allows, with one
+// exception: backtrace(). It is safe once it is loaded (the constructor loads it), unless the crash
+// happened inside the unwinder or the loader. The nested branch and the SIGALRM watchdog handle
+// these two cases.
 
 namespace lockstep {
 namespace {
 
-// The kernel saves up to 10 KiB of vector registers there, the unwinder and sanitizers need the
-// rest.
+// The kernel saves up to 10 KiB of vector registers there; the rest is for the unwinder and
+// sanitizers.
 constexpr std::size_t kStackBytes = 256u << 10;
 
 enum class Stage { idle, head, frames, mappings, over };
 
-// A signal handler is called with nothing of ours, and the kernel keeps one handler a signal for
-// the whole process: this is the one place of lockstep where process-wide state cannot be avoided.
-// It is never freed, so a thread that crashes while the CrashHandler is destroyed reads valid
-// memory.
+// A signal handler receives no pointer of ours, and the kernel has one handler per signal for the
+// whole process. So process-wide state is unavoidable here, and only here. It is never freed: a
+// thread that crashes while the CrashHandler is destroyed reads valid memory.
 struct CrashState {
   std::atomic<bool> installed{false};
   std::atomic<pid_t> process{0};  // whose crashes are recorded
@@ -38,7 +37,7 @@ struct CrashState {
   std::atomic<Stage> stage{Stage::idle};
   std::atomic<int> descriptor{-1};
   std::atomic<unsigned> limit_seconds{0};
-  int signal = 0;    // of the first crash, written by the owner before it arms the guard
+  int signal = 0;    // of the first crash, written by the owner before it starts the watchdog
   siginfo_t info{};  // the same
 };
 static_assert(std::atomic<Stage>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
@@ -55,19 +54,20 @@ pid_t thread_id() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
   sigemptyset(&itself);
   sigaddset(&itself, signal);
   ::pthread_sigmask(SIG_UNBLOCK, &itself, nullptr);
-  // With the first siginfo, so that the core dump tells the first fault and not this call.
+  // With the first siginfo, so that the core dump shows the first fault and not this call.
   ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), thread_id(), signal, info);
   ::raise(signal);
   ::_exit(128 + signal);  // process 1 of a container: the kernel shields it from its own signals
 }
 
-void on_guard(int /*signal*/) { die(state.signal, &state.info); }
+void on_watchdog(int /*signal*/) { die(state.signal, &state.info); }
 
-// A report that hangs is ended by SIGALRM, one that crashes comes back to on_crash. The thread may
-// block these signals, and the thread sanitizer blocks all of them around a handler.
-void arm_guard() {
+// SIGALRM ends a report that hangs; a report that crashes enters on_crash again. The signals are
+// unblocked here because the thread may block them, and the thread sanitizer blocks all of them
+// around a handler.
+void start_watchdog() {
   struct sigaction action {};
-  action.sa_handler = on_guard;
+  action.sa_handler = on_watchdog;
   action.sa_flags = SA_ONSTACK;
   sigfillset(&action.sa_mask);
   ::sigaction(SIGALRM, &action, nullptr);
@@ -86,12 +86,13 @@ void arm_guard() {
 }
 
 void on_crash(int signal, siginfo_t* info, void* context) {
-  if (!state.installed) die(signal, info);  // a handler that was put over ours has called it since
-  // A child that was forked has our handlers and our descriptor. Its crash is not this process's.
+  // A handler that replaced this one may still call it after the CrashHandler is destroyed.
+  if (!state.installed) die(signal, info);
+  // A forked child inherits the handlers and the descriptor; its crash is not recorded.
   if (state.process != ::getpid()) die(signal, info);
   pid_t owner = 0;
   if (!state.owner.compare_exchange_strong(owner, thread_id())) {
-    while (owner != thread_id()) ::pause();  // the writer, or the guard, ends the process
+    while (owner != thread_id()) ::pause();  // the writer or the watchdog ends the process
     if (state.stage != Stage::frames) die(state.signal, &state.info);
     write_crash_nested(state.descriptor, signal);
     finish();
@@ -99,7 +100,7 @@ void on_crash(int signal, siginfo_t* info, void* context) {
   state.stage = Stage::head;
   state.signal = signal;
   state.info = *info;
-  arm_guard();
+  start_watchdog();
   write_crash_head(state.descriptor, signal, *info);
   state.stage = Stage::frames;
   write_crash_frames(state.descriptor, context);
@@ -110,7 +111,7 @@ struct sigaction crash_action() {
   struct sigaction action {};
   action.sa_sigaction = on_crash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigfillset(&action.sa_mask);  // everything else waits while a record is written
+  sigfillset(&action.sa_mask);  // blocks all other signals while a record is written
   return action;
 }
 
@@ -142,20 +143,20 @@ AlternateSignalStack::~AlternateSignalStack() {
 CrashHandler::CrashHandler(int descriptor, const CrashHandlerOptions& options) {
   if (::fcntl(descriptor, F_GETFD) < 0) {
     throw UsageError(fmt::format(
-        "a CrashHandler cannot write to descriptor {}, which is not open: open it first",
+        "a CrashHandler was given descriptor {}, which is not open: open it first",
         descriptor));
   }
   if (options.limit < std::chrono::seconds(1) || options.limit > std::chrono::hours(1)) {
     throw UsageError(
-        fmt::format("a CrashHandler cannot give a report {} s: set a limit from 1 s to an hour",
+        fmt::format("CrashHandlerOptions::limit is {} s: set it to a value from 1 s to 3600 s",
                     options.limit.count()));
   }
   if (state.installed.exchange(true)) {
     throw UsageError(
-        "this process has a CrashHandler already, and a signal has one handler: keep a single one, "
-        "best in main()");
+        "this process already has a CrashHandler, and a signal has one handler: construct a single "
+        "one, best in main()");
   }
-  // The first call loads libgcc_s, which allocates: here and not in the handler.
+  // The first call loads libgcc_s, which allocates memory: done here, not in the handler.
   std::array<void*, 1> frame{};
   ::backtrace(frame.data(), 1);
   state.descriptor = descriptor;

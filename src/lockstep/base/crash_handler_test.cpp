@@ -55,7 +55,7 @@ LOCKSTEP_CRASHES void read_past_the_end_of_a_file() {
 }
 
 LOCKSTEP_CRASHES int overflow_the_stack(int depth) {
-  // 4 KiB a call reach the end of 8 MiB before the thread sanitizer's 64 Ki calls.
+  // 4 KiB per call use up 8 MiB before the thread sanitizer's limit of 64 Ki calls.
   std::array<volatile char, 4096> room{};
   room[static_cast<std::size_t>(depth) % room.size()] = 1;
   return depth < 0 ? room[0] : overflow_the_stack(depth + 1) + room[1];
@@ -171,7 +171,7 @@ std::optional<CodeLocation> location_of(const Record& record, std::uintptr_t add
   return std::nullopt;
 }
 
-// The names of the functions at the record's first frames, one a line, by addr2line.
+// The names of the functions at the record's first frames, one per line, by addr2line.
 std::string first_functions(const Record& record) {
   std::string names;
   for (std::size_t i = 0; i < std::min<std::size_t>(record.frames.size(), 6); ++i) {
@@ -193,7 +193,7 @@ bool has_addr2line() {
   return std::system("addr2line --version > /dev/null 2>&1") == 0;  // NOLINT
 }
 
-// Calls `crash` under a CrashHandler in a process of its own, and returns how that process ended.
+// Calls `crash` under a CrashHandler in a separate process, and returns how that process ended.
 RankOutcome outcome_of(const std::function<void()>& crash) {
   const auto body = [&](Rank& /*self*/) {
     const rlimit none{0, 0};
@@ -204,7 +204,7 @@ RankOutcome outcome_of(const std::function<void()>& crash) {
   return run_ranks_as_processes(1, body, {.expect = Expect::anything}).front();
 }
 
-// What every crash has in common.
+// Checks what all crashes have in common.
 Record expect_crash(const RankOutcome& outcome, int signal, const std::string& name) {
   EXPECT_EQ(outcome.signal, signal) << "exit code " << outcome.exit_code.value_or(-1) << "\n"
                                     << outcome.output;
@@ -221,7 +221,7 @@ Record expect_crash(const RankOutcome& outcome, int signal, const std::string& n
 void expect_function(const Record& record, const std::string& function) {
   ASSERT_GE(record.frames.size(), 3u) << record.text;
   EXPECT_TRUE(location_of(record, record.frames[1]).has_value()) << record.text;
-  if (!has_addr2line()) return;  // the frames lie in the mappings, and that is all we can tell
+  if (!has_addr2line()) return;  // without it, only the mappings of the frames are checked
   const auto names = first_functions(record);
   EXPECT_NE(names.find(function), std::string::npos) << names << record.text;
 }
@@ -287,7 +287,7 @@ TEST(CrashHandler, AnAbortIsRecordedWithItsSender) {
 }
 
 TEST(CrashHandler, EverySignalIsRecordedAndEndsTheProcessByItself) {
-  // All calls are made before anything is compared, so that a child finds its call in any case.
+  // All children run before the first comparison, so that a failed one does not skip later ones.
   std::vector<RankOutcome> outcomes;
   outcomes.reserve(CrashHandler::kSignals.size());
   for (const int signal : CrashHandler::kSignals) {
@@ -356,7 +356,7 @@ TEST(CrashHandler, ThereIsOneAtATime) {
   const CrashHandler next(target.number());
 }
 
-TEST(CrashHandler, RefusesADescriptorThatIsNotOpenAndALimitOfNothing) {
+TEST(CrashHandler, RefusesADescriptorThatIsNotOpenAndALimitOfZero) {
   EXPECT_THROW(CrashHandler(-1), UsageError);
   EXPECT_THROW(CrashHandler(STDERR_FILENO, {.limit = std::chrono::seconds(0)}), UsageError);
 }

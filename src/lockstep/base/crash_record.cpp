@@ -28,14 +28,14 @@ void write_bytes(int descriptor, std::span<const char> bytes) {
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     } else if (errno == EAGAIN) {
       pollfd room{descriptor, POLLOUT, 0};
-      ::poll(&room, 1, -1);  // the handler's alarm ends the process if there is never room
+      ::poll(&room, 1, -1);  // the handler's alarm ends the process if the pipe stays full
     } else if (errno != EINTR) {
-      return;  // nobody is left to tell
+      return;  // the reader is gone
     }
   }
 }
 
-// One line of the record. What does not fit is cut.
+// One line of the record. It is cut at the size of the buffer.
 class Line {
  public:
   explicit Line(const char* word) { text(word); }
@@ -85,8 +85,8 @@ class Line {
   std::size_t length_ = 0;
 };
 
-// A word of this process's memory that may not be there: the kernel looks, and says no instead of
-// faulting.
+// Reads a word of this process's memory at an address that may be unmapped: the system call returns
+// an error where a load would fault.
 bool read_word(std::uintptr_t address, std::uintptr_t& word) {
   const iovec here{&word, sizeof(word)};
   const iovec there{reinterpret_cast<void*>(address),  // NOLINT(performance-no-int-to-ptr)
@@ -94,7 +94,7 @@ bool read_word(std::uintptr_t address, std::uintptr_t& word) {
   return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == ssize_t{sizeof(word)};
 }
 
-// Where the thread was: the instruction, its frame pointer, and the return address if that
+// The interrupted thread's instruction address, its frame pointer, and the return address if that
 // instruction is the first of a function.
 struct Registers {
   std::uintptr_t instruction = 0;
@@ -115,13 +115,13 @@ Registers registers_of(const void* context) {
   result.frame = machine.regs[29];
   result.caller = machine.regs[30];
 #else
-#error "lockstep knows the registers of x86-64 and aarch64: add those of this machine here."
+#error "lockstep supports the registers of x86-64 and aarch64: add those of this processor here."
 #endif
   return result;
 }
 
-// The unwinder knows no code at the instruction, as after a call through a null or wild function
-// pointer: follow the chain of frame pointers, which lockstep is compiled with.
+// For an instruction address that the unwinder does not know, as after a call through a null or
+// wild function pointer: follows the chain of frame pointers, which lockstep is compiled with.
 void write_frames_by_pointer(int descriptor, const Registers& registers) {
   Line("frame").hex(registers.caller).send(descriptor);
   std::uintptr_t frame = registers.frame;
@@ -130,7 +130,7 @@ void write_frames_by_pointer(int descriptor, const Registers& registers) {
     std::uintptr_t back = 0;
     if (!read_word(frame, outer) || !read_word(frame + sizeof(back), back) || back == 0) return;
     Line("frame").hex(back).send(descriptor);
-    if (outer <= frame) return;  // stacks grow downwards: anything else is no frame
+    if (outer <= frame) return;  // stacks grow downwards: this is not a frame
     frame = outer;
   }
 }
@@ -187,7 +187,7 @@ void write_crash_frames(int descriptor, const void* context) {
   Line("frame").hex(registers.instruction).send(descriptor);
   std::array<void*, kMostFrames> frames{};
   const int count = ::backtrace(frames.data(), kMostFrames);
-  // The unwinder starts in this function; what crashed begins at the interrupted instruction.
+  // The unwinder starts in this function; the crashed code begins at the interrupted instruction.
   const auto end = frames.begin() + count;
   const auto crashed = std::find_if(frames.begin(), end, [&](const void* frame) {
     return reinterpret_cast<std::uintptr_t>(frame) == registers.instruction;

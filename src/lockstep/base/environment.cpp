@@ -40,8 +40,8 @@ std::optional<std::int64_t> Environment::find_integer(std::string_view name) con
   const auto [stopped, error] = std::from_chars(text->data(), end, number);
   if (error != std::errc{} || stopped != end) {
     throw UsageError(
-        fmt::format("the environment variable {} is \"{}\", expected a whole number: set it to "
-                    "one, or unset it",
+        fmt::format("the environment variable {} is \"{}\", expected an integer: set it to one, or "
+                    "unset it",
                     name, *text));
   }
   return number;

@@ -1,6 +1,6 @@
-// The environment variables of a process as a value. This is the only file of lockstep that reads
-// them: everything else takes an Environment, so tests can make one up and no two parts can
-// disagree.
+// The environment variables of a process as a value. Only this file reads the process's
+// environment; all other code takes an Environment, so that tests can construct one and all parts
+// of a program see the same values.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,35 @@ namespace lockstep {
 
 class Environment {
  public:
-  /// An environment made up of these variables alone.
+  /// An environment that consists of these variables only.
   Environment(std::initializer_list<std::pair<const std::string, std::string>> variables)
       : variables_(variables) {}
 
-  /// A copy of what this process was given, as it is now.
+  /// A copy of the current environment of this process.
   [[nodiscard]] static Environment of_process();
 
-  /// The value of `name`; nothing when it is not set. Set but empty counts as not set: scripts and
-  /// Makefiles pass on variables that they have no value for.
+  /// The value of `name`; nullopt when it is not set. An empty value counts as not set: scripts and
+  /// Makefiles often pass variables without a value.
   [[nodiscard]] std::optional<std::string> find(std::string_view name) const;
 
-  /// The same for a variable whose empty value has a meaning, as that of CUDA_VISIBLE_DEVICES has.
+  /// The same for a variable whose empty value has a meaning, such as CUDA_VISIBLE_DEVICES.
   [[nodiscard]] std::optional<std::string> find_even_empty(std::string_view name) const;
 
-  /// The value of `name` as a whole number; nothing when not set or empty.
-  /// Throws UsageError, naming the variable and its value, for anything but decimal digits with an
-  /// optional minus sign that fit 64 bits.
+  /// The value of `name` as an integer; nullopt when not set or empty. Accepts decimal digits with
+  /// an optional minus sign.
+  /// Throws UsageError, naming the variable and its value, when the value is not an integer or does
+  /// not fit in 64 bits.
   [[nodiscard]] std::optional<std::int64_t> find_integer(std::string_view name) const;
 
   /// True for 1, true, yes, on; false for 0, false, no, off and when not set or empty.
   /// Throws UsageError for any other value.
   [[nodiscard]] bool flag(std::string_view name) const;
 
-  /// Sets or replaces a variable in this value; the process's own environment is untouched.
+  /// Sets or replaces a variable in this value. The environment of the process does not change.
   void set(std::string_view name, std::string_view value);
   void remove(std::string_view name);
 
-  /// "NAME=value" lines in the order of their names, as exec takes them.
+  /// "NAME=value" strings sorted by name, as execve(2) expects them.
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:

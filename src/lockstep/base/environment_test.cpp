@@ -20,7 +20,7 @@ TEST(Environment, AnEmptyVariableCountsAsNotSet) {
   EXPECT_EQ(env.find("EMPTY").value_or("python3"), "python3");
 }
 
-TEST(Environment, TellsUnsetFromEmptyWhereThatHasAMeaning) {
+TEST(Environment, DistinguishesUnsetFromEmptyWhereThatHasAMeaning) {
   const Environment env{{"EMPTY", ""}};
   EXPECT_EQ(env.find_even_empty("EMPTY"), "");
   EXPECT_EQ(env.find_even_empty("UNSET"), std::nullopt);
@@ -30,7 +30,7 @@ TEST(Environment, PassesEmptyVariablesOn) {
   EXPECT_EQ(Environment({{"EMPTY", ""}}).lines(), std::vector<std::string>{"EMPTY="});
 }
 
-TEST(Environment, ReadsWholeNumbersToTheEdgesOf64Bits) {
+TEST(Environment, ReadsIntegersUpToTheLimitsOf64Bits) {
   const Environment env{{"A", "0"}, {"B", "-9223372036854775808"}, {"C", "9223372036854775807"}};
   EXPECT_EQ(env.find_integer("A"), 0);
   EXPECT_EQ(env.find_integer("B"), std::numeric_limits<std::int64_t>::min());
@@ -38,12 +38,12 @@ TEST(Environment, ReadsWholeNumbersToTheEdgesOf64Bits) {
   EXPECT_EQ(env.find_integer("UNSET"), std::nullopt);
 }
 
-TEST(Environment, RefusesWhatIsNotAWholeNumberAndNamesIt) {
+TEST(Environment, RefusesAValueThatIsNoIntegerAndNamesIt) {
   for (const char* text : {" 1", "1 ", "0x10", "1e3", "3.0", "9223372036854775808", "+1"}) {
     const Environment env{{"WORLD_SIZE", text}};
     try {
       (void)env.find_integer("WORLD_SIZE");
-      ADD_FAILURE() << "took \"" << text << "\" for a number";
+      ADD_FAILURE() << "accepted \"" << text << "\" as a number";
     } catch (const UsageError& error) {
       EXPECT_NE(std::string(error.what()).find("WORLD_SIZE"), std::string::npos);
       EXPECT_NE(std::string(error.what()).find(text), std::string::npos);

@@ -1,6 +1,6 @@
-// The three kinds of failure lockstep reports. Each message says what failed, with which values,
-// and what to do next; docs/errors.md lists the rules. A broken invariant is none of these: see
-// assert.h.
+// The three kinds of errors that lockstep throws. Each message states what failed, with which
+// values, on which rank, and what to do next; docs/errors.md lists the rules. A broken invariant
+// is not an exception: see assert.h.
 #pragma once
 
 #include <stdexcept>
@@ -9,24 +9,23 @@
 
 namespace lockstep {
 
-/// What all three kinds have in common, for a caller that only reports.
+/// The base class of the three kinds, for a caller that only reports the error.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 
-  /// "usage", "peer" or "system": stable, for records that programs read.
+  /// "usage", "peer" or "system". Stable across versions, for records that programs read.
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;
 };
 
-/// The caller can fix it: a wrong argument, a file of the wrong shape, a contradiction in the
-/// set-up.
+/// The caller can fix it: an invalid argument, a malformed file, a contradictory configuration.
 class UsageError final : public Error {
  public:
   using Error::Error;
   [[nodiscard]] std::string_view kind() const noexcept override { return "usage"; }
 };
 
-/// Another rank is gone, too late, or differs from this one. The message names it.
+/// Another rank is lost, timed out, or differs from this one. The message names it.
 class PeerError final : public Error {
  public:
   /// `rank` is the global rank of the peer that the message is about.
@@ -39,11 +38,11 @@ class PeerError final : public Error {
   int rank_;
 };
 
-/// The machine said no. The message ends with its own words for the error number.
+/// A system call failed. The message ends with the system's description of errno.
 class SystemError final : public Error {
  public:
-  /// `what_failed` is a clause such as "cannot open /data/train.bin"; `error_number` is errno's
-  /// value.
+  /// `what_failed` is a clause such as "cannot open /data/train.bin"; `error_number` is the value
+  /// of errno.
   SystemError(std::string_view what_failed, int error_number);
 
   [[nodiscard]] std::string_view kind() const noexcept override { return "system"; }

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Error, SystemErrorEndsWithTheMachinesOwnWords) {
+TEST(Error, SystemErrorEndsWithTheSystemsDescription) {
   const SystemError error("cannot open /data/train.bin", ENOENT);
   EXPECT_STREQ(error.what(), "cannot open /data/train.bin: No such file or directory");
   EXPECT_EQ(error.error_number(), ENOENT);

@@ -35,7 +35,7 @@ FileDescriptor FileDescriptor::duplicate() const {
 }
 
 void FileDescriptor::reset() noexcept {
-  // Not retried on EINTR: Linux has released the number by then, and another thread may own it.
+  // Not retried on EINTR: Linux has already released the number, and another thread may own it.
   if (number_ >= 0) ::close(std::exchange(number_, -1));
 }
 
@@ -61,7 +61,7 @@ std::uint64_t raise_descriptor_limit() noexcept {
 
 void keep_standard_descriptors() noexcept {
   for (int number = 0; number < 3; ++number) {
-    // The lowest free number is taken: this one, since those below are open.
+    // open(2) returns the lowest free number: this one, since the lower ones are open.
     if (::fcntl(number, F_GETFD) < 0) (void)::open("/dev/null", number == 0 ? O_RDONLY : O_WRONLY);
   }
 }

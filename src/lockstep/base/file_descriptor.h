@@ -1,4 +1,4 @@
-// An open file descriptor that closes itself, and whole writes to one.
+// An owned file descriptor, and complete writes to one.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,12 @@ class FileDescriptor {
   [[nodiscard]] static FileDescriptor open(const std::string& path, int flags,
                                            unsigned mode = 0644);
 
-  /// A second descriptor for the same open file, close-on-exec. Throws SystemError.
+  /// Returns a second descriptor for the same open file, close-on-exec. Throws SystemError.
   [[nodiscard]] FileDescriptor duplicate() const;
 
-  /// Closes now.
+  /// Closes the descriptor now.
   void reset() noexcept;
-  /// Gives the number away; the caller closes it.
+  /// Releases ownership; the caller closes the number.
   [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
 
   [[nodiscard]] int number() const noexcept { return number_; }
@@ -40,15 +40,15 @@ class FileDescriptor {
   int number_ = -1;
 };
 
-/// Writes all of `bytes` to a blocking descriptor, however many calls that takes.
-/// `what` names the target in the SystemError thrown on failure.
+/// Writes all of `bytes` to a blocking descriptor, in as many calls of write(2) as needed.
+/// Throws SystemError, in which `what` names the target.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& what);
 
-/// Raises this process's soft limit of open descriptors to the hard one, and returns what it was.
+/// Raises this process's soft limit of open descriptors to the hard limit. Returns the old limit.
 std::uint64_t raise_descriptor_limit() noexcept;
 
-/// Opens /dev/null in the place of each of 0, 1 and 2 that is closed, so that no other file takes
-/// the number and receives what is printed. Call it before anything is opened.
+/// Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed, so that no file opened
+/// later gets that number and receives printed text. Call it before any file is opened.
 void keep_standard_descriptors() noexcept;
 
 }  // namespace lockstep

@@ -42,7 +42,7 @@ TEST(FileDescriptor, IsNotInheritedByPrograms) {
   EXPECT_NE(::fcntl(file.duplicate().number(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
-TEST(FileDescriptor, OpeningWhatIsNotThereNamesThePath) {
+TEST(FileDescriptor, OpeningAMissingFileNamesThePath) {
   try {
     (void)FileDescriptor::open("/nowhere/at/all", O_RDONLY);
     FAIL() << "opened a file that is not there";

@@ -1,7 +1,7 @@
-// The two 16-bit floating-point formats as their bits, and the conversions from and to float. One
-// rounding, to nearest even; NaN stays NaN and quiet. The conversions have no branches, so that
-// loops over them become vector code. They are always inlined, because some callers are compiled
-// for processors that others do not have.
+// The two 16-bit floating-point formats as bit patterns, and their conversions from and to float.
+// Conversions round once, to nearest even; a NaN becomes a quiet NaN. They have no branches, so
+// that compilers vectorize loops over them. They are always inlined, because callers are compiled
+// for different instruction sets.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Elements of memory in these formats.
+/// Element types of memory in these formats.
 enum class Float16 : std::uint16_t {};
 enum class BFloat16 : std::uint16_t {};
 
@@ -23,8 +23,8 @@ enum class BFloat16 : std::uint16_t {};
   return (value != value ? bits | 0x400000U : rounded) >> 16;
 }
 
-// The exponent is moved by a multiplication with a power of two, which is exact and normalises
-// subnormal halves.
+// A multiplication by a power of two moves the exponent; it is exact and normalizes subnormal
+// halves.
 [[gnu::always_inline]] inline float widen_float16(std::uint32_t bits) noexcept {
   const std::uint32_t sign = (bits & 0x8000U) << 16;
   const std::uint32_t rest = (bits & 0x7FFFU) << 13;

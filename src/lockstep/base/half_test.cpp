@@ -49,7 +49,7 @@ TEST(Half, EveryValueWidensExactlyAndComesBack) {
   }
 }
 
-// Between every value and the next: the middle, a tie, and what lies just beside it.
+// Between every value and the next: the midpoint, which is a tie, and its two neighbors.
 TEST(Half, TiesGoToTheEvenNeighbourAndEverythingElseToTheNearest) {
   for (const auto& format : kFormats) {
     for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {

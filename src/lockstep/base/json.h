@@ -1,12 +1,12 @@
 #pragma once
 
-// nlohmann-json with its classes compiled once, in json.cpp: a file that compiles them again takes
-// 2 to 3 s longer. lockstep's own sources include this header; it is not installed.
+// nlohmann-json with its classes instantiated once, in json.cpp: a file that instantiates them
+// again compiles 2 to 3 s longer. Only lockstep's sources include this header; it is not installed.
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-// For json and ordered_json: values, printing, and parsing of strings and string views.
+// For json and ordered_json: values, serialization, and parsing of strings and string views.
 #define LOCKSTEP_JSON_CLASSES(prefix, json)                                                  \
   prefix template class json;                                                                \
   prefix template class nlohmann::detail::serializer<json>;                                  \

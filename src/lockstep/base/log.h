@@ -1,7 +1,8 @@
-// One line a message, rank first, written in one piece so that lines of several ranks never tear:
+// One line per message, rank first, written with one system call so that the lines of several ranks
+// do not interleave:
 //   rank 3 | warning: the loader starves the step: …
-// Only changes of state are logged. A Log is a value that its owner hands around; there is no
-// global one.
+// Only changes of state are logged. A Log is a value that its owner passes on; there is no global
+// one.
 #pragma once
 
 #include <optional>
@@ -12,17 +13,17 @@ namespace lockstep {
 enum class LogLevel { debug, info, warning, error };
 
 struct LogOptions {
-  std::optional<int> rank = {};     // none: the line starts with "lockstep |"
-  LogLevel level = LogLevel::info;  // quieter messages are dropped
-  int descriptor = 2;               // borrowed; standard error
+  std::optional<int> rank = {};     // without one the line starts with "lockstep |"
+  LogLevel level = LogLevel::info;  // messages of lower levels are dropped
+  int descriptor = 2;               // not owned; 2 is standard error
 };
 
 class Log {
  public:
   explicit Log(LogOptions options = {}) : options_(options) {}
 
-  /// Each writes one line; safe from any thread. Line breaks inside `message` are shown as \n.
-  /// A log that cannot be written must not end a training run, so failures to write are ignored.
+  /// Each writes one line; thread-safe. Line breaks inside `message` are shown as \n. Write errors
+  /// are ignored, so that a full disk does not end a training run.
   void debug(std::string_view message) const { write(LogLevel::debug, message); }
   void info(std::string_view message) const { write(LogLevel::info, message); }
   void warning(std::string_view message) const { write(LogLevel::warning, message); }

@@ -43,7 +43,7 @@ TEST_F(LogTest, ALineStartsWithTheRankAndNamesItsLevel) {
             "rank 3 | error: rank 2 is gone\n");
 }
 
-TEST_F(LogTest, WithoutARankItIsLockstepThatSpeaks) {
+TEST_F(LogTest, WithoutARankALineStartsWithLockstep) {
   Log({.descriptor = file_.number()}).info("starting");
   EXPECT_EQ(written(), "lockstep | starting\n");
 }
@@ -63,7 +63,7 @@ TEST_F(LogTest, AMessageStaysOneLine) {
   EXPECT_EQ(written(), "rank 3 | first\\nsecond\n");
 }
 
-TEST_F(LogTest, LinesOfManyThreadsNeverTear) {
+TEST_F(LogTest, LinesOfManyThreadsDoNotInterleave) {
   const FileDescriptor appending =
       FileDescriptor::open(fmt::format("/proc/self/fd/{}", file_.number()), O_WRONLY | O_APPEND);
   const Log log({.rank = 0, .descriptor = appending.number()});

@@ -1,4 +1,4 @@
-// Text of unknown origin in a message: what a terminal would obey is escaped, what is long is cut.
+// Text of unknown origin in a message: terminal control characters are escaped, long text is cut.
 #pragma once
 
 #include <string>

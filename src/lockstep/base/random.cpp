@@ -48,9 +48,9 @@ std::uint64_t RandomStream::operator()() noexcept {
 double RandomStream::uniform() noexcept { return static_cast<double>((*this)() >> 11) * 0x1p-53; }
 
 std::uint64_t RandomStream::below(std::uint64_t bound) noexcept {
-  LOCKSTEP_ASSERT(bound > 0, "a number below 0 does not exist");
-  // Lemire 2019: the high half of random × bound is uniform once the few low halves that would
-  // favour some results are drawn again.
+  LOCKSTEP_ASSERT(bound > 0, "below() needs a bound of at least 1");
+  // Lemire 2019: the high half of random × bound is uniform if draws with a low half that would
+  // favor some results are rejected.
   auto product = multiply((*this)(), bound);
   if (product.low < bound) {
     const std::uint64_t biased = (0 - bound) % bound;

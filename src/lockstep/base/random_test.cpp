@@ -12,8 +12,8 @@ namespace {
 
 using Block = std::array<std::uint64_t, 4>;
 
-// The authors' published answers; tests/oracle/random_oracle.py compares whole streams with numpy.
-TEST(Philox, GivesThePublishedAnswers) {
+// The authors' published results; tests/oracle/random_agreement.py compares whole streams with numpy.
+TEST(Philox, GivesThePublishedResults) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Block{0x16554d9eca36314cu, 0xdb20fe9d672d0fdcu,
                                                  0xd7e772cee186176bu, 0x7e68b68aec7ba23bu}));
   constexpr auto ones = ~std::uint64_t{0};
@@ -45,7 +45,7 @@ TEST(RandomStream, EveryPartOfKeyAndCounterGivesAnotherStream) {
 }
 
 TEST(RandomStream, PurposesAreFixedForever) {
-  EXPECT_EQ(random_purpose(""), 0xcbf29ce484222325u);  // FNV-1a's published answers
+  EXPECT_EQ(random_purpose(""), 0xcbf29ce484222325u);  // FNV-1a's published results
   EXPECT_EQ(random_purpose("a"), 0xaf63dc4c8601ec8cu);
   EXPECT_EQ(random_purpose("foobar"), 0x85944171f73967e8u);
 }
@@ -62,7 +62,7 @@ TEST(RandomStream, UniformStaysInItsHalfOpenRangeAndHasTheRightMoments) {
     sum += x;
     squares += x * x;
   }
-  // Six standard errors of the mean of x (0.2887) and of x² (0.2981): fails one time in 10^8 seeds,
+  // Six standard errors of the mean of x (0.2887) and of x² (0.2981): fails for one seed in 10^8,
   // and this seed is fixed.
   EXPECT_NEAR(sum / draws, 1.0 / 2, 6 * 0.2887 / std::sqrt(draws));
   EXPECT_NEAR(squares / draws, 1.0 / 3, 6 * 0.2981 / std::sqrt(draws));

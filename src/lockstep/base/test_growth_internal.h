@@ -1,5 +1,5 @@
-// For tests of readers that get malicious input: the cost of a refusal grows with the input's
-// length and not with its square.
+// For tests of parsers of malicious input: the cost of rejecting an input grows linearly with its
+// length, not quadratically.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,9 +22,8 @@ inline double least_processor_seconds(const std::function<void()>& act) {
   return least;
 }
 
-// `large` is ten times as long as `small`, so that `act` costs about ten times as much; a hundred
-// times where every pair of parts is looked at. The limit lies between. What costs less than a
-// twentieth of a second is taken for cheap.
+// `large` is ten times as long as `small`, so a linear `act` costs about ten times as much and a
+// quadratic one a hundred times. The limit lies between. A cost below 0.05 s always passes.
 inline void expect_linear_cost(const std::string& small, const std::string& large,
                                const std::function<void(const std::string&)>& act) {
   const auto of_small = least_processor_seconds([&] { act(small); });

@@ -1,4 +1,4 @@
-// For tests: the 16-bit formats by their definition, with nothing of half.h.
+// For tests: the 16-bit formats by their definition, independent of half.h.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace lockstep::oracle {
 
-// A 16-bit format by its parameters; every value of one is a double, so double is exact.
+// A 16-bit format by its parameters. Double represents every value of the format exactly.
 struct HalfFormat {
   int fraction_bits = 10;
   int bias = 15;
@@ -26,7 +26,7 @@ struct HalfFormat {
     return sign * std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
   }
 
-  // The nearest value, ties to the even one; NaN is any NaN.
+  // The nearest value, ties to even; for NaN, any NaN.
   [[nodiscard]] std::uint16_t encode(double value) const {
     const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
     const int top = (1 << (15 - fraction_bits)) - 1;

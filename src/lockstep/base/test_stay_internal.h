@@ -1,5 +1,5 @@
-// For tests whose ranks are processes: a rank that serves others stays until the test tells it that
-// they need it no more.
+// For tests whose ranks are processes: a rank that serves others stays alive until the test signals
+// that the others no longer need it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ class StayUntilTold {
  public:
   static constexpr int kSignal = SIGUSR1;  // for RunningRanks::send_signal()
 
-  // Before the rank starts threads: the signal must find none that takes it.
+  // Construct it before the rank starts threads: every thread must block the signal.
   StayUntilTold() {
     ::sigemptyset(&awaited_);
     ::sigaddset(&awaited_, kSignal);

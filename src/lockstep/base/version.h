@@ -1,4 +1,4 @@
-// lockstep's version; CMake reads it from here too.
+// The version of lockstep; CMake reads it from this file too.
 #pragma once
 
 namespace lockstep {

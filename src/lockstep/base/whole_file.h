@@ -1,4 +1,4 @@
-// Files that appear whole or not at all.
+// Atomic replacement of a file.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-/// Makes or replaces `path` with `text`: a reader finds what was there before or all of the new.
-/// Not proof against a loss of power; checkpoints are (checkpoint/commit.h). Throws SystemError.
+/// Creates `path` with `text`, or replaces its content: a reader finds the complete old content or
+/// the complete new one. Not safe against a loss of power; checkpoint/commit.h is.
+/// Throws SystemError.
 void write_whole(const std::string& path, std::string_view text);
 
 }  // namespace lockstep

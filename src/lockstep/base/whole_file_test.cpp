@@ -27,7 +27,7 @@ TEST(WholeFile, IsReplacedAndLeavesNothingBesideIt) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(WholeFile, AFolderThatIsNotThereIsNamed) {
+TEST(WholeFile, AMissingFolderIsNamed) {
   try {
     write_whole("/nowhere/end.json", "");
     FAIL();
