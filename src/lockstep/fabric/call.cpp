@@ -104,7 +104,7 @@ void expect_valid(const Call& call, int rank, int size) {
     throw UsageError(fmt::format("{} names rank {} as its root, but the group has ranks 0 to {}",
                                  to_string(call.kind), call.root, size - 1));
   }
-  if (reduces(call.kind)) expect_meaning({call.dtype, call.op});
+  if (reduces(call.kind)) expect_valid({call.dtype, call.op});
   if (reduces(call.kind) && call.op == ReduceOp::weighted_average && call.weight.value_or(-1) < 0) {
     throw UsageError("a weighted average needs a weight of 0 or more: CallOptions::weight");
   }

@@ -55,7 +55,7 @@ class Program {
     const auto kind = kDataCollectives[shared_.below(kDataCollectives.size())];
     const auto dtype = kDTypes[shared_.below(kDTypes.size())];
     auto op = kReduceOps[shared_.below(kReduceOps.size())];
-    if (!has_meaning(dtype, op)) op = ReduceOp::sum;
+    if (!is_valid_reduction(dtype, op)) op = ReduceOp::sum;
     const auto largest = shared_.below(20) == 0 ? 1500U : shared_.below(3) == 0 ? 300U : 20U;
     const Call wanted{.kind = kind,
                       .dtype = dtype,

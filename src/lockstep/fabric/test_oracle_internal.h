@@ -26,7 +26,7 @@ inline constexpr std::array kDTypes{DType::float32,  DType::float64, DType::floa
 inline constexpr std::array kReduceOps{ReduceOp::sum, ReduceOp::average, ReduceOp::min,
                                        ReduceOp::max, ReduceOp::product};
 
-inline bool has_meaning(DType dtype, ReduceOp op) {
+inline bool is_valid_reduction(DType dtype, ReduceOp op) {
   return op != ReduceOp::average || is_floating(dtype);
 }
 

@@ -9,22 +9,22 @@
 namespace lockstep {
 namespace {
 
-// Processors fetch ahead by themselves, but not across pages, and not far enough for loops with a
-// square root and a division. Beyond the end of memory it does nothing.
+// Hardware prefetchers do not cross pages, and do not run far enough ahead for loops with a square
+// root and a division. A prefetch beyond the end of memory has no effect.
 template <typename T>
 [[gnu::always_inline]] inline void fetch_ahead(const T* place) noexcept {
   constexpr std::size_t kAhead = 512;  // bytes
   __builtin_prefetch(reinterpret_cast<const std::byte*>(place) + kAhead, /*for writing=*/1);
 }
 
-// exp_avg.lerp_(gradient, 1 - beta1) as LibTorch does it: from the nearer end.
+// exp_avg.lerp_(gradient, 1 - beta1) as in LibTorch: it starts from the nearer end.
 template <bool FromGradient, typename Wide>
 Wide mixed(Wide average, Wide gradient, Wide weight) noexcept {
   if constexpr (FromGradient) return gradient - (gradient - average) * (Wide(1) - weight);
   return average + (gradient - average) * weight;
 }
 
-// AdamStep as the pass computes with it.
+// AdamStep, rounded to the type of the pass.
 template <typename Wide>
 struct Factors {
   Wide weight, beta2, new_square, eps, kept, decay, step_size, root_factor;
@@ -48,7 +48,7 @@ template <bool FromGradient, bool Decays, typename Stored, typename Wide>
   write_value(values[i], masters, i, value);
 }
 
-// GCC believes __restrict of parameters of a function that is not inlined, and of nothing else.
+// GCC honors __restrict only on parameters of a function that is not inlined.
 template <bool FromGradient, bool Decays, typename Stored, typename Wide>
 [[gnu::noinline]] void pass(Stored* __restrict values, const Stored* __restrict gradients,
                             Wide* __restrict averages, Wide* __restrict squares,

@@ -1,6 +1,6 @@
-// One step of Adam or AdamW over stretches of memory, in one pass: each value is read once and
-// written once. IEEE arithmetic element by element, nothing fused or reassociated: the bits depend
-// neither on the processor nor on how the memory is cut into stretches.
+// One step of Adam or AdamW over contiguous memory, in one pass: each value is read once and
+// written once. Elementwise IEEE arithmetic, never fused or reassociated: the result is
+// bit-identical on every processor and for every partition of the memory into stretches.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,18 @@
 
 namespace lockstep {
 
-/// What is the same for all elements of a step, in double; rounded once to the type that the pass
-/// computes in.
+/// The constants of a step, in double. The pass rounds each once to the type that it computes in.
 struct AdamStep {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double kept = 1;         // of the parameter: 1 - lr × decay (AdamW)
-  double decay = 0;        // times the parameter, added to the gradient (Adam)
+  double kept = 1;         // factor of the parameter: 1 - lr × weight_decay (AdamW)
+  double decay = 0;        // weight_decay: times the parameter, added to the gradient (Adam)
   double step_size = 0;    // lr / (1 - beta1^t)
   double root_factor = 1;  // 1 / sqrt(1 - beta2^t)
 };
 
-/// Stretches of equal length that do not overlap. `Stored` is float, double or BFloat16.
+/// Arrays of equal length that do not overlap. `Stored` is float, double or BFloat16.
 template <typename Stored>
 struct AdamStretch {
   using Wide = WideOf<Stored>;
@@ -31,7 +30,7 @@ struct AdamStretch {
   const Stored* gradients = nullptr;
   Wide* averages = nullptr;
   Wide* squares = nullptr;
-  Wide* masters = nullptr;  // for BFloat16 alone: the values in float, which the pass steps
+  Wide* masters = nullptr;  // BFloat16 only: the parameters in float, which the pass updates
   std::size_t count = 0;
 
   /// Elements [begin, end).

@@ -1,5 +1,6 @@
-// A row is taken up to the next multiple of kLanes after its last place, as far as the matrix
-// reaches: whole vectors. Those few places more are first filled with what changes no result.
+// A row is processed in whole vectors: up to the next multiple of kLanes after its last position,
+// or to the end of the row. The extra elements are first filled with values that do not change the
+// result.
 #include "lockstep/kernels/causal_softmax_pass.h"
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-// Sums are kept in as many parts as the widest vector has, and these added in one order: narrower
-// vectors give the same bits.
+// A sum has one partial sum per lane of the widest vector, and the partial sums are added in a
+// fixed order: narrower vectors give bit-identical results.
 constexpr std::size_t kLanes = 16;
 
 [[gnu::always_inline]] inline std::size_t end_of_row(std::size_t count,
@@ -26,8 +27,8 @@ constexpr std::size_t kLanes = 16;
   for (auto j = begin; j < end; ++j) row[j] = value;
 }
 
-// Compared as integers in the order of the floats: of these compilers find the largest in vectors,
-// of floats only where they may forget about NaN. A NaN may come out or not.
+// Compares integers that have the order of the floats: compilers vectorize the maximum of integers,
+// and that of floats only where they may ignore NaN. With NaN in the row the result is any element.
 [[gnu::always_inline]] inline float largest_of(const float* row, std::size_t count) noexcept {
   constexpr std::int32_t magnitude = 0x7FFFFFFF;
   const auto in_order = [](std::int32_t bits) { return bits ^ ((bits >> 31) & magnitude); };
@@ -40,10 +41,10 @@ constexpr std::size_t kLanes = 16;
 }
 
 template <std::size_t Count>
-[[gnu::always_inline]] inline float joined(float* lanes) noexcept {
+[[gnu::always_inline]] inline float total_of(float* lanes) noexcept {
   if constexpr (Count > 1) {
     for (std::size_t lane = 0; lane < Count / 2; ++lane) lanes[lane] += lanes[lane + Count / 2];
-    return joined<Count / 2>(lanes);
+    return total_of<Count / 2>(lanes);
   }
   return lanes[0];
 }
@@ -57,7 +58,7 @@ template <typename Term>
     for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(j + lane);
   }
   for (std::size_t lane = 0; j + lane < count; ++lane) lanes[lane] += term(j + lane);
-  return joined<kLanes>(lanes);
+  return total_of<kLanes>(lanes);
 }
 
 [[gnu::always_inline]] inline float exponential_of_negative(float z) noexcept {
@@ -78,13 +79,13 @@ template <typename Term>
   fill(row, count, length, 0.0F);
 }
 
-[[gnu::always_inline]] inline void gradient(const float* share, float* __restrict row,
+[[gnu::always_inline]] inline void gradient(const float* probability, float* __restrict row,
                                             std::size_t count, std::size_t length,
                                             float scale) noexcept {
   const auto end = end_of_row(count, length);
   fill(row, count, end, 0.0F);
-  const float mean = sum_of([=](std::size_t j) { return share[j] * row[j]; }, end);
-  for (std::size_t j = 0; j < end; ++j) row[j] = share[j] * (row[j] - mean) * scale;
+  const float mean = sum_of([=](std::size_t j) { return probability[j] * row[j]; }, end);
+  for (std::size_t j = 0; j < end; ++j) row[j] = probability[j] * (row[j] - mean) * scale;
   fill(row, count, length, 0.0F);
 }
 
@@ -96,10 +97,10 @@ void CausalSoftmaxLoops<Set>::forward(float* scores, std::size_t length, float s
 }
 
 template <InstructionSet Set>
-void CausalSoftmaxLoops<Set>::backward(const float* shares, float* gradients, std::size_t length,
-                                       float scale) noexcept {
+void CausalSoftmaxLoops<Set>::backward(const float* probabilities, float* gradients,
+                                       std::size_t length, float scale) noexcept {
   for (std::size_t i = 0; i < length; ++i) {
-    gradient(shares + i * length, gradients + i * length, i + 1, length, scale);
+    gradient(probabilities + i * length, gradients + i * length, i + 1, length, scale);
   }
 }
 

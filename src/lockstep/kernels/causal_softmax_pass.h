@@ -1,6 +1,6 @@
-// The softmax of causal attention and its gradient as loops over memory. A matrix is `length` rows
-// of `length` floats: row i has the scores of the positions that position i attends to, which are 0
-// to i. train/causal_attention.h uses it for tensors.
+// The softmax of causal attention and its gradient as loops over memory. A matrix has `length` rows
+// of `length` floats. Row i holds the attention scores of positions 0 to i, to which position i
+// attends. train/causal_attention.h is the version for tensors.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace lockstep {
 template <InstructionSet>
 struct CausalSoftmaxLoops {
   static void forward(float* scores, std::size_t length, float scale) noexcept;
-  static void backward(const float* shares, float* gradients, std::size_t length,
+  static void backward(const float* probabilities, float* gradients, std::size_t length,
                        float scale) noexcept;
 };
 
-/// In place: each row of `scores` becomes the softmax of `scale` times its first i + 1 scores, and
-/// zeros after them. What stands after them is not read. A row with NaN or +inf among them becomes
-/// NaN there, and so does one of nothing but -inf. `scores` has length² elements.
+/// In place: row i of `scores` becomes the softmax of `scale` times its first i + 1 scores,
+/// followed by zeros. The elements after the first i + 1 are not read. If the first i + 1 scores
+/// contain NaN or +inf, or are all -inf, they become NaN. `scores` has length² elements.
 inline void causal_softmax_pass(std::span<float> scores, std::size_t length, float scale,
                                 InstructionSet set = best_instruction_set()) noexcept {
   LOCKSTEP_ASSERT(scores.size() == length * length, "causal_softmax_pass: not a square matrix");
@@ -28,15 +28,19 @@ inline void causal_softmax_pass(std::span<float> scores, std::size_t length, flo
                                [&](auto loops) { loops.forward(scores.data(), length, scale); });
 }
 
-/// In place: `gradients` for the shares that causal_softmax_pass gave become those for the scores
-/// it took, zeros where those were not read. Both have length² elements and do not overlap.
-inline void causal_softmax_gradient_pass(std::span<const float> shares, std::span<float> gradients,
-                                         std::size_t length, float scale,
+/// In place: turns the gradients of the probabilities, which are the result of causal_softmax_pass,
+/// into the gradients of its scores; they are zero where the scores are not read. Both spans have
+/// length² elements and do not overlap.
+inline void causal_softmax_gradient_pass(std::span<const float> probabilities,
+                                         std::span<float> gradients, std::size_t length,
+                                         float scale,
                                          InstructionSet set = best_instruction_set()) noexcept {
-  LOCKSTEP_ASSERT(shares.size() == length * length && gradients.size() == shares.size(),
-                  "causal_softmax_gradient_pass: not two square matrices");
-  dispatch<CausalSoftmaxLoops>(
-      set, [&](auto loops) { loops.backward(shares.data(), gradients.data(), length, scale); });
+  LOCKSTEP_ASSERT(
+      probabilities.size() == length * length && gradients.size() == probabilities.size(),
+      "causal_softmax_gradient_pass: not two square matrices");
+  dispatch<CausalSoftmaxLoops>(set, [&](auto loops) {
+    loops.backward(probabilities.data(), gradients.data(), length, scale);
+  });
 }
 
 }  // namespace lockstep

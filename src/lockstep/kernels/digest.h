@@ -1,13 +1,13 @@
 // A 64-bit digest of memory, to compare replicas and verify files. Each 8-byte word is mixed with
-// its position, and the results are summed: so chunks may be digested in any order, by any number
-// of threads or ranks, and on a GPU, and the sums added up. Changing one word always changes the
-// digest (the mix is a bijection); other changes escape it once in 2^64. It is no defence against
-// someone who wants a collision.
+// its position, and the results are summed: chunks may be digested in any order, by any number of
+// threads or ranks or on a GPU, and their sums added. A change of one word always changes the
+// digest (the mix is a bijection); any other change remains undetected with probability 2^-64. The
+// digest is not cryptographic: it does not protect against deliberate collisions.
 //
-// Definition, to be matched bit for bit elsewhere: the word at byte position p (a multiple of 8)
-// with n of its 8 bytes present, zero-padded, little-endian, contributes
+// Definition, for bit-identical implementations elsewhere: the word at byte position p (a multiple
+// of 8), of which n of 8 bytes are present, zero-padded, little-endian, contributes
 //   mix(word ^ ((p + 9 - n) * 0x9E3779B97F4A7C15)),
-// mix being the finaliser of splitmix64; all sums are modulo 2^64.
+// where mix is the finalizer of splitmix64. All sums are modulo 2^64.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace lockstep {
 
 class Digest {
  public:
-  /// Adds the chunk that lies at byte `position` of the whole. `position` is a multiple of 8; only
-  /// the last chunk may have a length that is not.
+  /// Adds the chunk at byte `position` of the whole. `position` is a multiple of 8, and so is the
+  /// length of every chunk but the last.
   void add(std::uint64_t position, std::span<const std::byte> chunk,
            InstructionSet set = best_instruction_set()) noexcept;
 
@@ -40,7 +40,7 @@ class Digest {
 
 template <InstructionSet>
 struct DigestLoops {
-  /// The sum of the contributions of whole words, of which the first lies at `position`.
+  /// The sum of the contributions of whole words. The first is at byte `position`.
   [[nodiscard]] static std::uint64_t sum(std::uint64_t position,
                                          std::span<const std::byte> words) noexcept;
 };

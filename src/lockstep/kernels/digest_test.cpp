@@ -18,7 +18,7 @@ std::vector<std::byte> random_bytes(std::size_t size, std::uint64_t seed) {
   return bytes;
 }
 
-// The definition in digest.h, word by word and with nothing shared with digest.cpp.
+// The definition in digest.h, word by word, independent of digest.cpp.
 std::uint64_t digest_by_definition(const std::vector<std::byte>& bytes) {
   std::uint64_t sum = 0;
   for (std::size_t p = 0; p < bytes.size(); p += 8) {
@@ -48,7 +48,7 @@ TEST(Digest, DoesNotChangeFromOneVersionToTheNext) {
   EXPECT_EQ(digest(bytes), 0x2680133796c43b21u);
 }
 
-TEST(Digest, IsTheSameHoweverTheWholeIsCutAndInWhateverOrder) {
+TEST(Digest, DoesNotDependOnThePartitionIntoChunksNorOnTheirOrder) {
   const auto bytes = random_bytes(10'001, 1);
   const auto whole = digest(bytes);
   RandomStream random({2, random_purpose("digest test")}, 0, 0);
@@ -71,7 +71,7 @@ TEST(Digest, IsTheSameHoweverTheWholeIsCutAndInWhateverOrder) {
   }
 }
 
-TEST(Digest, SeesEverySingleBitFlip) {
+TEST(Digest, DetectsEverySingleBitFlip) {
   auto bytes = random_bytes(1'003, 3);
   std::set<std::uint64_t> seen{digest(bytes)};
   for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
@@ -82,7 +82,7 @@ TEST(Digest, SeesEverySingleBitFlip) {
   }
 }
 
-TEST(Digest, SeesTwoSignFlipsThatASumWouldCancel) {
+TEST(Digest, DetectsTwoSignFlipsThatCancelInASum) {
   std::vector<float> values(256, 1.5f);
   const auto before = digest(std::as_bytes(std::span(values)));
   for (std::size_t i = 1; i < values.size(); ++i) {
@@ -92,14 +92,14 @@ TEST(Digest, SeesTwoSignFlipsThatASumWouldCancel) {
   }
 }
 
-TEST(Digest, SeesWordsThatChangedPlaces) {
+TEST(Digest, DetectsSwappedWords) {
   auto bytes = random_bytes(64, 4);
   const auto before = digest(bytes);
   std::swap_ranges(bytes.begin(), bytes.begin() + 8, bytes.begin() + 40);
   EXPECT_NE(digest(bytes), before);
 }
 
-TEST(Digest, TellsZerosOfDifferentLengthApart) {
+TEST(Digest, DistinguishesZerosOfDifferentLength) {
   std::set<std::uint64_t> seen;
   for (std::size_t size = 0; size < 100; ++size) {
     EXPECT_TRUE(seen.insert(digest(std::vector<std::byte>(size))).second) << size << " zero bytes";

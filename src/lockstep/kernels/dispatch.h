@@ -1,11 +1,10 @@
-// How a loop over memory is compiled for every instruction set, and how one of them is chosen.
+// Compiles a loop over memory for every instruction set and selects one at run time.
 //
-// Loops are the static functions of a class template over InstructionSet, and over the type of its
-// elements where there are several. The source that defines them is named in
-// lockstep_vector_sources() of its room's CMakeLists.txt: CMake compiles it once per instruction
-// set, and each time it ends with explicit instantiations for kCompiledFor. All other code of such
-// a source lies in an unnamed namespace, so that the linker never takes code for one processor in
-// place of code for another.
+// Loops are static functions of a class template over InstructionSet, and over the element type
+// where there are several. The source that defines them is listed in lockstep_vector_sources() of
+// its room's CMakeLists.txt: CMake compiles it once per instruction set, and the source ends with
+// explicit instantiations for kCompiledFor. All other code of such a source is in an unnamed
+// namespace, so that the linker never replaces code for one processor by code for another.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +21,7 @@ constexpr std::size_t kRegisterBytes = kCompiledFor == InstructionSet::avx512 ? 
                                        : kCompiledFor == InstructionSet::avx2 ? 32
                                                                               : 16;
 
-/// Returns call(Loops<set, Types...>()). This processor has `set`.
+/// Returns call(Loops<set, Types...>()). This processor must support `set`.
 template <template <InstructionSet, typename...> typename Loops, typename... Types, typename Call>
 decltype(auto) dispatch([[maybe_unused]] InstructionSet set, const Call& call) {
 #ifdef __x86_64__

@@ -23,11 +23,11 @@ constexpr std::array<Facts, kNumDTypes> kFacts{{{"float32", 4, true},
                                                 {"uint8", 1, false},
                                                 {"bool", 1, false}}};
 constexpr std::array<std::string_view, kNumReduceOps> kOpNames{
-    "sum", "average", "min", "max", "product", "average over samples"};
+    "sum", "average", "min", "max", "product", "weighted average"};
 
 const Facts& facts_of(DType dtype) noexcept {
   const auto index = static_cast<std::size_t>(dtype);
-  LOCKSTEP_ASSERT(index < kFacts.size(), "a DType is one of the enumeration's");
+  LOCKSTEP_ASSERT(index < kFacts.size(), "invalid DType");
   return kFacts[index];
 }
 
@@ -42,7 +42,7 @@ std::string_view to_string(DType dtype) noexcept { return facts_of(dtype).name; 
 
 std::string_view to_string(ReduceOp op) noexcept {
   const auto index = static_cast<std::size_t>(op);
-  LOCKSTEP_ASSERT(index < kOpNames.size(), "a ReduceOp is one of the enumeration's");
+  LOCKSTEP_ASSERT(index < kOpNames.size(), "invalid ReduceOp");
   return kOpNames[index];
 }
 

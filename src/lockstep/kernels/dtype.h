@@ -1,4 +1,4 @@
-// What the elements of a span are, and how two of them become one.
+// The element types of spans, and the operations that reduce them.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ enum class DType : std::uint8_t {
 };
 constexpr int kNumDTypes = 9;
 
-/// average is the sum divided by the number of ranks; weighted_average divides it by the sum of the
-/// ranks' weights, and by 1 where that is 0; both are for floating point alone. min and max give
-/// NaN when any input is NaN. Integers wrap. For boolean sum and max mean or, product and min and.
+/// average divides the sum by the number of ranks. weighted_average divides it by the sum of the
+/// ranks' weights, or by 1 if that sum is 0. Both require floating point. min and max return NaN if
+/// any input is NaN. Integers wrap. For boolean, sum and max mean or; product and min mean and.
 enum class ReduceOp : std::uint8_t { sum, average, min, max, product, weighted_average };
 constexpr int kNumReduceOps = 6;
 

@@ -1,5 +1,5 @@
-// The element types of loops over memory: how each is stored, and in which type it is computed
-// with. Everything here is always inlined (dispatch.h).
+// The element types of loops over memory: how each is stored, and in which type loops compute with
+// it. All functions here are always inlined (dispatch.h).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// double is computed with as double, everything else as float.
+/// Loops compute with double as double, with every other type as float.
 template <typename Stored>
 using WideOf = std::conditional_t<std::is_same_v<Stored, double>, double, float>;
 
@@ -35,9 +35,9 @@ template <typename Stored>
   }
 }
 
-// Parameters stored in 16 bits have a master in float, which an optimizer steps. A stored value
-// that is not its rounded master was assigned by the user since the last step: it is the new
-// master. `masters` is null for wider types.
+// A parameter stored in 16 bits has a master copy in float, which the optimizer updates. If the
+// stored value differs from the rounded master, the user has assigned it since the last step: it
+// becomes the new master. `masters` is null for wider types.
 template <typename Stored>
 [[gnu::always_inline]] inline WideOf<Stored> read_value(Stored value, const WideOf<Stored>* masters,
                                                         std::size_t i) noexcept {

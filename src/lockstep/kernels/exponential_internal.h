@@ -1,5 +1,5 @@
-// The exponential of loops over memory: it has no branches, so that loops with it become vector
-// code.
+// The exponential function of loops over memory. It has no branches, so that compilers vectorize
+// loops that use it.
 #pragma once
 
 #include <bit>
@@ -8,13 +8,13 @@
 namespace lockstep {
 namespace {
 
-// Where the exponential ends: of more it counts as infinite, of less than -kFar as 0.
+// The domain of exponential() is [-kFar, kFar]: exp(z) counts as infinite above it, as 0 below it.
 constexpr float kFar = 80.0F;
 
 // e to the power of z for |z| <= kFar, to about two units in the last place: 2^n e^r, where n is
 // whole and |r| <= ln(2) / 2. NaN stays.
 [[gnu::always_inline]] inline float exponential(float z) noexcept {
-  constexpr float rounder = 0x1.8p23F;  // added to a number, leaves whole ones; the low bits are n
+  constexpr float rounder = 0x1.8p23F;  // adding it rounds to an integer; the low bits are n
   const float shifted = z * 1.44269504F + rounder;
   const float n = shifted - rounder;
   const float r = (z - n * 0x1.62e4p-1F) - n * 0x1.7f7d1cp-20F;

@@ -1,6 +1,6 @@
 // gelu(x) = x (1 + tanh u) / 2 = x s, where u = sqrt(2/pi) (x + 0.044715 x^3) and s = 1 / (1 +
-// exp(-2u)). The second form has one exponential and nothing that cancels: results near zero keep
-// all their bits. Nothing branches, so that the loops become vector code.
+// exp(-2u)). The second form has one exponential and no cancellation: results near zero keep full
+// precision. There are no branches, so that compilers vectorize the loops.
 #include "lockstep/kernels/gelu_pass.h"
 
 #include "lockstep/kernels/exponential_internal.h"
@@ -11,26 +11,26 @@ namespace {
 constexpr float kTwiceRootOfTwoOverPi = 1.5957691216057308F;
 constexpr float kCubic = 0.044715F;
 
-struct Share {
-  float kept;  // s
-  float lost;  // 1 - s
+struct Sigmoid {
+  float value;       // s
+  float complement;  // 1 - s
 };
 
-[[gnu::always_inline]] inline Share share_of(float x) noexcept {
+[[gnu::always_inline]] inline Sigmoid sigmoid_of(float x) noexcept {
   const float z = -kTwiceRootOfTwoOverPi * x * (1.0F + kCubic * x * x);
   const float above = z < -kFar ? -kFar : z;  // NaN stays
   const float power = exponential(above > kFar ? kFar : above);
-  const float share = 1.0F / (1.0F + power);
-  // exp(kFar) is so large that s counts as 0, exp(-kFar) so small that 1 - s does.
-  return {z > kFar ? 0.0F : share, z < -kFar ? 0.0F : power * share};
+  const float sigmoid = 1.0F / (1.0F + power);
+  // exp(kFar) is so large that s counts as 0; exp(-kFar) is so small that 1 - s counts as 0.
+  return {z > kFar ? 0.0F : sigmoid, z < -kFar ? 0.0F : power * sigmoid};
 }
 
-[[gnu::always_inline]] inline float gelu(float x) noexcept { return x * share_of(x).kept; }
+[[gnu::always_inline]] inline float gelu(float x) noexcept { return x * sigmoid_of(x).value; }
 
 [[gnu::always_inline]] inline float gelu_gradient(float dy, float x) noexcept {
-  const Share share = share_of(x);
+  const Sigmoid sigmoid = sigmoid_of(x);
   const float slope = kTwiceRootOfTwoOverPi * (1.0F + 3.0F * kCubic * x * x);
-  return dy * (share.kept + x * share.kept * share.lost * slope);
+  return dy * (sigmoid.value + x * sigmoid.value * sigmoid.complement * slope);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// GELU by tanh and its gradient as loops over memory. `Stored` is float or BFloat16: computed in
-// float and rounded once. IEEE arithmetic element by element, nothing fused: the bits depend
-// neither on the processor nor on how the memory is cut. train/gelu.h is the same for tensors.
+// GELU (tanh approximation) and its gradient as loops over memory. `Stored` is float or BFloat16;
+// loops compute in float and round once. Elementwise IEEE arithmetic, never fused: the result is
+// bit-identical on every processor and for every partition of the memory. train/gelu.h is the
+// version for tensors.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +28,8 @@ void gelu_pass(std::span<const Stored> x, std::span<Stored> y,
                               [&](auto loops) { loops.forward(x.data(), y.data(), x.size()); });
 }
 
-/// Sets dx, the gradient for x, from dy, the one for y. All have the same length, and dx does not
-/// overlap with the others.
+/// Sets dx, the gradient of x, from dy, the gradient of y. All have the same length; dx does not
+/// overlap the others.
 template <typename Stored>
 void gelu_gradient_pass(std::span<const Stored> dy, std::span<const Stored> x, std::span<Stored> dx,
                         InstructionSet set = best_instruction_set()) noexcept {

@@ -15,7 +15,7 @@ std::string_view to_string(InstructionSet set) noexcept {
     case InstructionSet::avx512:
       return "AVX-512";
   }
-  LOCKSTEP_ASSERT(false, "an instruction set has a name");
+  LOCKSTEP_ASSERT(false, "invalid InstructionSet");
   return "";
 }
 

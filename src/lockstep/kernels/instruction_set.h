@@ -1,6 +1,6 @@
-// The vector instructions that loops over memory are compiled for. Every loop of this room gives
-// the same bits on every instruction set: elements never meet in an order that depends on the width
-// of registers, and multiplications and additions are never fused.
+// The vector instruction sets for which loops over memory are compiled. Every loop of this room is
+// bit-identical on every instruction set: the order of operations on elements never depends on the
+// register width, and multiplications and additions are never fused.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 namespace lockstep {
 
 enum class InstructionSet {
-  baseline,  // what every processor of the architecture has: NEON on aarch64, SSE2 on x86-64
+  baseline,  // supported by every processor of the architecture: NEON on aarch64, SSE2 on x86-64
   avx2,
   avx512,  // F, BW, DQ and VL
 };
 
-/// The instruction sets of this processor, baseline first, the widest last.
+/// The instruction sets of this processor, from baseline to the widest.
 [[nodiscard]] std::span<const InstructionSet> instruction_sets() noexcept;
-/// The widest one.
+/// The widest instruction set of this processor.
 [[nodiscard]] InstructionSet best_instruction_set() noexcept;
 [[nodiscard]] std::string_view to_string(InstructionSet set) noexcept;
 

@@ -1,5 +1,5 @@
-// Every loop of the room gives the same bits on every instruction set. Adam is compared with a
-// scalar computation of its definition; the digests of other results are fixed here, so that
+// Every loop of the room is bit-identical on every instruction set. Adam is compared with a scalar
+// computation of its definition. The digests of other results are constants here, so that
 // architectures are compared with each other.
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-// Not a multiple of any register, and more than two blocks of every loop that has blocks.
+// Not a multiple of any register width, and more than two blocks of every loop that has blocks.
 constexpr std::size_t kCount = 2 * kSquaresBlock + 1237;
 
 template <typename T>
@@ -42,7 +42,7 @@ std::uint64_t digest_of(const std::vector<T>& values) {
   return digest(std::as_bytes(std::span(values)));
 }
 
-// The digests of what `run` gives for each instruction set of this processor.
+// Compares the digest of run(set) with `expected` for each instruction set of this processor.
 template <typename Run>
 void expect_same_everywhere(const std::string& what, std::uint64_t expected, const Run& run) {
   for (const auto set : instruction_sets()) {
@@ -64,8 +64,8 @@ template <typename T>
     averages[i] = averages[i] + (g - averages[i]) * static_cast<T>(1 - step.beta1);
     squares[i] = squares[i] * static_cast<T>(step.beta2) + static_cast<T>(1 - step.beta2) * g * g;
     const T root = std::sqrt(squares[i]) * static_cast<T>(step.root_factor);
-    values[i] = value - static_cast<T>(step.step_size) * averages[i] /
-                            (root + static_cast<T>(step.eps));
+    values[i] =
+        value - static_cast<T>(step.step_size) * averages[i] / (root + static_cast<T>(step.eps));
   }
 }
 
@@ -109,7 +109,7 @@ TEST(InstructionSets, AdamGivesTheBitsOfItsDefinition) {
   }
 }
 
-TEST(InstructionSets, AdamGivesTheSameBitsHoweverMemoryIsCut) {
+TEST(InstructionSets, AdamGivesTheSameBitsForEveryPartitionOfTheMemory) {
   auto values = draw<float>(1);
   const auto gradients = draw<float>(2, 0.1);
   auto averages = draw<float>(3, 0.1);
@@ -184,7 +184,7 @@ void expect_types_agree(const char* type, const std::vector<std::uint64_t>& expe
   expect_same_everywhere(name("squares"), expected[2], squares_result<T>);
 }
 
-// Fixed on aarch64; x86-64 must give the same.
+// The constants were computed on aarch64; x86-64 must give the same.
 TEST(InstructionSets, LoopsGiveTheSameBitsOnEveryArchitecture) {
   expect_types_agree<float>("float", {0x67a5529edf0809e4, 0xf1357c74608fd349, 0x014f62bca10c2170});
   expect_types_agree<double>("double",

@@ -17,25 +17,26 @@ std::int64_t middle_of(std::int64_t begin, std::int64_t end) {
          static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(end - begin - 1)));
 }
 
-// Appends the program of the tree over [begin, end), made of the contributions from `next` on.
+// Appends the program of the tree over [begin, end), which starts with contribution `next`.
 void append_tree(std::span<const LeafInterval> intervals, std::int64_t begin, std::int64_t end,
-                 std::size_t& next, std::vector<int>& steps) {
+                 std::size_t& next, std::vector<int>& instructions) {
   const auto& first = intervals[next];
   if (first == LeafInterval{begin, end}) {
-    steps.push_back(static_cast<int>(next++));
+    instructions.push_back(static_cast<int>(next++));
     return;
   }
   const auto middle = middle_of(begin, end);
   if (end - begin == 1 || first.end > middle) {
     throw UsageError(fmt::format(
-        "the contribution of leaves {} to {} is no whole part of the sum: the tree over leaves {} "
-        "to {} is cut at {}; give each rank a block of leaves that begins at a multiple of its "
-        "power-of-two length",
+        "the contribution of leaves {} to {} is not a subtree: the tree over leaves {} to {} "
+        "splits "
+        "at {}; give each rank a block of leaves that begins at a multiple of its power-of-two "
+        "length",
         first.begin, first.end, begin, end, middle));
   }
-  append_tree(intervals, begin, middle, next, steps);
-  append_tree(intervals, middle, end, next, steps);
-  steps.push_back(TreePlan::kJoin);
+  append_tree(intervals, begin, middle, next, instructions);
+  append_tree(intervals, middle, end, next, instructions);
+  instructions.push_back(TreePlan::kCombine);
 }
 
 }  // namespace
@@ -52,23 +53,23 @@ TreePlan TreePlan::over(std::span<const LeafInterval> intervals) {
   for (const auto& interval : intervals) {
     if (interval.begin != end || interval.end <= interval.begin) {
       throw UsageError(fmt::format(
-          "a contribution of leaves {} to {} cannot follow leaf {}: contributions cover the leaves "
-          "in rank order, without gap or overlap",
+          "a contribution of leaves {} to {} is invalid where leaf {} is next: contributions must "
+          "cover the leaves in rank order, without gap or overlap",
           interval.begin, interval.end, end));
     }
     end = interval.end;
   }
-  std::vector<int> steps;
+  std::vector<int> instructions;
   std::size_t next = 0;
-  append_tree(intervals, 0, end, next, steps);
-  return {std::move(steps), end == static_cast<std::int64_t>(intervals.size())};
+  append_tree(intervals, 0, end, next, instructions);
+  return {std::move(instructions), end == static_cast<std::int64_t>(intervals.size())};
 }
 
-TreePlan::TreePlan(std::vector<int> steps, bool over_ranks)
-    : steps_(std::move(steps)), over_ranks_(over_ranks) {
+TreePlan::TreePlan(std::vector<int> instructions, bool over_ranks)
+    : instructions_(std::move(instructions)), over_ranks_(over_ranks) {
   int height = 0;
-  for (const int step : steps_) {
-    height += step == kJoin ? -1 : 1;
+  for (const int instruction : instructions_) {
+    height += instruction == kCombine ? -1 : 1;
     depth_ = std::max(depth_, height);
   }
 }

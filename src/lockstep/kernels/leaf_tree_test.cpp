@@ -10,16 +10,16 @@
 namespace lockstep {
 namespace {
 
-// The tree as a formula: leaves by number, joined pairs in brackets.
+// The tree as a formula: leaves by number, combined pairs in brackets.
 std::string formula_of(const TreePlan& plan, const std::vector<std::string>& contributions) {
   std::vector<std::string> stack;
-  for (const int step : plan.steps()) {
-    if (step == TreePlan::kJoin) {
+  for (const int instruction : plan.instructions()) {
+    if (instruction == TreePlan::kCombine) {
       const auto upper = stack.back();
       stack.pop_back();
       stack.back() = "(" + stack.back() + upper + ")";
     } else {
-      stack.push_back(contributions.at(static_cast<std::size_t>(step)));
+      stack.push_back(contributions.at(static_cast<std::size_t>(instruction)));
     }
   }
   return stack.size() == 1 ? stack.front() : "no tree";
@@ -48,7 +48,7 @@ TEST(LeafTree, KeepsAlignedBlocksWhole) {
   }
 }
 
-TEST(LeafTree, TellsHowManyEntriesAreOpenAtOnce) {
+TEST(LeafTree, DepthIsTheMaximumNumberOfEntriesOnTheStack) {
   EXPECT_EQ(TreePlan::over_ranks(1).depth(), 1);
   EXPECT_EQ(TreePlan::over_ranks(2).depth(), 2);
   EXPECT_EQ(TreePlan::over_ranks(8).depth(), 4);
@@ -100,17 +100,17 @@ std::string refusal_of(const std::vector<LeafInterval>& intervals) {
   return "";
 }
 
-TEST(LeafTree, RefusesWhatIsNoCoverOfWholeSubtrees) {
+TEST(LeafTree, RefusesIntervalsThatAreNotACoverByWholeSubtrees) {
   const auto says = [](const std::vector<LeafInterval>& intervals, const std::string& words) {
     const auto refusal = refusal_of(intervals);
     EXPECT_NE(refusal.find(words), std::string::npos) << refusal;
   };
-  says({{1, 2}}, "leaves 1 to 2 cannot follow leaf 0");
-  says({{0, 2}, {3, 4}}, "leaves 3 to 4 cannot follow leaf 2");
-  says({{0, 2}, {1, 4}}, "leaves 1 to 4 cannot follow leaf 2");
-  says({{0, 0}, {0, 1}}, "leaves 0 to 0 cannot follow leaf 0");
-  says({{0, 3}, {3, 4}}, "leaves 0 to 3 is no whole part");
-  says({{0, 1}, {1, 3}, {3, 4}}, "leaves 1 to 3 is no whole part");
+  says({{1, 2}}, "leaves 1 to 2 is invalid where leaf 0 is next");
+  says({{0, 2}, {3, 4}}, "leaves 3 to 4 is invalid where leaf 2 is next");
+  says({{0, 2}, {1, 4}}, "leaves 1 to 4 is invalid where leaf 2 is next");
+  says({{0, 0}, {0, 1}}, "leaves 0 to 0 is invalid where leaf 0 is next");
+  says({{0, 3}, {3, 4}}, "leaves 0 to 3 is not a subtree");
+  says({{0, 1}, {1, 3}, {3, 4}}, "leaves 1 to 3 is not a subtree");
   says({{0, 3}, {3, 6}}, "begins at a multiple of its power-of-two length");
 }
 

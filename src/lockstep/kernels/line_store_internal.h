@@ -1,4 +1,4 @@
-// How a loop writes whole lines, a register at a time: through the caches or past them.
+// How a loop writes whole cache lines, one register at a time: through the caches or past them.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,9 @@ struct CachedStore {
 struct StreamingStore {
   static constexpr std::size_t kBytes = kRegisterBytes;
 
-  // Processors fetch ahead by themselves, but stop at the end of each page of 4 KiB.
+  // Hardware prefetchers stop at the end of each page of 4 KiB.
   static void begin_line(const std::byte* from) noexcept {
-    __builtin_prefetch(from + 2048);  // beyond the end it does nothing
+    __builtin_prefetch(from + 2048);  // no effect beyond the end of memory
   }
   template <typename Register>
   static void write(std::byte* to, Register bits) noexcept {
@@ -45,11 +45,11 @@ struct StreamingStore {
       _mm_stream_si128(reinterpret_cast<__m128i*>(to), std::bit_cast<__m128i>(bits));
     }
   }
-  // Such stores are ordered by nothing else: not by the counters that tell others of this memory.
+  // Streaming stores need their own fence: a release store of a counter does not order them.
   static void finish() noexcept { _mm_sfence(); }
 };
 #else
-// Cores of Arm see by themselves that whole lines are written, and do not read them first.
+// Arm cores detect writes of whole lines and do not read the lines first.
 using StreamingStore = CachedStore;
 #endif
 

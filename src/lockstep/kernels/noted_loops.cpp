@@ -11,9 +11,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kLine = 64;     // bytes
-constexpr std::size_t kBlock = 1024;  // elements between two looks at the notes
+constexpr std::size_t kBlock = 1024;  // elements between two checks of the notes
 
-// The elements of a type as unsigned words.
+// The exponent field of a floating-point type, whose elements are read as unsigned words.
 template <typename Word>
 struct Exponent {
   Word mask;
@@ -55,8 +55,9 @@ template <typename Stored>
   return Bits<Stored>::kExponent.note(std::bit_cast<typename Bits<Stored>::Word>(value));
 }
 
-// Notes are or-ed in several registers: one chain of them would take longer than the copy. Written
-// as a loop over elements, compilers make this a memcpy and a second pass over the source.
+// Notes are or-ed in several registers: one dependency chain would take longer than the copy.
+// Written as a loop over elements, compilers turn this into a memcpy and a second pass over the
+// source.
 template <typename Store, typename Word>
 Word copy_lines(std::byte* __restrict to, const std::byte* __restrict from, std::size_t lines,
                 Exponent<Word> exponent) noexcept {

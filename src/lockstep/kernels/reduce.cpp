@@ -21,7 +21,7 @@ void reduce(const Reduction& reduction, const TreePlan& plan,
             std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
             std::size_t count, InstructionSet set) {
   LOCKSTEP_ASSERT(static_cast<int>(sources.size()) == plan.num_contributions(),
-                  "a plan joins as many contributions as it was made for");
+                  "the number of sources differs from the plan's number of contributions");
   const auto divisor = divisor_of(reduction, plan);
   const bool is_there = sources.size() == 1 && destinations.size() == 1 &&
                         sources.front() == destinations.front() && divisor == 1;
@@ -31,10 +31,10 @@ void reduce(const Reduction& reduction, const TreePlan& plan,
       plan, divisor, sources, destinations, count);
 }
 
-void expect_meaning(const Reduction& reduction) {
+void expect_valid(const Reduction& reduction) {
   if (divides(reduction.op) && !is_floating(reduction.dtype)) {
     throw UsageError(
-        fmt::format("the average of {} has no meaning; sum it, or convert to floating point first",
+        fmt::format("the average of {} is unsupported; use sum, or convert to floating point first",
                     to_string(reduction.dtype)));
   }
 }

@@ -1,9 +1,9 @@
-// Joins spans of several ranks into one result, in the order of a TreePlan, and writes it to one or
-// more places in the same pass: what every transport reduces with, so that all of them give equal
-// bits.
+// Reduces spans of several ranks to one result, in the order of a TreePlan, and writes it to one or
+// more destinations in the same pass. Every transport reduces with this function, so that all of
+// them are bit-identical.
 //
-// 16-bit floating point is joined in float and rounded once, at the end. An average divides the
-// finished sum once, before that rounding. Nothing is reassociated or fused.
+// 16-bit floating point is reduced in float and rounded once, at the end. An average divides the
+// sum once, before that rounding. Operations are never reassociated or fused.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +19,17 @@ namespace lockstep {
 struct Reduction {
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;  // average divides by the plan's number of contributions
-  std::int64_t weight = 0;      // of all contributions: weighted_average divides by this
+  std::int64_t weight = 0;      // of all contributions; weighted_average divides by it
 };
 
-/// `sources` holds the start of each contribution, `destinations` the places the result goes to;
-/// each is `count` elements long and aligned to its element. A destination may be a source (the
-/// very same start), and overlaps nothing else.
+/// Reduces the contributions that start at `sources` and writes the result to every one of
+/// `destinations`. Each is `count` elements long and aligned to its element. A destination may be
+/// identical with a source (same start); it overlaps no other memory of the call.
 void reduce(const Reduction& reduction, const TreePlan& plan,
             std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
             std::size_t count, InstructionSet set = best_instruction_set());
 
-/// Throws UsageError for a reduction that has no meaning: an average of integers or booleans.
-void expect_meaning(const Reduction& reduction);
+/// Throws UsageError for an invalid reduction: an average of integers or booleans.
+void expect_valid(const Reduction& reduction);
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
-// Two kinds of loops. Sums of float and double over the usual numbers of ranks have their tree in
-// the code: each cache line of each source is read once and written where it was just read, without
-// leaving registers. Everything else is reduced block by block, with a small stack of blocks.
-// Lanes do not meet: the bits are the same on every instruction set.
+// Two kinds of loops. For sums of float and double over 2, 4, 8 or 16 ranks the tree is compiled
+// into the code: a cache line of each source is read once, reduced in registers and written.
+// Everything else is reduced block by block, with a small stack of blocks. Lanes are independent:
+// the result is bit-identical on every instruction set.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -24,23 +24,23 @@ namespace {
 using Sources = std::span<const std::byte* const>;
 using Destinations = std::span<std::byte* const>;
 
-// How elements lie in memory (Stored), and what they are while they are joined (Joined).
+// The type of elements in memory (Stored), and the type they are reduced in (Wide).
 template <typename T>
 struct Plain {
   using Stored = T;
-  using Joined = T;
+  using Wide = T;
   static T widen(T value) noexcept { return value; }
   static T narrow(T value) noexcept { return value; }
 };
 struct Boolean {
   using Stored = std::uint8_t;
-  using Joined = std::uint8_t;
-  static Joined widen(Stored value) noexcept { return value != 0 ? 1 : 0; }
-  static Stored narrow(Joined value) noexcept { return value; }
+  using Wide = std::uint8_t;
+  static Wide widen(Stored value) noexcept { return value != 0 ? 1 : 0; }
+  static Stored narrow(Wide value) noexcept { return value; }
 };
 struct Half {
   using Stored = std::uint16_t;
-  using Joined = float;
+  using Wide = float;
   static float widen(Stored value) noexcept { return widen_float16(value); }
   static Stored narrow(float value) noexcept {
     return static_cast<Stored>(narrow_to_float16(value));
@@ -48,42 +48,42 @@ struct Half {
 };
 struct BrainHalf {
   using Stored = std::uint16_t;
-  using Joined = float;
+  using Wide = float;
   static float widen(Stored value) noexcept { return widen_bfloat16(value); }
   static Stored narrow(float value) noexcept {
     return static_cast<Stored>(narrow_to_bfloat16(value));
   }
 };
 
-// Integers come unsigned, so that they wrap; min and max need the sign.
+// Integers are unsigned here, so that they wrap; min and max use the signed type.
 struct Sum {
   template <typename T>
-  static T join(T a, T b) noexcept {
+  static T combine(T a, T b) noexcept {
     return static_cast<T>(a + b);
   }
 };
 struct Product {
   template <typename T>
-  static T join(T a, T b) noexcept {
+  static T combine(T a, T b) noexcept {
     return static_cast<T>(a * b);
   }
 };
-// a != a is true for NaN alone; where b is NaN the comparison is false and b is taken.
+// a != a is true only for NaN. If b is NaN the comparison is false and the result is b.
 struct Min {
   template <typename T>
-  static T join(T a, T b) noexcept {
+  static T combine(T a, T b) noexcept {
     return (a < b || a != a) ? a : b;
   }
 };
 struct Max {
   template <typename T>
-  static T join(T a, T b) noexcept {
+  static T combine(T a, T b) noexcept {
     return (a > b || a != a) ? a : b;
   }
 };
 
-// By a power of two an exact factor gives the bits of the division, and does not slow down what
-// memory can deliver.
+// Division by a power of two equals multiplication by an exact factor, bit for bit. The
+// multiplication is fast enough that memory stays the limit.
 inline bool is_power_of_two(double value) noexcept {
   int exponent = 0;
   return std::frexp(value, &exponent) == 0.5;
@@ -97,14 +97,14 @@ class BlockMachine {
   static constexpr int kMaxDepth = 17;        // of a tree over 65,536 contributions
 
   BlockMachine(const TreePlan& plan, double divisor)
-      : plan_(plan), divisor_(static_cast<Joined>(divisor)) {
+      : plan_(plan), divisor_(static_cast<Wide>(divisor)) {
     LOCKSTEP_ASSERT(plan.depth() <= kMaxDepth, "a job has at most 65,536 ranks");
   }
 
   void run(Sources sources, Destinations destinations, std::size_t first, std::size_t count) {
     for (auto begin = first; begin < count; begin += kBlock) {
       const auto length = std::min(kBlock, count - begin);
-      join(sources, begin, length);
+      reduce_block(sources, begin, length);
       const auto* result = narrow(length);
       for (auto* destination : destinations) {
         std::memcpy(destination + begin * sizeof(Stored), result, length * sizeof(Stored));
@@ -114,26 +114,26 @@ class BlockMachine {
 
  private:
   using Stored = typename F::Stored;
-  using Joined = typename F::Joined;
+  using Wide = typename F::Wide;
 
-  // Elements [begin, begin + count) of every contribution, into the lowest block.
-  void join(Sources sources, std::size_t begin, std::size_t count) {
+  // Reduces elements [begin, begin + count) of every contribution into the lowest block.
+  void reduce_block(Sources sources, std::size_t begin, std::size_t count) {
     std::size_t height = 0;
-    const auto steps = plan_.steps();
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (steps[i] == TreePlan::kJoin) {
+    const auto instructions = plan_.instructions();
+    for (std::size_t i = 0; i < instructions.size(); ++i) {
+      if (instructions[i] == TreePlan::kCombine) {
         --height;
-        join_blocks(block(height - 1), block(height), count);
+        combine_blocks(block(height - 1), block(height), count);
         continue;
       }
-      // A contribution that is joined at once is read where it lies.
-      const auto* source = at(sources, steps[i]) + begin;
-      const auto next = i + 1 < steps.size() ? steps[i + 1] : 0;
-      if (next == TreePlan::kJoin) {
-        join_source(block(height - 1), source, count);
+      // A contribution that is combined next is read directly from its source.
+      const auto* source = at(sources, instructions[i]) + begin;
+      const auto next = i + 1 < instructions.size() ? instructions[i + 1] : 0;
+      if (next == TreePlan::kCombine) {
+        combine_source(block(height - 1), source, count);
         ++i;
-      } else if (i + 2 < steps.size() && steps[i + 2] == TreePlan::kJoin) {
-        join_sources(block(height++), source, at(sources, next) + begin, count);
+      } else if (i + 2 < instructions.size() && instructions[i + 2] == TreePlan::kCombine) {
+        combine_sources(block(height++), source, at(sources, next) + begin, count);
         i += 2;
       } else {
         load_source(block(height++), source, count);
@@ -141,15 +141,15 @@ class BlockMachine {
     }
   }
 
-  // The lowest block as it is stored: rounded once, whatever the number of destinations.
+  // The lowest block in its stored type: rounded once for all destinations.
   const Stored* narrow(std::size_t count) {
-    Joined* __restrict in = stack_.data();
-    if constexpr (std::is_floating_point_v<Joined>) {
-      if (divisor_ != Joined{1}) {
+    Wide* __restrict in = stack_.data();
+    if constexpr (std::is_floating_point_v<Wide>) {
+      if (divisor_ != Wide{1}) {
         for (std::size_t i = 0; i < count; ++i) in[i] /= divisor_;
       }
     }
-    if constexpr (std::is_same_v<Stored, Joined>) {
+    if constexpr (std::is_same_v<Stored, Wide>) {
       return in;
     } else {
       Stored* __restrict out = result_.data();
@@ -161,33 +161,33 @@ class BlockMachine {
   static const Stored* at(Sources sources, int index) {
     return reinterpret_cast<const Stored*>(sources[static_cast<std::size_t>(index)]);
   }
-  Joined* block(std::size_t height) { return stack_.data() + height * kBlock; }
+  Wide* block(std::size_t height) { return stack_.data() + height * kBlock; }
 
-  static void load_source(Joined* __restrict out, const Stored* __restrict in, std::size_t count) {
+  static void load_source(Wide* __restrict out, const Stored* __restrict in, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) out[i] = F::widen(in[i]);
   }
-  static void join_sources(Joined* __restrict out, const Stored* __restrict a,
-                           const Stored* __restrict b, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = Op::join(F::widen(a[i]), F::widen(b[i]));
+  static void combine_sources(Wide* __restrict out, const Stored* __restrict a,
+                              const Stored* __restrict b, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = Op::combine(F::widen(a[i]), F::widen(b[i]));
   }
-  static void join_source(Joined* __restrict out, const Stored* __restrict in, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = Op::join(out[i], F::widen(in[i]));
+  static void combine_source(Wide* __restrict out, const Stored* __restrict in, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = Op::combine(out[i], F::widen(in[i]));
   }
-  static void join_blocks(Joined* __restrict out, const Joined* __restrict in, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = Op::join(out[i], in[i]);
+  static void combine_blocks(Wide* __restrict out, const Wide* __restrict in, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = Op::combine(out[i], in[i]);
   }
 
   const TreePlan& plan_;
-  Joined divisor_;
-  std::array<Joined, kMaxDepth * kBlock> stack_;  // blocks, the lowest first; filled as used
-  std::array<Stored, kBlock> result_;             // where it differs from the lowest block
+  Wide divisor_;
+  std::array<Wide, kMaxDepth * kBlock> stack_;  // blocks, the lowest first; filled as used
+  std::array<Stored, kBlock> result_;           // used if Stored differs from Wide
 };
 
 // Sums of T over exactly Count ranks, in registers of RegisterBytes.
 template <typename T, int Count, std::size_t RegisterBytes>
 class RegisterTree {
  public:
-  // All whole lines; returns how many elements that were.
+  // Reduces all whole lines; returns their number of elements.
   static std::size_t run(double divisor, Sources sources, Destinations destinations,
                          std::size_t count) noexcept {
     if (!is_power_of_two(divisor)) {
@@ -200,23 +200,23 @@ class RegisterTree {
 
  private:
   static constexpr std::size_t kLine = 64;
-  // Cores with wide registers, those of x86, wait for memory here and have time for the two things
-  // below; with them a Neoverse V1 was half as fast, on zeros.
+  // x86 cores with wide registers wait for memory here and have time for the prefetch and the test
+  // for zeros below. On a Neoverse V1 the two halved the speed, measured on zeros.
   static constexpr bool kWaits = RegisterBytes > 16;
-  // They fetch ahead by themselves, but stop at the end of each page of 4 KiB. Spans from this size
-  // on are hardly in a cache, where asking costs.
+  // Hardware prefetchers stop at the end of each page of 4 KiB. Spans of at least this size are
+  // rarely cached; for cached spans a prefetch only costs time.
   static constexpr std::size_t kFetchedAhead = 1U << 20;
   static constexpr std::size_t kAhead = 2048;
-  // GCC's vector extension: arithmetic lane by lane. As wide as a register and no wider: GCC takes
-  // wider ones through the stack.
+  // GCC's vector extension: arithmetic per lane. Not wider than a register: GCC passes wider types
+  // through the stack.
   typedef T Register __attribute__((vector_size(RegisterBytes)));
-  // The same wherever elements may lie. GCC would copy by way of integer registers with memcpy.
+  // The same without alignment. With memcpy, GCC would copy through integer registers.
   typedef T InMemory __attribute__((vector_size(RegisterBytes), aligned(sizeof(T)), may_alias));
 
   template <typename Scale>
   static std::size_t run(Sources sources, Destinations destinations, std::size_t count,
                          Scale scale) noexcept {
-    // A copy that no destination can overlap stays in registers.
+    // A copy that no destination can alias stays in registers.
     std::array<const std::byte*, Count> starts;
     std::copy_n(sources.begin(), Count, starts.begin());
     const auto total = count * sizeof(T);
@@ -241,8 +241,8 @@ class RegisterTree {
     return offset / sizeof(T);
   }
 
-  // Whether all sources have zeros there, not one of them negative. Their sum is the same, and need
-  // not be written in their place: rows of an embedding that no rank has used.
+  // Whether all sources are +0 in the whole line. Their sum is +0 too and need not be written in
+  // place. This is the case for rows of an embedding that no rank has used.
   static bool are_zeros(const std::array<const std::byte*, Count>& starts,
                         std::size_t offset) noexcept {
     std::uint64_t any = 0;
@@ -267,8 +267,8 @@ class RegisterTree {
 };
 
 template <typename F, typename Op>
-void join_spans(const TreePlan& plan, double divisor, Sources sources, Destinations destinations,
-                std::size_t count) {
+void reduce_spans(const TreePlan& plan, double divisor, Sources sources, Destinations destinations,
+                  std::size_t count) {
   BlockMachine<F, Op>(plan, divisor).run(sources, destinations, 0, count);
 }
 
@@ -297,11 +297,11 @@ void sum_spans(const TreePlan& plan, double divisor, Sources sources, Destinatio
   }
 }
 
-// In the order of ReduceOp. `Signed` is the format whose order min and max follow.
+// In the order of ReduceOp. `Signed` is the type in which min and max compare.
 template <typename F, typename Signed = F, typename SumOp = Sum, typename ProductOp = Product>
 constexpr std::array<ReduceLoop, kNumReduceOps> loops_of() {
-  return {&join_spans<F, SumOp>,    &join_spans<F, SumOp>,     &join_spans<Signed, Min>,
-          &join_spans<Signed, Max>, &join_spans<F, ProductOp>, &join_spans<F, SumOp>};
+  return {&reduce_spans<F, SumOp>,    &reduce_spans<F, SumOp>,     &reduce_spans<Signed, Min>,
+          &reduce_spans<Signed, Max>, &reduce_spans<F, ProductOp>, &reduce_spans<F, SumOp>};
 }
 template <typename T, std::size_t RegisterBytes>
 constexpr std::array<ReduceLoop, kNumReduceOps> floating_loops() {

@@ -1,4 +1,4 @@
-// The loops of reduce.h, one for each type and operation.
+// The loops of reduce.h, one per dtype and operation.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The result is divided by `divisor`, where the type is floating point.
+/// Divides the result by `divisor` if the dtype is floating point.
 using ReduceLoop = void (*)(const TreePlan&, double divisor, std::span<const std::byte* const>,
                             std::span<std::byte* const>, std::size_t count);
 /// By DType and ReduceOp.

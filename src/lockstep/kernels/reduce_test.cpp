@@ -39,7 +39,7 @@ template <typename Check>
 void for_each_reduction(const Check& check) {
   for (const auto dtype : kDTypes) {
     for (const auto op : kReduceOps) {
-      if (has_meaning(dtype, op)) check(Reduction{dtype, op});
+      if (is_valid_reduction(dtype, op)) check(Reduction{dtype, op});
     }
   }
 }
@@ -62,7 +62,7 @@ TEST(Reduce, GivesTheBitsOfTheSerialTree) {
   });
 }
 
-TEST(Reduce, GivesTheSameBitsWhereverASpanIsCut) {
+TEST(Reduce, GivesTheSameBitsForEveryPartitionOfASpan) {
   constexpr std::size_t kCount = 700;
   for_each_reduction([](const Reduction& reduction) {
     const auto sources = draw_sources(reduction.dtype, kCount, 5, 1);
@@ -95,8 +95,8 @@ TEST(Reduce, WritesToEveryDestinationAndOverItsSources) {
   });
 }
 
-// Lines that need not be written in place, among lines that look like them: sums that are zero, and
-// zeros that are negative.
+// Lines of +0, which are not written in place, among similar lines: sums that are zero, and
+// negative zeros.
 TEST(Reduce, ZerosInPlaceGiveTheBitsOfTheSerialTree) {
   constexpr std::size_t kLine = 16;  // floats
   constexpr std::size_t kCount = 64 * kLine + 5;
@@ -154,7 +154,7 @@ T value_of(const Reduction& reduction, std::initializer_list<T> values) {
   return oracle::read<T>(reduced(reduction, as_sources(values)).data());
 }
 
-TEST(Reduce, MinAndMaxGiveNaNWhereverItStands) {
+TEST(Reduce, MinAndMaxGiveNaNIfAnyInputIsNaN) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   for (const auto op : {ReduceOp::min, ReduceOp::max, ReduceOp::sum}) {
     for (std::size_t place = 0; place < 5; ++place) {
@@ -191,10 +191,10 @@ TEST(Reduce, BooleansAreOredAndAnded) {
     EXPECT_EQ(of(op, 1, 1), 1);
     EXPECT_EQ(of(op, 1, 0), 0);
   }
-  EXPECT_EQ(of(ReduceOp::sum, 7, 0), 1) << "whatever is not 0 is true";
+  EXPECT_EQ(of(ReduceOp::sum, 7, 0), 1) << "every value but 0 is true";
 }
 
-// In bfloat16 1 + 2^-9 is 1 again, but eight such steps are seen when they are summed in float.
+// In bfloat16 1 + 2^-9 rounds to 1, but a sum in float keeps eight such terms.
 TEST(Reduce, SixteenBitTypesAreRoundedOnce) {
   const std::uint16_t one = oracle::kBFloat16.encode(1);
   const std::uint16_t small = oracle::kBFloat16.encode(0x1p-9);
@@ -206,9 +206,9 @@ TEST(Reduce, SixteenBitTypesAreRoundedOnce) {
 TEST(Reduce, TheAverageOfIntegersIsRefused) {
   for (const auto dtype : kDTypes) {
     if (is_floating(dtype)) {
-      EXPECT_NO_THROW(expect_meaning({dtype, ReduceOp::average}));
+      EXPECT_NO_THROW(expect_valid({dtype, ReduceOp::average}));
     } else {
-      EXPECT_THROW(expect_meaning({dtype, ReduceOp::average}), UsageError);
+      EXPECT_THROW(expect_valid({dtype, ReduceOp::average}), UsageError);
     }
   }
 }

@@ -1,4 +1,4 @@
-// One step of SGD over stretches of memory, in one pass; see adam_pass.h.
+// One step of SGD over contiguous memory, in one pass; see adam_pass.h.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct SgdStep {
   double dampening = 0;
   double decay = 0;
   bool nesterov = false;
-  bool is_first = false;  // the momentum becomes the gradient
+  bool is_first = false;  // first step: the momentum buffer is set to the gradient
 };
 
 template <typename Stored>
@@ -24,7 +24,7 @@ struct SgdStretch {
   Stored* values = nullptr;
   const Stored* gradients = nullptr;
   Wide* momenta = nullptr;  // null without momentum
-  Wide* masters = nullptr;  // for BFloat16 alone
+  Wide* masters = nullptr;  // BFloat16 only
   std::size_t count = 0;
 
   /// Elements [begin, end).

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// Sixteen running sums, whatever the width of registers; then one after the other.
+// Sixteen partial sums for every register width, added in a fixed order at the end.
 template <InstructionSet Set, typename Stored>
 double SquaresLoops<Set, Stored>::sum(std::span<const Stored> block) noexcept {
   constexpr std::size_t kLanes = 16;

@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-/// Squares are summed block by block, and the sums of blocks one after the other, so that the
-/// result does not depend on which thread took which blocks.
+/// Squares are summed per block, and the sums of the blocks in order, so that the result does not
+/// depend on the thread that sums a block.
 constexpr std::size_t kSquaresBlock = 1U << 16;  // elements
 
 /// `Stored` is float, double, Float16 or BFloat16.
 template <InstructionSet, typename Stored>
 struct SquaresLoops {
-  /// The sum over one block, or over what is left of the last one.
+  /// The sum of squares over one block; the last block may be shorter.
   [[nodiscard]] static double sum(std::span<const Stored> block) noexcept;
 };
 
