@@ -1,6 +1,6 @@
 // One line per message, rank first, written with one system call so that the lines of several ranks
 // do not interleave:
-//   rank 3 | warning: the loader starves the step: …
+//   rank 3 | warning: training waits for data: …
 // Only changes of state are logged. A Log is a value that its owner passes on; there is no global
 // one.
 #pragma once

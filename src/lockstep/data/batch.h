@@ -1,4 +1,4 @@
-// A batch as the training loop gets it: tensors, and what it needs to know about them.
+// One local batch, as the training loop receives it from the loader: tensors and their description.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,38 +14,40 @@
 
 namespace lockstep {
 
-/// What getting one batch took.
+/// The cost of one batch.
 struct BatchMetrics {
-  std::chrono::nanoseconds wait{0};  // the training thread stood still
-  std::chrono::nanoseconds read{0};  // a worker read and transformed
-  std::size_t bytes = 0;             // handed out
-  int ready = 0;                     // batches that lay ready when this one was asked for
+  std::chrono::nanoseconds wait{0};  // the training thread was blocked in next()
+  std::chrono::nanoseconds read{0};  // a worker read and transformed the samples
+  std::size_t bytes = 0;             // size of the tensors
+  int ready = 0;                     // batches that were ready when this one was requested
 };
 
-/// A value: copies share the tensors, and tensors that are kept are never written again.
+/// A value. Copies share the tensors. The loader never overwrites a tensor that the caller still
+/// holds.
 struct Batch {
-  std::vector<at::Tensor> tensors;    // one a field, [count, shape...]
-  std::vector<std::int64_t> samples;  // which sample each row is
+  std::vector<at::Tensor> tensors;    // one tensor per field, [count, shape...]
+  std::vector<std::int64_t> samples;  // the sample index of each row
   std::int64_t epoch = 0;
-  std::int64_t position = 0;        // of the step's first sample, over all ranks
-  std::int64_t global_samples = 0;  // of the whole step: all ranks, all its micro-batches
-  std::int64_t repeated = 0;        // of those, how many a padded tail has given before
-  int micro_batch = 0;              // its number within the step, below the accumulation
-  bool ends_step = false;           // the optimizer's turn
+  std::int64_t position = 0;        // of the step's first sample, counted over all ranks
+  std::int64_t global_samples = 0;  // in the whole step: all ranks, all micro-batches
+  std::int64_t repeated = 0;        // of global_samples, how many Tail::pad has repeated
+  int micro_batch = 0;              // index within the step, 0 to accumulation - 1
+  bool ends_step = false;           // last micro-batch of the step: call the optimizer after it
   bool ends_epoch = false;
-  std::vector<std::int64_t> skipped;  // samples of this batch that could not be read
+  std::vector<std::int64_t> skipped;  // samples of this batch that were unreadable and left out
   BatchMetrics metrics;
-  std::shared_ptr<const SampleLayout> layout;  // shared with the loader, which may end first
+  std::shared_ptr<const SampleLayout> layout;  // shared with the loader; outlives it if needed
 
-  /// The number of rows. It may be 0 at the end of an epoch with an uneven tail.
+  /// The number of rows. It can be 0 at the end of an epoch with Tail::uneven.
   [[nodiscard]] std::int64_t count() const noexcept {
     return static_cast<std::int64_t>(samples.size());
   }
-  /// The tensor of a field. Throws UsageError that lists the fields there are.
+  /// The tensor of the field named `field`. Throws UsageError, listing the fields, if there is no
+  /// such field.
   [[nodiscard]] const at::Tensor& operator[](std::string_view field) const {
     return tensors[static_cast<std::size_t>(layout->index_of(field))];
   }
-  /// The two fields that nearly every data set has.
+  /// The fields "input" and "target", which nearly every data set has. Throw as operator[] does.
   [[nodiscard]] const at::Tensor& input() const { return (*this)["input"]; }
   [[nodiscard]] const at::Tensor& target() const { return (*this)["target"]; }
 };

@@ -12,13 +12,13 @@
 namespace lockstep {
 namespace {
 
-// The error at hand as one of ours, with the sample's number in front.
+// The current exception as a lockstep Error whose message begins with the sample's index.
 std::exception_ptr name_sample(const Dataset& dataset, std::int64_t sample, std::int64_t epoch) {
   const auto where = fmt::format("sample {} of {} (epoch {})", sample, dataset.name(), epoch);
   try {
     throw;
   } catch (const SystemError& error) {
-    // The machine's words are added again at the end.
+    // SystemError appends the system's message again.
     std::string_view what = error.what();
     const auto words = ": " + std::generic_category().message(error.error_number());
     if (what.ends_with(words)) what.remove_suffix(words.size());
@@ -31,7 +31,7 @@ std::exception_ptr name_sample(const Dataset& dataset, std::int64_t sample, std:
     return std::make_exception_ptr(UsageError(fmt::format("{}: {}", where, error.what())));
   } catch (...) {
     return std::make_exception_ptr(
-        UsageError(fmt::format("{}: something that is no std::exception was thrown", where)));
+        UsageError(fmt::format("{}: an exception that is not a std::exception was thrown", where)));
   }
 }
 
@@ -55,16 +55,16 @@ BatchReader::BatchReader(const Dataset& dataset, const std::vector<Transform>& t
       memory_(memory) {
   auto layout = dataset.layout();
   for (const auto& transform : transforms_) {
-    // Only a transform with another layout needs room for what it reads.
+    // Only a transform that changes the layout needs a separate input buffer.
     inputs_.push_back(transform.layout ? std::make_unique<RowsBuffer>(layout, capacity) : nullptr);
     if (transform.layout) layout = *transform.layout;
   }
 }
 
 ReadResult BatchReader::read(ReadJob job) {
-  const c10::NoGradGuard no_gradients;  // threads start with them on
+  const c10::NoGradGuard no_gradients;  // grad mode is on by default in every thread
   const c10::ParallelGuard one_core(
-      true);  // the other cores belong to the step and to other workers
+      true);  // the other cores are used by the step and by other workers
   ReadResult result;
   result.begin = std::chrono::steady_clock::now();
   memory_.begin_write(job.buffer);
@@ -83,7 +83,7 @@ void BatchReader::read_some(std::int64_t epoch, std::span<const std::int64_t> sa
                             std::span<std::byte* const> buffer, std::int64_t first) {
   if (samples.empty()) return;
   const auto count = static_cast<std::int64_t>(samples.size());
-  // Each stage writes where the next one reads: the nearest buffer ahead, or the buffer.
+  // Each stage writes where the next stage reads: the next transform's input, or the batch buffer.
   const auto output_of = [&](std::size_t stage) {
     for (auto ahead = stage; ahead < inputs_.size(); ++ahead) {
       if (inputs_[ahead]) return inputs_[ahead]->rows(count);

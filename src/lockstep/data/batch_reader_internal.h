@@ -1,5 +1,5 @@
-// Reads one batch into one buffer: the data set, then the transforms, and, where a read fails, again
-// sample by sample to learn which one it was. One reader a worker.
+// Reads one batch into one batch buffer: first the data set, then the transforms. If that throws,
+// the reader repeats it sample by sample to find the sample that failed. One reader per worker.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/data/dataset.h"
 #include "lockstep/data/batch_memory.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/transform.h"
 
 namespace lockstep {
@@ -27,27 +27,29 @@ struct BadSample {
 };
 
 struct ReadResult {
-  std::vector<std::int64_t> samples;  // those in the buffer, row by row
+  std::vector<std::int64_t> samples;  // the sample in each row of the buffer
   std::vector<BadSample> bad;
   std::chrono::steady_clock::time_point begin;
   std::chrono::steady_clock::time_point end;
 };
 
-/// The layout that comes out of the last transform.
+/// The layout of the last transform's output.
 [[nodiscard]] SampleLayout layout_after(const SampleLayout& layout,
                                         const std::vector<Transform>& transforms);
 
 class BatchReader {
  public:
-  /// All are borrowed and outlive the reader; `capacity` is the most samples a job has.
+  /// All references are borrowed and must outlive the reader. `capacity` is the largest number of
+  /// samples in a job.
   BatchReader(const Dataset& dataset, const std::vector<Transform>& transforms, std::uint64_t seed,
               const SampleLayout& batch_layout, BatchMemory& memory, std::int64_t capacity);
 
-  /// Never throws for what a data set or a transform does: that is in the result.
+  /// Reads one job. Exceptions of the data set and of transforms are returned in the result, not
+  /// thrown.
   [[nodiscard]] ReadResult read(ReadJob job);
 
  private:
-  /// Reads and transforms `samples` into the rows of the buffer from `first` on.
+  /// Reads and transforms `samples` into the buffer's rows, beginning with row `first`.
   void read_some(std::int64_t epoch, std::span<const std::int64_t> samples,
                  std::span<std::byte* const> buffer, std::int64_t first);
   void read_one_by_one(const ReadJob& job, ReadResult& result);
@@ -57,7 +59,7 @@ class BatchReader {
   std::uint64_t seed_;
   const SampleLayout& batch_layout_;
   BatchMemory& memory_;
-  std::vector<std::unique_ptr<RowsBuffer>> inputs_;  // of each transform; none: works in place
+  std::vector<std::unique_ptr<RowsBuffer>> inputs_;  // one per transform; null: works in place
 };
 
 }  // namespace lockstep

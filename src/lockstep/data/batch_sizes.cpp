@@ -14,11 +14,11 @@ namespace {
 
 void expect_positive(std::string_view what, std::optional<std::int64_t> value) {
   if (value && *value < 1) {
-    throw UsageError(fmt::format("{} {} is not possible; it is at least 1", what, *value));
+    throw UsageError(fmt::format("{} {} is invalid; it must be at least 1", what, *value));
   }
 }
 
-// "508 or 516": the multiples of `unit` on both sides of `value`.
+// "508 or 516": the nearest multiples of `unit` below and above `value`.
 std::string nearest_multiples(std::int64_t value, std::int64_t unit) {
   const auto below = value / unit * unit;
   return below == 0 ? fmt::format("{}", unit) : fmt::format("{} or {}", below, below + unit);
@@ -33,7 +33,7 @@ std::int64_t largest_divisor_up_to(std::int64_t value, std::int64_t limit) {
 void expect_splits(std::int64_t global, int world) {
   if (global % world == 0) return;
   throw UsageError(fmt::format(
-      "a global batch of {} does not split over {} ranks; take a global batch of {}, or one of "
+      "a global batch of {} is not divisible by {} ranks; use a global batch of {}, or one of "
       "these numbers of ranks: {}",
       global, world, nearest_multiples(global, world),
       fmt::join(nearest_worlds(global, world), ", ")));
@@ -45,10 +45,10 @@ BatchSizes derive_batch_sizes(const BatchRequest& request) {
   expect_positive("a world of", request.world);
   expect_positive("a local batch of", request.local);
   expect_positive("a global batch of", request.global);
-  expect_positive("accumulation over", request.accumulation);
+  expect_positive("accumulation", request.accumulation);
   if (!request.global) {
     if (!request.local) {
-      throw UsageError("neither a local nor a global batch size is given; one of them is needed");
+      throw UsageError("no batch size is given; give a local or a global batch size");
     }
     return {*request.local, request.accumulation.value_or(1), request.world};
   }
@@ -59,8 +59,8 @@ BatchSizes derive_batch_sizes(const BatchRequest& request) {
     const auto accumulation = request.accumulation.value_or(1);
     if (shard % accumulation != 0) {
       throw UsageError(fmt::format(
-          "each of {} ranks takes {} of the global batch of {}, which does not split into {} "
-          "micro-batches; accumulate over {}, or take a global batch of {}",
+          "each of {} ranks takes {} samples of the global batch of {}, which is not divisible by "
+          "{} micro-batches; use accumulation {}, or a global batch of {}",
           request.world, shard, global, accumulation, largest_divisor_up_to(shard, accumulation),
           nearest_multiples(global, accumulation * request.world)));
     }
@@ -69,16 +69,16 @@ BatchSizes derive_batch_sizes(const BatchRequest& request) {
   const auto local = *request.local;
   if (shard % local != 0) {
     throw UsageError(fmt::format(
-        "each of {} ranks takes {} of the global batch of {}, which does not split into local "
-        "batches of {}; take a local batch of {}, or a global batch of {}",
+        "each of {} ranks takes {} samples of the global batch of {}, which is not divisible by a "
+        "local batch of {}; use a local batch of {}, or a global batch of {}",
         request.world, shard, global, local, largest_divisor_up_to(shard, local),
         nearest_multiples(global, local * request.world)));
   }
   const BatchSizes sizes{local, shard / local, request.world};
   if (request.accumulation && *request.accumulation != sizes.accumulation) {
     throw UsageError(fmt::format(
-        "local {} × accumulation {} × world {} is {}, but a global batch of {} was asked for; "
-        "accumulate over {}, or leave one of the three out",
+        "local {} × accumulation {} × world {} is {}, but the global batch given is {}; use "
+        "accumulation {}, or leave one of the three out",
         local, *request.accumulation, request.world, local * *request.accumulation * request.world,
         global, sizes.accumulation));
   }
@@ -90,7 +90,7 @@ BatchSizes change_world(const BatchSizes& sizes, int world, Keep keep) {
   if (keep == Keep::local) return {sizes.local, sizes.accumulation, world};
   expect_splits(sizes.global(), world);
   const auto shard = sizes.global() / world;
-  // No larger local batch than before: that one is known to fit into memory.
+  // Not larger than before: only the old local batch is known to fit into memory.
   const auto local = largest_divisor_up_to(shard, sizes.local);
   return {local, shard / local, world};
 }

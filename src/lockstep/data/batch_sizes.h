@@ -1,10 +1,13 @@
-// How many samples a step takes, and who takes them:
+// The number of samples in an optimizer step, and its division among ranks and micro-batches:
 //
 //   global = local × accumulation × world
 //
-// local is what one forward pass of one rank takes, accumulation the number of forward passes
-// before an optimizer step, world the number of ranks on all nodes. Given some, the rest follows;
-// this is the only place where that is computed.
+// local         samples per forward pass of one rank (the micro-batch size)
+// accumulation  forward passes per rank before each optimizer step
+// world         number of ranks on all nodes
+//
+// The user gives some of them; derive_batch_sizes() computes the others. No other file computes
+// them.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +23,12 @@ struct BatchSizes {
   int world = 1;
 
   [[nodiscard]] std::int64_t global() const noexcept { return local * accumulation * world; }
-  /// What one rank takes in a step.
+  /// Samples per rank and step.
   [[nodiscard]] std::int64_t shard() const noexcept { return local * accumulation; }
   friend bool operator==(const BatchSizes&, const BatchSizes&) = default;
 };
 
-/// What the user has said; what is left out is derived.
+/// The sizes that the user has given. derive_batch_sizes() computes those that are empty.
 struct BatchRequest {
   int world = 1;
   std::optional<std::int64_t> local{};
@@ -33,25 +36,27 @@ struct BatchRequest {
   std::optional<std::int64_t> accumulation{};
 };
 
-/// local alone: no accumulation. global alone: as large a local batch as it gives. global and
-/// local: accumulation follows. All three must agree. Throws UsageError with the nearest choices
-/// that work.
+/// Computes the missing sizes:
+///   only local given        accumulation is 1
+///   only global given       accumulation is 1, local = global / world
+///   global and local given  accumulation = global / (local × world)
+///   all three given         they must agree
+/// Throws UsageError, with the nearest valid sizes, if the sizes do not divide or do not agree.
 [[nodiscard]] BatchSizes derive_batch_sizes(const BatchRequest& request);
 
 enum class Keep {
-  global,  // the same steps on the same samples: local or accumulation changes with the world
-  local,   // the same memory on each rank: the global batch grows with the world, and so should the
-           // learning rate
+  global,  // the same samples in each step; local or accumulation changes with the world
+  local,   // the same memory use per rank; the global batch changes with the world, and the
+           // learning rate should change with it
 };
 
-/// The sizes after the world has changed. Keeping the global batch, the local batch stays where
-/// accumulation can make up for the change, and is the largest smaller one otherwise.
-/// Throws UsageError, listing the nearest world sizes that work, when the global batch does not
-/// split.
+/// The sizes for another number of ranks. With Keep::global the local batch stays the same if a
+/// change of accumulation is enough; otherwise it becomes the largest smaller size that divides.
+/// Throws UsageError, listing the nearest valid world sizes, if `world` does not divide the global
+/// batch.
 [[nodiscard]] BatchSizes change_world(const BatchSizes& sizes, int world, Keep keep);
 
-/// The world sizes that split `global`, the nearest to `world` on either side first: at most
-/// `count`.
+/// At most `count` world sizes that divide `global`, the nearest to `world` first.
 [[nodiscard]] std::vector<int> nearest_worlds(std::int64_t global, int world, int count = 4);
 
 /// For example "global batch 512 = local 16 × accumulation 4 × world 8".

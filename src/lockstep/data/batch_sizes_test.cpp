@@ -47,20 +47,19 @@ TEST(BatchSizes, TheProductAlwaysHolds) {
 
 TEST(BatchSizes, RefusesContradictionsWithTheNearestChoices) {
   EXPECT_EQ(refusal({.world = 3, .global = 64}),
-            "a global batch of 64 does not split over 3 ranks; take a global batch of 63 or 66, or "
+            "a global batch of 64 is not divisible by 3 ranks; use a global batch of 63 or 66, or "
             "one of these numbers of ranks: 2, 4, 1, 8");
   EXPECT_EQ(refusal({.world = 4, .local = 6, .global = 64}),
-            "each of 4 ranks takes 16 of the global batch of 64, which does not split into local "
-            "batches of 6; take a local batch of 4, or a global batch of 48 or 72");
+            "each of 4 ranks takes 16 samples of the global batch of 64, which is not divisible by "
+            "a local batch of 6; use a local batch of 4, or a global batch of 48 or 72");
   EXPECT_EQ(refusal({.world = 4, .local = 8, .global = 64, .accumulation = 3}),
-            "local 8 × accumulation 3 × world 4 is 96, but a global batch of 64 was asked for; "
-            "accumulate over 2, or leave one of the three out");
+            "local 8 × accumulation 3 × world 4 is 96, but the global batch given is 64; use "
+            "accumulation 2, or leave one of the three out");
   EXPECT_EQ(refusal({.world = 2, .global = 10, .accumulation = 4}),
-            "each of 2 ranks takes 5 of the global batch of 10, which does not split into 4 "
-            "micro-batches; accumulate over 1, or take a global batch of 8 or 16");
-  EXPECT_EQ(refusal({.world = 2}),
-            "neither a local nor a global batch size is given; one of them is needed");
-  EXPECT_EQ(refusal({.world = 0, .local = 1}), "a world of 0 is not possible; it is at least 1");
+            "each of 2 ranks takes 5 samples of the global batch of 10, which is not divisible by "
+            "4 micro-batches; use accumulation 1, or a global batch of 8 or 16");
+  EXPECT_EQ(refusal({.world = 2}), "no batch size is given; give a local or a global batch size");
+  EXPECT_EQ(refusal({.world = 0, .local = 1}), "a world of 0 is invalid; it must be at least 1");
 }
 
 TEST(BatchSizes, AnotherWorldKeepsTheGlobalBatchOrTheLocalOne) {
@@ -70,7 +69,7 @@ TEST(BatchSizes, AnotherWorldKeepsTheGlobalBatchOrTheLocalOne) {
   EXPECT_EQ(change_world(eight, 64, Keep::global), (BatchSizes{8, 1, 64}));
   EXPECT_EQ(change_world(eight, 3, Keep::local), (BatchSizes{16, 4, 3}));
   EXPECT_THROW((void)change_world(eight, 3, Keep::global), UsageError);
-  // A share of 12 does not come in batches of 8: the largest that fits and divides is taken.
+  // A shard of 12 is not divisible by 8: the largest smaller divisor is used.
   EXPECT_EQ(change_world({8, 1, 3}, 2, Keep::global), (BatchSizes{6, 2, 2}));
 }
 

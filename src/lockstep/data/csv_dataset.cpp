@@ -18,7 +18,7 @@ namespace {
 
 std::uint64_t target_column(const CsvFile& table, const std::string& target) {
   if (table.num_columns() < 2) {
-    throw UsageError(fmt::format("{} has {} columns; inputs and a target need two or more",
+    throw UsageError(fmt::format("{} has {} columns; inputs and a target require two or more",
                                  table.file().name(), table.num_columns()));
   }
   if (target.empty()) return table.num_columns() - 1;
@@ -30,13 +30,13 @@ std::uint64_t target_column(const CsvFile& table, const std::string& target) {
   const char* end = target.data() + target.size();
   const auto [stopped, error] = std::from_chars(target.data(), end, number);
   if (error != std::errc{} || stopped != end || number < 1 || number > table.num_columns()) {
-    throw UsageError(fmt::format("{} has no column {}; name one, or give a number from 1 to {}",
+    throw UsageError(fmt::format("{} has no column {}; give a name, or a number from 1 to {}",
                                  table.file().name(), in_quotes(target), table.num_columns()));
   }
   return number - 1;
 }
 
-// The target's values as numbers, and whether they are whole; class names become numbers.
+// The target's values as numbers, and whether all are integers. Class names are numbered.
 struct Targets {
   std::vector<double> values;
   bool whole = true;
@@ -52,9 +52,9 @@ Targets understand(const CsvFile& table, const std::vector<std::string>& texts) 
   }
   if (targets.values.size() == texts.size()) return targets;
   if (!targets.values.empty()) {
-    throw UsageError(fmt::format("{}, row {}: the target {} is no number, but those before it are",
-                                 table.file().name(), targets.values.size(),
-                                 in_quotes(texts[targets.values.size()])));
+    throw UsageError(fmt::format(
+        "{}, row {}: the target {} is not a number, but earlier targets are", table.file().name(),
+        targets.values.size(), in_quotes(texts[targets.values.size()])));
   }
   std::map<std::string, double> classes;
   for (const auto& text : texts) classes.emplace(text, 0);

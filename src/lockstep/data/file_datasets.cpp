@@ -65,7 +65,7 @@ at::Tensor tensor_over(const Array& array, std::shared_ptr<const void> owner) {
     }
     return copy;
   }
-  // from_blob has no const form; nothing writes to a data set's tensors.
+  // from_blob has no const overload; nothing writes to a data set's tensors.
   return at::from_blob(
       const_cast<std::byte*>(array.bytes.data()), sizes, [owner](void* /*bytes*/) {}, options);
 }
@@ -87,9 +87,10 @@ std::unique_ptr<Dataset> idx_dataset(const std::string& images, const std::strin
   }
   const std::array ids{image_file.data_id(), label_file.data_id()};
   return std::make_unique<TensorDataset>(
-      std::vector<TensorField>{
-          {.name = "input", .tensor = input.unsqueeze(1), .normalization = std::move(normalization)},
-          {.name = "target", .tensor = target.to(at::kLong)}},
+      std::vector<TensorField>{{.name = "input",
+                                .tensor = input.unsqueeze(1),
+                                .normalization = std::move(normalization)},
+                               {.name = "target", .tensor = target.to(at::kLong)}},
       TensorDatasetOptions{.name = images, .id = id_of(ids)});
 }
 
@@ -103,8 +104,8 @@ std::unique_ptr<Dataset> cifar_dataset(const std::vector<std::string>& files,
     ids.push_back(readers.back().file().data_id());
     count += static_cast<std::int64_t>(readers.back().num_images());
     if (readers.back().kind() != readers.front().kind()) {
-      throw UsageError(fmt::format("{} is CIFAR-{}, but {} is CIFAR-{}; train on one of them", path,
-                                   readers.back().num_classes(), files.front(),
+      throw UsageError(fmt::format("{} is CIFAR-{}, but {} is CIFAR-{}; use files of one kind",
+                                   path, readers.back().num_classes(), files.front(),
                                    readers.front().num_classes()));
     }
   }
@@ -160,7 +161,7 @@ std::unique_ptr<Dataset> array_dataset(const std::string& file,
 
 std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& files,
                                       const OpenOptions& options) {
-  if (files.empty()) throw UsageError("no data file was named");
+  if (files.empty()) throw UsageError("no data file is given; give one or more paths");
   const auto first = FileBytes::map(files.front());
   const auto kind = identify(first);
   if (kind == FileKind::cifar) return cifar_dataset(files, options.normalize);
@@ -171,8 +172,8 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& files,
   }
   if (files.size() > 1) {
     throw UsageError(fmt::format(
-        "{} files were named, the first of kind {}: several make one data set only as CIFAR files, "
-        "or as the images and labels of IDX",
+        "{} files are given, the first is {}: only CIFAR files, or one image and one label file of "
+        "IDX, can be combined into one data set",
         files.size(), file_kind_words(kind)));
   }
   switch (kind) {
@@ -192,13 +193,14 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& files,
       return csv_dataset(files.front(), options.csv);
     case FileKind::jsonl:
     case FileKind::text:
-      throw UsageError(
-          fmt::format("{} is {}; make tokens of it first: lockstep data tokenize {} -o tokens.bin",
-                      files.front(), file_kind_words(kind), files.front()));
-    default:
       throw UsageError(fmt::format(
-          "{} alone is no data set: it is {}", files.front(),
-          kind == FileKind::idx ? "one IDX file; name images and labels" : "of no known kind"));
+          "{} is {}; convert it to tokens first: lockstep data tokenize {} -o tokens.bin",
+          files.front(), file_kind_words(kind), files.front()));
+    default:
+      throw UsageError(fmt::format("{} is not a data set: {}", files.front(),
+                                   kind == FileKind::idx
+                                       ? "it is one IDX file; give an image file and a label file"
+                                       : "its kind is unknown"));
   }
 }
 

@@ -1,4 +1,4 @@
-// Files as data sets: what is written by hand here comes back sample by sample.
+// Files as data sets: the tests write small files by hand and compare every sample.
 #include "lockstep/data/file_datasets.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class FileDatasets : public testing::Test {
     return path;
   }
 
-  // All samples in their own order.
+  // All samples in file order.
   static RowsBuffer& read_all(const Dataset& data, RowsBuffer& buffer) {
     std::vector<std::int64_t> indices(static_cast<std::size_t>(data.size()));
     std::iota(indices.begin(), indices.end(), 0);
@@ -70,7 +70,7 @@ TEST_F(FileDatasets, IdxFilesAreImagesAndLabelsInEitherOrder) {
   const auto values = column<float>(*floats, 0);
   const Floats wanted{0.0F, 0.4F, 0.8F, 2.0F};
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    EXPECT_NEAR(values[i], wanted[i], 1e-6) << "two roundings of float";
+    EXPECT_NEAR(values[i], wanted[i], 1e-6) << "the tolerance covers two roundings of float";
   }
   EXPECT_EQ(floats->id(), data->id()) << "the same data";
   EXPECT_NE(
@@ -85,10 +85,10 @@ TEST_F(FileDatasets, CifarFilesFollowEachOther) {
   EXPECT_EQ(describe(data->layout()), "input: Byte [3, 32, 32], target: Long");
   EXPECT_EQ(column<std::int64_t>(*data, 1), (Longs{3, 9}));
   EXPECT_EQ(column<std::uint8_t>(*data, 0).at(3072), 2);
-  EXPECT_NE(open_dataset({two, one}, {})->id(), data->id()) << "sample 0 is another one";
+  EXPECT_NE(open_dataset({two, one}, {})->id(), data->id()) << "sample 0 is different";
 }
 
-TEST_F(FileDatasets, SafetensorsAreFieldsWhereTheyLie) {
+TEST_F(FileDatasets, SafetensorsAreFieldsWithoutACopy) {
   const std::string header = R"({"input":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
                              R"("target":{"dtype":"I64","shape":[2],"data_offsets":[8,24]}})";
   const std::string data_bytes =
@@ -119,7 +119,7 @@ TEST_F(FileDatasets, TablesHaveNumbersAndATarget) {
             std::string::npos);
 }
 
-TEST_F(FileDatasets, TextIsPointedToTheTokenizer) {
+TEST_F(FileDatasets, TextIsRefusedWithTheTokenizersCommand) {
   const auto path = write("a.txt", "words");
   EXPECT_NE(message_of([&] { (void)open_dataset({path}, {}); }).find("lockstep data tokenize"),
             std::string::npos);

@@ -5,8 +5,8 @@
 namespace lockstep {
 namespace {
 
-// Shuffled rows are not where the processor expects them: it is told a few rows ahead. Reading is
-// two to three times as fast for it.
+// Hardware prefetchers do not predict shuffled rows. Prefetching a few rows ahead makes the read
+// two to three times as fast.
 constexpr std::size_t kRowsAhead = 4;
 
 inline void prefetch(const void* row, std::size_t bytes) noexcept {
@@ -16,7 +16,7 @@ inline void prefetch(const void* row, std::size_t bytes) noexcept {
   }
 }
 
-// Calls `use` with the start of each row, in order. start_of(i) is where row i lies.
+// Calls `use` with the start of each row, in order. start_of(i) is the address of row i.
 template <typename StartOf, typename Use>
 inline void for_each_row(std::size_t count, std::size_t bytes, StartOf start_of, Use use) {
   for (std::size_t i = 0; i < count && i < kRowsAhead; ++i) prefetch(start_of(i), bytes);
@@ -33,7 +33,7 @@ void gather(std::span<const Token> tokens, std::size_t window, std::span<const s
   std::int64_t* __restrict out = target.data();
   const auto start_of = [&](std::size_t i) { return tokens.data() + starts[i]; };
   for_each_row(starts.size(), (window + 1) * sizeof(Token), start_of, [&](const Token* from) {
-    // Two runs of their own: each one is a plain widening copy that compilers vectorise.
+    // Two separate loops: each is a simple widening copy that compilers vectorize.
     for (std::size_t k = 0; k < window; ++k) in[k] = from[k];
     for (std::size_t k = 0; k < window; ++k) out[k] = from[k + 1];
     in += window;

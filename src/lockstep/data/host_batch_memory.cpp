@@ -30,13 +30,13 @@ class HostBatchMemory final : public BatchMemory {
   void recycle(int buffer) override {
     auto& memory = at(buffer);
     for (std::size_t field = 0; field < layout_.size(); ++field) {
-      // One reference is ours. Nobody can add to it but those who hold another one.
+      // One reference is ours. A new one can only be made from another existing reference.
       const auto& storage = memory.tensors[field].storage();
       if (storage.use_count() > 1) {
         renew(memory, field);
       } else {
-        // The count was read without order. What others did with the memory before they let go of
-        // it must come before what a worker writes there: a reference that ends sees to that.
+        // use_count() is a relaxed load. The accesses of former holders must happen before a
+        // worker's writes: releasing one more reference synchronizes with their releases.
         const c10::Storage passing(storage);
       }
     }

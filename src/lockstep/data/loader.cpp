@@ -16,35 +16,35 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The caller may hold two batches without costing new memory: the one it works on and, in
-// `batch = loader.next()`, the one it is about to drop.
+// The caller can hold two batches without a new allocation: the current one and, during
+// `batch = loader.next()`, the previous one.
 constexpr int kHeldByCaller = 2;
-// Enough batches to judge by, few enough to speak up in time.
+// Enough batches for a judgement, few enough for an early warning.
 constexpr std::int64_t kBatchesToJudge = 50;
 
 LoaderOptions checked(LoaderOptions options) {
   if (options.workers < 0 || options.prefetch < 1 || options.skip_up_to < 0) {
     throw UsageError(fmt::format(
-        "{} workers, prefetch {} and up to {} skipped samples are not possible; workers and "
-        "skipped samples are 0 or more, prefetch 1 or more",
+        "invalid LoaderOptions: workers {}, prefetch {}, skip_up_to {}; workers and skip_up_to "
+        "must be at least 0, prefetch at least 1",
         options.workers, options.prefetch, options.skip_up_to));
   }
   const int world = options.batch.world;
   if (!options.rank && world > 1) {
     throw UsageError(fmt::format(
-        "LoaderOptions::rank is not given, but batch.world is {}: every rank would read the same "
-        "samples; give .rank = world.rank()",
+        "LoaderOptions::rank is not set, but batch.world is {}: every rank would read the same "
+        "samples; set .rank = world.rank()",
         world));
   }
   if (options.rank && *options.rank >= std::max(world, 1)) {
     throw UsageError(fmt::format(
-        "LoaderOptions::rank is {}, but batch.world is {}, with ranks 0 to {}: give the batch "
-        "sizes the world too, for example derive_batch_sizes({{.world = world.size(), .local = "
+        "LoaderOptions::rank is {}, but batch.world is {}, with ranks 0 to {}: set the world in "
+        "the batch sizes too, for example derive_batch_sizes({{.world = world.size(), .local = "
         "{}}})",
         *options.rank, world, world - 1, options.batch.local));
   }
   for (const auto& transform : options.transforms) {
-    if (!transform.apply) throw UsageError("a transform of the loader has no function to apply");
+    if (!transform.apply) throw UsageError("Transform::apply is empty; set it to a function");
   }
   return options;
 }
@@ -60,8 +60,8 @@ Sampler make_sampler(const Dataset& data, const LoaderOptions& options) {
            .tail_unit = options.tail_unit}};
 }
 
-// The first rows of `whole` as a tensor of its own over the same memory. Not a view in LibTorch's
-// sense: what the caller does to its shape or gradient must not reach the buffer.
+// The first rows of `whole` as a separate tensor over the same memory. Not a LibTorch view: changes
+// of its shape or gradient by the caller must not affect the buffer's tensor.
 at::Tensor first_rows(const at::Tensor& whole, std::int64_t count) {
   auto rows = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(whole.storage()),
                                                        whole.key_set(), whole.dtype());
@@ -141,7 +141,7 @@ BatchRange Loader::epoch() { return {*this, std::nullopt}; }
 BatchRange Loader::steps(std::int64_t count) { return {*this, count}; }
 
 void Loader::set_epoch(std::int64_t epoch) {
-  // At the beginning of that epoch already: what was read ahead is right.
+  // Already at the beginning of that epoch: the batches that were read ahead are valid.
   if (state_.epoch == epoch && state_.position == 0 && skip_micro_batches_ == 0 &&
       (requested_.empty() ? next_micro_batch_ : requested_.front().batch.micro_batch) == 0) {
     return;
@@ -157,7 +157,7 @@ void Loader::restore(const SamplerState& state) {
 
 void Loader::request_batches() {
   while (!free_buffers_.empty() && (reading_->ahead || requested_.empty())) request_next();
-  LOCKSTEP_ASSERT(!requested_.empty(), "the ring has more buffers than a caller holds");
+  LOCKSTEP_ASSERT(!requested_.empty(), "the ring has more buffers than the caller holds");
 }
 
 void Loader::request_next() {
@@ -226,8 +226,8 @@ void Loader::judge_bad_samples(const ReadResult& result) {
     try {
       std::rethrow_exception(bad.error);
     } catch (const std::exception& error) {
-      options_.log->warning(fmt::format("left out, {} of up to {}: {}", num_skipped_,
-                                        options_.skip_up_to, error.what()));
+      options_.log->warning(fmt::format("skipped an unreadable sample, {} of at most {}: {}",
+                                        num_skipped_, options_.skip_up_to, error.what()));
     }
   }
 }
@@ -269,12 +269,12 @@ void Loader::watch_times(Batch& batch, Clock::time_point asked) {
   recent_ = {};
   if (options_.log && advice_.has_value() != starved) {
     advice_ ? options_.log->warning(*advice_)
-            : options_.log->info("the loader keeps up with the step again");
+            : options_.log->info("the loader is fast enough for the step again");
   }
 }
 
 void BatchRange::Iterator::advance() {
-  batch_.reset();  // first, so that its buffer can be used again
+  batch_.reset();  // first, so that its buffer can be reused
   if (range_->done_) return;
   batch_ = range_->loader_->next();
   if (range_->steps_left_) {

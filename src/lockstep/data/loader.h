@@ -1,12 +1,14 @@
-// Batches for a training loop: samples of this rank, in order, read ahead by worker threads into a
-// fixed ring of buffers.
+// A data loader: the batches of this rank, in order, read ahead by worker threads into a fixed ring
+// of batch buffers.
 //
 //   Loader loader(data, {.batch = {.local = 32, .world = world.size()}, .rank = world.rank()});
 //   for (auto& batch : loader.epoch()) train(batch.input(), batch.target());
 //
-// The stream of batches depends on (data, seed, batch sizes, rank) alone: not on the number of
-// workers, on timing, or on how often it was stopped and restored. Reading ahead stops when the
-// ring is full and crosses from one epoch into the next.
+// The sequence of batches depends only on data, seed, batch sizes and rank. It does not depend on
+// the number of workers, on timing, or on how often the run was stopped and resumed. Workers read
+// ahead until the ring is full, also across the end of an epoch.
+//
+// A loader is used by one thread.
 #pragma once
 
 #include <chrono>
@@ -22,37 +24,38 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/data/batch.h"
+#include "lockstep/data/batch_memory.h"
 #include "lockstep/data/batch_sizes.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/loader_advice.h"
 #include "lockstep/data/sampler.h"
-#include "lockstep/data/batch_memory.h"
 #include "lockstep/data/transform.h"
 #include "lockstep/trace/sink.h"
 
 namespace lockstep {
 
 struct LoaderOptions {
-  BatchSizes batch{};         // the loader hands out local batches, accumulation of them a step
-  std::optional<int> rank{};  // world.rank(); required where batch.world > 1
+  BatchSizes batch{};         // next() returns local batches; a step has `accumulation` of them
+  std::optional<int> rank{};  // world.rank(); required if batch.world > 1
   OrderOptions order{};
   Shard shard = Shard::chunk;
   Tail tail = Tail::drop;
   TailUnit tail_unit = TailUnit::batch;
 
-  int workers = 0;   // 0: the training thread reads in line
-  int prefetch = 2;  // batches read ahead for each worker
+  int workers = 0;   // worker threads; 0: next() reads on the calling thread
+  int prefetch = 2;  // batches to read ahead, per worker
   std::vector<Transform> transforms{};
-  std::int64_t skip_up_to = 0;      // so many unreadable samples are left out; one more is an error
-  std::chrono::seconds limit{600};  // for one batch to be read
+  std::int64_t skip_up_to = 0;  // number of unreadable samples to leave out before next() throws
+  std::chrono::seconds limit{600};  // time limit for reading one batch, with workers
   std::function<std::unique_ptr<BatchMemory>()> memory = host_batch_memory;
 
-  std::optional<Log> log{};  // for advice and skipped samples
+  std::optional<Log> log{};  // receives advice() and skipped samples
   TraceSink* trace =
-      nullptr;  // borrowed; gets spans "data wait" and counters "data bytes", "data ready"
+      nullptr;  // borrowed; receives spans "data wait", counters "data bytes" and "data ready"
 };
 
-/// For evaluation: each sample exactly once, in the data's order; shares may differ by one.
+/// Options for evaluation: each sample exactly once per epoch, in the data's order. The last shards
+/// can differ by one sample and can be empty.
 [[nodiscard]] LoaderOptions evaluation_options(BatchSizes batch, int rank);
 
 class BatchRange;
@@ -60,48 +63,60 @@ struct ReadResult;
 
 class Loader {
  public:
-  /// `data` is borrowed. Throws UsageError as Sampler does, and for numbers that cannot be.
+  /// Allocates the ring and starts the workers. Borrows `data`, which must outlive the loader.
+  /// Not a collective: ranks need not construct their loaders at the same time.
+  /// Throws UsageError as Sampler does, and for invalid options.
   Loader(const Dataset& data, LoaderOptions options);
   Loader(const Dataset&& data, LoaderOptions options) = delete;
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
-  /// Waits for the reads under way and for no others.
+  /// Returns when the reads in progress have finished. Batches that were requested but not started
+  /// are discarded.
   ~Loader();
 
-  /// The next batch, epoch after epoch without end. Its tensors lie in the ring and may be kept.
-  /// Throws what the data set threw, with the sample's number in front; the next call tries the
-  /// same batch again. Throws SystemError when no worker is done in time.
+  /// Returns the next batch. Epochs follow each other without end. The batch's tensors lie in the
+  /// ring; the caller may keep them, and they are then not overwritten.
+  /// Returns when the batch has been read.
+  /// Throws the data set's error, with the sample's index in front of the message; the next call
+  /// reads the same batch again. Throws SystemError if no worker has read the batch within `limit`.
   [[nodiscard]] Batch next();
-  /// for (auto& batch : loader.epoch()): the batches to the end of the current epoch. One that was
-  /// left early goes on where it was; set_epoch begins one again.
+  /// The batches from the current position to the end of the epoch, for a range-for loop:
+  /// for (auto& batch : loader.epoch()). After a loop that was left early, the next epoch()
+  /// continues with the following batch; set_epoch() begins the epoch again.
   [[nodiscard]] BatchRange epoch();
-  /// The next `count` optimizer steps, whatever epochs they fall into.
+  /// The batches of the next `count` optimizer steps, across epochs.
   [[nodiscard]] BatchRange steps(std::int64_t count);
 
-  /// Starts `epoch` at its beginning. Not needed: epochs advance by themselves.
+  /// Starts `epoch` at its beginning. Not required: epochs advance automatically.
+  /// Throws UsageError for a negative epoch.
   void set_epoch(std::int64_t epoch);
-  /// Goes on after `state`, which may come from another number of ranks, in constant time.
-  /// Throws UsageError as Sampler::restore does.
+  /// Continues after `state`, in constant time. The state may come from a run with another number
+  /// of ranks. Returns when the reads in progress have finished. Throws UsageError as
+  /// Sampler::restore does; the loader is then unchanged.
   void restore(const SamplerState& state);
-  /// After the last step whose batches have all been handed out; the same on all ranks.
+  /// The state after the last step whose batches next() has all returned. Equal on all ranks.
   [[nodiscard]] const SamplerState& state() const noexcept { return state_; }
-  /// Both as JSON, for checkpoints. Throws UsageError as sampler_state_from_json and restore() do.
+  /// state() and restore() as JSON, for checkpoints. load_state_json throws as
+  /// sampler_state_from_json and restore() do.
   [[nodiscard]] std::string state_json() const { return to_json(state_); }
   void load_state_json(std::string_view json) { restore(sampler_state_from_json(json)); }
 
+  /// The number of optimizer steps in a whole epoch. Equal on all ranks.
   [[nodiscard]] std::int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
+  /// The fields of a batch, after the transforms.
   [[nodiscard]] const SampleLayout& layout() const noexcept { return *layout_; }
-  /// Sums since the beginning.
+  /// Times and counts, summed since construction.
   [[nodiscard]] const LoaderTimes& times() const noexcept { return times_; }
-  /// Samples left out so far.
+  /// The number of samples left out so far.
   [[nodiscard]] std::int64_t num_skipped() const noexcept { return num_skipped_; }
-  /// Which knob to turn, judged by the last batches; nothing while the loader keeps up.
+  /// If training waits for data: the option to change, judged by the last 50 batches. Empty while
+  /// the loader is fast enough.
   [[nodiscard]] const std::optional<std::string>& advice() const noexcept { return advice_; }
 
  private:
   struct Reading;  // readers and workers
 
-  /// A batch on its way: what to hand out once it is read.
+  /// A batch that has been requested: what next() returns once it has been read.
   struct Requested {
     int buffer = 0;
     Batch batch;
@@ -120,12 +135,12 @@ class Loader {
   std::shared_ptr<const SampleLayout> layout_;
   Sampler sampler_;
   SamplerState state_;
-  StepShard step_;              // being cut into micro-batches
+  StepShard step_;              // the step that is being divided into micro-batches
   int next_micro_batch_ = 0;    // of step_; 0: the sampler's next step
-  int skip_micro_batches_ = 0;  // after a failure in the middle of a step
+  int skip_micro_batches_ = 0;  // already returned, after a failure within a step
   std::deque<Requested> requested_;
   std::vector<int> free_buffers_;
-  std::deque<int> handed_out_;  // buffers whose batches the caller may still be using
+  std::deque<int> handed_out_;  // buffers whose batches the caller may still use
   std::int64_t num_skipped_ = 0;
   LoaderTimes times_;
   LoaderTimes recent_;  // since the last judgement
@@ -135,7 +150,7 @@ class Loader {
   std::unique_ptr<Reading> reading_;  // the last member: its threads use the others
 };
 
-/// What a range-for runs over.
+/// The range of a range-for loop over batches. Iterators throw as Loader::next() does.
 class BatchRange {
  public:
   class Iterator {
@@ -163,7 +178,7 @@ class BatchRange {
     std::optional<Batch> batch_;
   };
 
-  /// Made by the loader, which outlives it. No count of steps: to the end of the epoch.
+  /// Constructed by the loader, which must outlive it. Without `steps`: to the end of the epoch.
   BatchRange(Loader& loader, std::optional<std::int64_t> steps) noexcept
       : loader_(&loader), steps_left_(steps), done_(steps && *steps <= 0) {}
 

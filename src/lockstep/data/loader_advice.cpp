@@ -13,23 +13,24 @@ double milliseconds_each(std::chrono::nanoseconds sum, std::int64_t batches) {
 }
 
 std::string next_step(double read, double step, const LoaderCapacity& capacity) {
-  // So many workers read a batch in the time of a step; with a tenth in hand for bursts.
+  // The number of workers that read one batch per step, with 10 % reserve for bursts.
   const double wanted = std::ceil(1.1 * read / std::max(step, 1e-6));
   const int most = std::max(1, capacity.cores - 1);  // the step needs a core as well
   if (capacity.workers == 0) {
-    return fmt::format("it reads in line; set workers = {} to read beside the step",
-                       std::clamp(static_cast<int>(std::min(wanted, 1e6)), 1, most));
+    return fmt::format(
+        "the training thread reads the data itself; set workers = {} to read in the background",
+        std::clamp(static_cast<int>(std::min(wanted, 1e6)), 1, most));
   }
   if (wanted <= capacity.workers) {
-    return fmt::format("{} workers would do on average but reads come in bursts; set prefetch = {}",
-                       capacity.workers, 2 * capacity.prefetch);
+    return fmt::format(
+        "{} workers are enough on average but reads come in bursts; set prefetch = {}",
+        capacity.workers, 2 * capacity.prefetch);
   }
   if (capacity.workers < most) {
     return fmt::format("set workers = {}", static_cast<int>(std::min<double>(wanted, most)));
   }
   return fmt::format(
-      "{} cores are not enough for it: make samples cheaper to read, by doing the work of the "
-      "transforms once and storing the result, or use more cores",
+      "{} cores are not enough: apply the transforms once and store the result, or use more cores",
       capacity.cores);
 }
 
@@ -46,8 +47,8 @@ std::optional<std::string> loader_advice(const LoaderTimes& times, const LoaderC
   const auto step = milliseconds_each(times.step, times.batches);
   const auto read = milliseconds_each(times.read, times.batches);
   return fmt::format(
-      "the loader starves the step: of {:.3g} ms a batch, {:.3g} ms ({:.0f} %) are spent waiting "
-      "for data; reading a batch takes {:.3g} ms of a worker; {}",
+      "training waits for data: {:.3g} ms per batch, of which {:.3g} ms ({:.0f} %) are spent "
+      "waiting; reading a batch takes a worker {:.3g} ms; {}",
       wait + step, wait, 100 * times.wait_fraction(), read, next_step(read, step, capacity));
 }
 

@@ -1,4 +1,5 @@
-// Whether the loader keeps up with the training step, and which knob to turn when it does not.
+// Judges whether the loader is fast enough for the training step, and which option to change if it
+// is not.
 #pragma once
 
 #include <chrono>
@@ -8,29 +9,30 @@
 
 namespace lockstep {
 
-/// Sums over some batches of one rank.
+/// Sums over a number of batches on one rank.
 struct LoaderTimes {
   std::int64_t batches = 0;
   std::int64_t samples = 0;
   std::uint64_t bytes = 0;
-  std::chrono::nanoseconds wait{0};  // the training thread stood still for data
-  std::chrono::nanoseconds step{0};  // the training thread did its own work
-  std::chrono::nanoseconds read{0};  // workers read and transformed, summed over workers
+  std::chrono::nanoseconds wait{0};  // the training thread was blocked in next()
+  std::chrono::nanoseconds step{0};  // the training thread ran between two calls of next()
+  std::chrono::nanoseconds read{0};  // reading and transforming, summed over the workers
 
-  /// Of the training thread's time, what it waited: 0 to 1.
+  /// The fraction of the training thread's time spent in next(): 0 to 1.
   [[nodiscard]] double wait_fraction() const noexcept;
 };
 
 struct LoaderCapacity {
   int workers = 0;
   int prefetch = 2;
-  int cores = 1;  // that this process may use
+  int cores = 1;  // available to this process
 };
 
-/// Below this share of waiting there is nothing to say.
+/// Below this fraction of waiting there is no advice.
 constexpr double kStarvingFraction = 0.05;
 
-/// One sentence with the figures and the next thing to try; nothing while the loader keeps up.
+/// One sentence with the measured times and the option to change. Empty while the loader is fast
+/// enough.
 [[nodiscard]] std::optional<std::string> loader_advice(const LoaderTimes& times,
                                                        const LoaderCapacity& capacity);
 

@@ -12,16 +12,16 @@ LoaderTimes times(std::chrono::nanoseconds wait, std::chrono::nanoseconds step,
   return {.batches = 10, .wait = 10 * wait, .step = 10 * step, .read = 10 * read};
 }
 
-TEST(LoaderAdvice, IsSilentWhileTheLoaderKeepsUp) {
+TEST(LoaderAdvice, IsEmptyWhileTheLoaderIsFastEnough) {
   EXPECT_FALSE(loader_advice(times(1ms, 99ms, 90ms), {.workers = 1, .cores = 4}));
   EXPECT_FALSE(loader_advice({}, {}));
 }
 
-TEST(LoaderAdvice, AsksForWorkersWhereReadingIsInLine) {
+TEST(LoaderAdvice, AsksForWorkersIfTheTrainingThreadReads) {
   EXPECT_EQ(loader_advice(times(30ms, 20ms, 30ms), {.workers = 0, .cores = 8}),
-            "the loader starves the step: of 50 ms a batch, 30 ms (60 %) are spent waiting for "
-            "data; reading a batch takes 30 ms of a worker; it reads in line; set workers = 2 to "
-            "read beside the step");
+            "training waits for data: 50 ms per batch, of which 30 ms (60 %) are spent waiting; "
+            "reading a batch takes a worker 30 ms; the training thread reads the data itself; set "
+            "workers = 2 to read in the background");
 }
 
 TEST(LoaderAdvice, AsksForAsManyWorkersAsAStepNeeds) {

@@ -1,4 +1,5 @@
-// What a loader holds to when batches are kept, it is stopped, or samples cannot be read.
+// The loader's guarantees when batches are kept, when it is stopped, and when samples are
+// unreadable.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -44,13 +45,13 @@ TEST_F(LoaderTest, ABatchThatIsKeptIsNeverWrittenAgain) {
 TEST_F(LoaderTest, ABatchThatIsDroppedGivesItsMemoryBack) {
   const CountingData data(1000);
   Loader loader(data, {.batch = {.local = 10}, .workers = 1});
-  std::set<const void*> places;
+  std::set<const void*> addresses;
   Batch batch;
   for (int step = 0; step < 50; ++step) {
     batch = loader.next();
-    places.insert(batch.input().const_data_ptr());
+    addresses.insert(batch.input().const_data_ptr());
   }
-  EXPECT_LE(places.size(), 4u);  // the buffers: two read ahead, two with the caller
+  EXPECT_LE(addresses.size(), 4u);  // the buffers: two read ahead, two with the caller
 }
 
 TEST_F(LoaderTest, ReadsNoFurtherAheadThanTheRingIsLong) {
@@ -72,7 +73,7 @@ TEST_F(LoaderTest, StopsAtAnyPoint) {
   }
 }
 
-TEST_F(LoaderTest, ItsEndWaitsForReadsUnderWayAndForNoOthers) {
+TEST_F(LoaderTest, ItsDestructorWaitsForReadsInProgressAndForNoOthers) {
   CountingData data(10'000);
   data.before_sample = [](std::int64_t) { std::this_thread::sleep_for(20ms); };
   {
@@ -143,12 +144,12 @@ TEST_F(LoaderTest, AReadThatNeverEndsIsReportedInTime) {
     while (stuck) std::this_thread::sleep_for(1ms);
   };
   Loader loader(data, {.batch = {.local = 5}, .workers = 1, .limit = 0s});
-  EXPECT_NE(message_of([&] { (void)loader.next(); }).find("no worker could read a batch in time"),
+  EXPECT_NE(message_of([&] { (void)loader.next(); }).find("no worker has read the batch"),
             std::string::npos);
   stuck = false;
 }
 
-TEST_F(LoaderTest, RefusesNumbersThatCannotBe) {
+TEST_F(LoaderTest, RefusesInvalidOptions) {
   const CountingData data(30);
   EXPECT_THROW(Loader(data, {.workers = -1}), UsageError);
   EXPECT_THROW(Loader(data, {.prefetch = 0}), UsageError);
@@ -159,7 +160,7 @@ TEST_F(LoaderTest, RefusesNumbersThatCannotBe) {
   EXPECT_THROW(loader.restore({data.id() + 1, 0, 0, 0}), UsageError);
 }
 
-// The loop of docs/data.md, broken off in every step and resumed by a new loader.
+// The loop of docs/data.md, stopped after every step and resumed by a new loader.
 TEST_F(LoaderTest, EpochsCountedByTheStateAreEachTrainedOnce) {
   const CountingData data(30);
   std::vector<std::int64_t> seen(30);
@@ -184,7 +185,7 @@ TEST_F(LoaderTest, NamesAForgottenRankOrWorld) {
   const CountingData data(30);
   const auto no_rank =
       message_of([&] { Loader loader(data, {.batch = {.local = 5, .world = 2}}); });
-  EXPECT_NE(no_rank.find("give .rank = world.rank()"), std::string::npos) << no_rank;
+  EXPECT_NE(no_rank.find("set .rank = world.rank()"), std::string::npos) << no_rank;
   const auto no_world =
       message_of([&] { Loader loader(data, {.batch = {.local = 5}, .rank = 1}); });
   EXPECT_NE(no_world.find("LoaderOptions::rank is 1, but batch.world is 1"), std::string::npos)

@@ -24,7 +24,7 @@ TEST_F(LoaderTest, GivesTheSamplersStreamWhateverTheNumberOfWorkers) {
   CountingData data(103);
   std::mutex mutex;
   std::mt19937 jitter(1);
-  data.before_sample = [&](std::int64_t) {  // so that batches are done out of order
+  data.before_sample = [&](std::int64_t) {  // so that batches complete out of order
     const auto micros = [&] {
       const std::lock_guard lock(mutex);
       return jitter() % 20;
@@ -50,8 +50,8 @@ TEST_F(LoaderTest, GivesTheSamplersStreamWhateverTheNumberOfWorkers) {
   }
 }
 
-TEST_F(LoaderTest, StoppedAtTwoHundredPointsAndGoingOnElsewhereNothingIsLostOrRepeated) {
-  const CountingData data(1009);  // a prime: no batch fits
+TEST_F(LoaderTest, StoppedAtTwoHundredPointsAndResumedElsewhereNothingIsLostOrRepeated) {
+  const CountingData data(1009);  // a prime: not divisible by any batch
   for (const auto tail : {Tail::drop, Tail::uneven}) {
     const BatchSizes alone{.local = 12, .world = 1};
     Loader unbroken(data, {.batch = alone, .order = {.seed = 6}, .tail = tail});
@@ -61,7 +61,7 @@ TEST_F(LoaderTest, StoppedAtTwoHundredPointsAndGoingOnElsewhereNothingIsLostOrRe
       const auto batch = change_world(
           alone, std::vector{1, 2, 4, 3}[static_cast<std::size_t>(stop % 4)], Keep::global);
       const int workers = static_cast<int>(random() % 5);
-      const int steps = static_cast<int>(random() % 9);  // none at all, too
+      const int steps = static_cast<int>(random() % 9);  // also 0
       std::vector<std::unique_ptr<Loader>> ranks;
       for (int rank = 0; rank < batch.world; ++rank) {
         ranks.push_back(std::make_unique<Loader>(data, LoaderOptions{.batch = batch,
@@ -82,13 +82,13 @@ TEST_F(LoaderTest, StoppedAtTwoHundredPointsAndGoingOnElsewhereNothingIsLostOrRe
         ASSERT_EQ(whole, unbroken.next().samples) << "stop " << stop << ", step " << step;
       }
       for (const auto& rank : ranks) ASSERT_EQ(rank->state(), unbroken.state());
-      state = ranks.front()->state();  // and the loaders end with batches read ahead
+      state = ranks.front()->state();  // the loaders are destroyed with batches read ahead
     }
     EXPECT_GT(state.epoch, 5);
   }
 }
 
-TEST_F(LoaderTest, EveryRankRunsTheSameNumberOfBatchesAndAShareMayBeEmpty) {
+TEST_F(LoaderTest, EveryRankRunsTheSameNumberOfBatchesAndAShardMayBeEmpty) {
   const CountingData data(9);
   std::map<std::int64_t, int> seen;
   for (int rank = 0; rank < 4; ++rank) {
@@ -132,7 +132,7 @@ TEST_F(LoaderTest, AccumulationCutsAStepIntoMicroBatchesAndStateMovesWithTheStep
   }
 }
 
-TEST_F(LoaderTest, RangesRunToTheEndOfTheEpochOrForSoManySteps) {
+TEST_F(LoaderTest, RangesRunToTheEndOfTheEpochOrForANumberOfSteps) {
   const CountingData data(50);
   for (const int workers : {0, 3}) {
     Loader loader(data, {.batch = {.local = 10}, .workers = workers});
@@ -144,7 +144,7 @@ TEST_F(LoaderTest, RangesRunToTheEndOfTheEpochOrForSoManySteps) {
       EXPECT_EQ(batch.epoch, 1);
       if (++steps == 2) break;
     }
-    for ([[maybe_unused]] const auto& batch : loader.epoch()) ++steps;  // the rest of it
+    for ([[maybe_unused]] const auto& batch : loader.epoch()) ++steps;  // the remaining batches
     EXPECT_EQ(steps, 5);
     std::vector<std::int64_t> epochs;
     for (const auto& batch : loader.steps(7)) epochs.push_back(batch.epoch);
@@ -157,11 +157,11 @@ TEST_F(LoaderTest, RangesRunToTheEndOfTheEpochOrForSoManySteps) {
   }
 }
 
-TEST_F(LoaderTest, SetEpochWhereItStandsCostsNothing) {
+TEST_F(LoaderTest, SetEpochToTheCurrentEpochCostsNothing) {
   const CountingData data(100);
   Loader loader(data, {.batch = {.local = 10}});
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
-    loader.set_epoch(epoch);  // as people are used to
+    loader.set_epoch(epoch);  // as with Python's DistributedSampler
     for (const auto& batch : loader.epoch()) EXPECT_EQ(batch.epoch, epoch);
   }
   EXPECT_EQ(data.num_reads, 30);
@@ -242,7 +242,7 @@ class Recorder final : public TraceSink {
   std::map<std::string, double> last;
 };
 
-TEST_F(LoaderTest, MeasuresWaitReadBytesAndWhatLiesReady) {
+TEST_F(LoaderTest, MeasuresWaitReadBytesAndReadyBatches) {
   CountingData data(10'000);
   data.before_sample = [](std::int64_t) { std::this_thread::sleep_for(50us); };
   Recorder recorder;
@@ -256,7 +256,7 @@ TEST_F(LoaderTest, MeasuresWaitReadBytesAndWhatLiesReady) {
   EXPECT_EQ(recorder.spans["data wait"], 60);
   EXPECT_EQ(recorder.last["data bytes"], 60 * 160);
   EXPECT_EQ(loader.times().samples, 600);
-  ASSERT_TRUE(loader.advice().has_value());  // nothing but reading
+  ASSERT_TRUE(loader.advice().has_value());  // the loop only reads
   EXPECT_NE(loader.advice()->find("set workers = "), std::string::npos) << *loader.advice();
 
   Loader ahead(data, {.batch = {.local = 10}, .workers = 2, .prefetch = 2});

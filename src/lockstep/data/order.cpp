@@ -29,20 +29,19 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 
 void check(std::int64_t size, const OrderOptions& options) {
   if (size < 1) {
-    throw UsageError(
-        fmt::format("an order of {} samples is not possible; is the data empty?", size));
+    throw UsageError(fmt::format("the data has {} samples; one or more are required", size));
   }
   if (options.block == 0) return;
   if (options.kind != OrderKind::native) {
-    throw UsageError("only the native order has blocks; leave block at 0 or choose native");
+    throw UsageError("only the native order supports blocks; set block = 0 or use native");
   }
   if (options.block < 0 || options.block > size) {
-    throw UsageError(fmt::format("a block of {} of {} samples is not possible; choose 1 to {}",
+    throw UsageError(fmt::format("a block of {} of {} samples is invalid; use 1 to {}",
                                  options.block, size, size));
   }
   if (options.window_blocks < 2) {
-    throw UsageError(fmt::format("a window of {} blocks mixes nothing; choose 2 or more",
-                                 options.window_blocks));
+    throw UsageError(
+        fmt::format("a window of {} blocks is invalid; use 2 or more", options.window_blocks));
   }
 }
 
@@ -65,26 +64,26 @@ void EpochOrder::look_up(std::span<std::int64_t> positions) const {
   const auto sequential = [](const Sequential&) {};
   const auto permuted = [&](const Permutation& permutation) { permutation.apply(positions); };
   const auto listed = [&](const List& list) {
-    for (auto& place : positions) place = (*list)[static_cast<std::size_t>(place)];
+    for (auto& value : positions) value = (*list)[static_cast<std::size_t>(value)];
   };
   const auto blocked = [&](const Blocks& blocks) {
     std::optional<Permutation> inside;  // of the window that holds `begin`
     std::int64_t begin = -1;
-    for (auto& place : positions) {
-      const auto window = place / blocks.window;
+    for (auto& value : positions) {
+      const auto window = value / blocks.window;
       if (begin != window * blocks.window) {
         begin = window * blocks.window;
         inside.emplace(std::min(blocks.window, size_ - begin), blocks.key, blocks.epoch,
                        static_cast<std::uint64_t>(window));
       }
-      const auto mixed = begin + (*inside)(place - begin);
-      // What is left over behind the last whole block stays there, and is mixed in its window.
+      const auto mixed = begin + (*inside)(value - begin);
+      // The remainder after the last whole block stays there and is shuffled within its window.
       const auto at = mixed / blocks.block;
       const auto block = at < blocks.order.size() ? blocks.order(at) : at;
-      place = (block * blocks.block + mixed % blocks.block + blocks.shift) % size_;
+      value = (block * blocks.block + mixed % blocks.block + blocks.shift) % size_;
     }
   };
-  std::visit(Overloaded{sequential, permuted, blocked, listed}, way_);
+  std::visit(Overloaded{sequential, permuted, blocked, listed}, method_);
 }
 
 Order::Order(std::int64_t size, OrderOptions options) : size_(size), options_(options) {
@@ -92,23 +91,23 @@ Order::Order(std::int64_t size, OrderOptions options) : size_(size), options_(op
 }
 
 EpochOrder Order::epoch(std::int64_t epoch) const {
-  const auto place = static_cast<std::uint64_t>(epoch);
+  const auto counter = static_cast<std::uint64_t>(epoch);
   const auto key = [&](std::uint64_t purpose) { return RandomKey{options_.seed, purpose}; };
   switch (options_.kind) {
     case OrderKind::sequential:
       return {size_, EpochOrder::Sequential{}};
     case OrderKind::torch:
       return {size_, std::make_shared<const std::vector<std::int64_t>>(
-                         torch_randperm(size_, options_.seed + place))};
+                         torch_randperm(size_, options_.seed + counter))};
     case OrderKind::native:
       break;
   }
-  if (options_.block == 0) return {size_, Permutation(size_, key(kShuffle), place, 0)};
-  const auto shift = RandomStream(key(kShift), place, 0).below(static_cast<std::uint64_t>(size_));
+  if (options_.block == 0) return {size_, Permutation(size_, key(kShuffle), counter, 0)};
+  const auto shift = RandomStream(key(kShift), counter, 0).below(static_cast<std::uint64_t>(size_));
   return {size_,
-          EpochOrder::Blocks{.order = Permutation(size_ / options_.block, key(kBlocks), place, 0),
+          EpochOrder::Blocks{.order = Permutation(size_ / options_.block, key(kBlocks), counter, 0),
                              .key = key(kWindows),
-                             .epoch = place,
+                             .epoch = counter,
                              .block = options_.block,
                              .window = options_.block *
                                        std::min(options_.window_blocks, size_ / options_.block + 1),
@@ -120,9 +119,9 @@ std::int64_t Order::operator()(std::int64_t epoch, std::int64_t position) const 
 }
 
 std::vector<std::int64_t> torch_randperm(std::int64_t size, std::uint64_t seed) {
-  // LibTorch's generator keeps the lower 32 bits of its seed, and so gives the numbers of
-  // std::mt19937. The two shuffles and the size between them are those of its randperm; the larger
-  // one was written later, and keeps old seeds meaning the same below that size.
+  // LibTorch's generator uses the lower 32 bits of its seed, and so gives the numbers of
+  // std::mt19937. Its randperm uses one shuffle below a certain size and another one above; both
+  // are repeated here.
   std::mt19937 generator(static_cast<std::uint32_t>(seed));
   std::vector<std::int64_t> list(static_cast<std::size_t>(size));
   if (size < std::numeric_limits<std::uint32_t>::max() / 20) {

@@ -37,7 +37,7 @@ TEST(Order, TorchIsRandpermSeededWithSeedPlusEpoch) {
   }
 }
 
-TEST(Order, HasEverySampleOnceInEachWay) {
+TEST(Order, HasEverySampleOnceForEachKind) {
   for (const std::int64_t size : {1, 2, 10, 97, 1000, 4096}) {
     for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
       for (const auto kind : {OrderKind::native, OrderKind::torch, OrderKind::sequential}) {
@@ -91,13 +91,13 @@ TEST(Order, InBlocksReadsOneWindowOfTheDataAtATime) {
     std::sort(window.begin(), window.end());
     int jumps = 0;
     for (std::size_t i = 1; i < window.size(); ++i) jumps += window[i] != window[i - 1] + 1;
-    EXPECT_LE(jumps, window_blocks) << "a block may also be cut by the end of the data";
+    EXPECT_LE(jumps, window_blocks) << "the end of the data may also divide a block";
   }
   std::vector<std::int64_t> first(list.begin(), list.begin() + 50);
   EXPECT_FALSE(std::is_sorted(first.begin(), first.end()));
 }
 
-TEST(Order, RefusesWhatCannotBe) {
+TEST(Order, RefusesInvalidOptions) {
   EXPECT_THROW(Order(0), UsageError);
   EXPECT_THROW(Order(10, {.block = 11}), UsageError);
   EXPECT_THROW(Order(10, {.block = 2, .window_blocks = 1}), UsageError);

@@ -8,10 +8,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kLanes = 32;  // fills vector registers, stays in the first cache
-constexpr std::size_t kFew = 2;     // so many at the end are quicker one by one
+constexpr std::size_t kLanes = 32;  // fills vector registers, fits the L1 cache
+constexpr std::size_t kFew = 2;     // the last values are faster one by one
 
-// Few bits need more rounds to reach every permutation equally often (permutation_test.cpp counts).
+// Few bits need more rounds to reach every permutation equally often (see permutation_test.cpp).
 constexpr int rounds_for(int bits) { return bits <= 6 ? 24 : bits <= 12 ? 12 : 8; }
 
 constexpr std::uint32_t mask_of(int bits) {
@@ -19,7 +19,7 @@ constexpr std::uint32_t mask_of(int bits) {
 }
 
 // Mixes all bits of `half` with the round's key into all bits of the result. The constants are
-// those of the finaliser of MurmurHash3; the last shift brings the well-mixed upper bits down.
+// those of the finalizer of MurmurHash3; the last shift moves the well-mixed upper bits down.
 inline std::uint32_t mix(std::uint32_t half, std::uint32_t before, std::uint32_t between) noexcept {
   std::uint32_t word = (half + before) * 0x85ebca6bu;
   word ^= word >> 13;
@@ -32,7 +32,7 @@ inline std::uint32_t mix(std::uint32_t half, std::uint32_t before, std::uint32_t
 Permutation::Permutation(std::int64_t size, RandomKey key, std::uint64_t first,
                          std::uint64_t second) noexcept
     : size_(size) {
-  LOCKSTEP_ASSERT(size >= 1, "a permutation is of at least one number");
+  LOCKSTEP_ASSERT(size >= 1, "a permutation has one or more numbers");
   const int bits =
       std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size - 1))));
   left_bits_ = (bits + 1) / 2;
@@ -77,11 +77,11 @@ void Permutation::fill(std::int64_t first, std::span<std::int64_t> out) const no
 }
 
 void Permutation::apply(std::span<std::int64_t> values) const noexcept {
-  // Lanes that are on their way, and where in `values` each belongs. A value that fell outside
-  // stays in its lane for another pass, one that is done makes room for the next.
+  // The values in the lanes, and the index in `values` of each. A result outside the size stays in
+  // its lane for another pass; a finished lane takes the next value.
   std::array<std::uint32_t, kLanes> left{};
   std::array<std::uint32_t, kLanes> right{};
-  std::array<std::size_t, kLanes> place{};
+  std::array<std::size_t, kLanes> index{};
   std::size_t used = 0;
   std::size_t next = 0;
   while (next < values.size() || used > kFew) {
@@ -89,7 +89,7 @@ void Permutation::apply(std::span<std::int64_t> values) const noexcept {
       const auto value = static_cast<std::uint64_t>(values[next]);
       left[used] = static_cast<std::uint32_t>(value >> right_bits_);
       right[used] = static_cast<std::uint32_t>(value) & mask_of(right_bits_);
-      place[used] = next;
+      index[used] = next;
     }
     // Towards the end fewer lanes are in use.
     if (used > kLanes / 2) {
@@ -103,16 +103,16 @@ void Permutation::apply(std::span<std::int64_t> values) const noexcept {
     for (std::size_t lane = 0; lane < used; ++lane) {
       const auto value =
           static_cast<std::int64_t>((std::uint64_t{left[lane]} << right_bits_) | right[lane]);
-      values[place[lane]] = value;
+      values[index[lane]] = value;
       left[kept] = left[lane];
       right[kept] = right[lane];
-      place[kept] = place[lane];
+      index[kept] = index[lane];
       kept += value >= size_ ? 1 : 0;
     }
     used = kept;
   }
   for (std::size_t lane = 0; lane < used; ++lane) {
-    auto& value = values[place[lane]];
+    auto& value = values[index[lane]];
     value = (*this)(value);
   }
 }

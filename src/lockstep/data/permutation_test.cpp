@@ -22,9 +22,9 @@ std::vector<std::int64_t> all_of(const Permutation& permutation) {
   return list;
 }
 
-// The number of standard deviations by which chi-square lies off its mean: about normal for many
-// degrees of freedom. With fixed seeds the tests below always give the same number; 5 would be met
-// by chance once in 3 million.
+// The distance of chi-square from its mean in standard deviations: approximately normal for many
+// degrees of freedom. Seeds are fixed, so the tests below always give the same number. A distance
+// of 5 occurs by chance once in 3 million.
 double deviations(double chi_square, double freedom) {
   return (chi_square - freedom) / std::sqrt(2 * freedom);
 }
@@ -82,7 +82,8 @@ TEST(Permutation, PutsEverySampleEverywhereEquallyOften) {
 
 TEST(Permutation, KeepsNoMoreNeighboursThanAFairShuffle) {
   // In a fair shuffle the next sample is the right-hand neighbour of this one with chance 1 / size.
-  // Pooled over all sizes, with a seed of its own for each: sizes of as many bits share a network.
+  // Pooled over all sizes, with a separate seed for each: sizes with equally many bits use the same
+  // network.
   for (const std::int64_t distance : {1, -1, 2, -2, 3, 4}) {
     double expected = 0;
     double found = 0;
@@ -171,7 +172,7 @@ TEST(Permutation, OfAnotherSeedOrEpochIsUnrelated) {
 }
 
 TEST(Permutation, NeverChanges) {
-  // Written down once: a checkpoint of an earlier version must find the same samples.
+  // Fixed values: a checkpoint of an earlier version must find the same samples.
   std::vector<std::int64_t> few(10);
   permutation(10, 42).fill(0, few);
   EXPECT_EQ(few, (std::vector<std::int64_t>{7, 0, 8, 5, 2, 1, 9, 6, 4, 3}));

@@ -17,7 +17,7 @@ ReadAhead::ReadAhead(std::vector<BatchReader> readers) : readers_(std::move(read
 }
 
 ReadAhead::~ReadAhead() {
-  for (auto& thread : threads_) thread.request_stop();  // all, before the first is waited for
+  for (auto& thread : threads_) thread.request_stop();  // all, before the first is joined
 }
 
 void ReadAhead::request(ReadJob job) {
@@ -33,8 +33,8 @@ ReadResult ReadAhead::take(Deadline deadline) {
   auto& first = entries_.front();
   if (!done_.wait_until(lock, deadline.at(), [&] { return first.stage == Stage::done; })) {
     throw SystemError(
-        fmt::format("no worker could read a batch in time, from sample {} on; look at the disk or "
-                    "network it is on, or raise the loader's limit",
+        fmt::format("no worker has read the batch that begins with sample {} in time; check the "
+                    "disk or network of the data, or raise LoaderOptions::limit",
                     first.job.samples.empty() ? -1 : first.job.samples.front()),
         ETIMEDOUT);
   }
@@ -68,7 +68,7 @@ void ReadAhead::work(const std::stop_token& stop, BatchReader& reader) {
   for (;;) {
     const bool some = requested_.wait(lock, stop, [&] { return started_ < entries_.size(); });
     if (!some || stop.stop_requested()) return;
-    // Both ends of a deque may move without moving what is between them.
+    // Insertions and removals at both ends of a deque leave references to other elements valid.
     auto& entry = entries_[started_++];
     entry.stage = Stage::running;
     auto job = std::move(entry.job);

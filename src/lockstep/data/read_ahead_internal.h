@@ -1,5 +1,5 @@
-// Worker threads that read batches ahead of the one who asks for them, and hand them over in the
-// order they were ordered. What bounds the memory is the number of buffers, which the caller counts.
+// Worker threads that read requested batches in the background and return them in the order of the
+// requests. The caller bounds the memory by the number of batch buffers.
 #pragma once
 
 #include <condition_variable>
@@ -17,20 +17,21 @@ namespace lockstep {
 
 class ReadAhead {
  public:
-  /// Starts a thread for each reader. They live as long as this does: the end waits for the reads
-  /// that are under way, and leaves the others.
+  /// Starts one thread per reader. The destructor waits for the reads in progress and discards the
+  /// other requests.
   explicit ReadAhead(std::vector<BatchReader> readers);
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
   ~ReadAhead();
 
-  /// The next job in line.
+  /// Appends a job. Returns immediately.
   void request(ReadJob job);
-  /// The result of the oldest job, once it is there. Throws SystemError at the deadline.
+  /// Returns the result of the oldest job when it has been read. Throws SystemError at the
+  /// deadline.
   [[nodiscard]] ReadResult take(Deadline deadline);
-  /// Forgets all jobs; returns when none is under way any more.
+  /// Discards all jobs. Returns when none is in progress any more.
   void forget();
-  /// Jobs done and not taken.
+  /// The number of jobs that are done and not taken.
   [[nodiscard]] int num_ready() const;
 
  private:

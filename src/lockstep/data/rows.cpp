@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 const Field& field_of(const SampleLayout& layout, int field) {
-  LOCKSTEP_ASSERT(field >= 0 && field < layout.num_fields(), "fields are numbered by the layout");
+  LOCKSTEP_ASSERT(field >= 0 && field < layout.num_fields(), "a field index is in the layout");
   return layout.fields()[static_cast<std::size_t>(field)];
 }
 
@@ -25,7 +25,7 @@ std::span<std::byte> Rows::bytes(int field) const {
 }
 
 std::span<std::byte> Rows::row_bytes(int field, std::int64_t row) const {
-  LOCKSTEP_ASSERT(row >= 0 && row < count_, "a row is one of those there are");
+  LOCKSTEP_ASSERT(row >= 0 && row < count_, "a row index is in [0, count)");
   const auto each = lockstep::row_bytes(field_of(*layout_, field));
   return {blocks_[static_cast<std::size_t>(field)] + static_cast<std::size_t>(first_ + row) * each,
           each};
@@ -44,8 +44,7 @@ at::Tensor Rows::row_tensor(int field, std::int64_t row) const {
 }
 
 Rows Rows::part(std::int64_t first, std::int64_t count) const {
-  LOCKSTEP_ASSERT(first >= 0 && count >= 0 && first + count <= count_,
-                  "a part lies inside the whole");
+  LOCKSTEP_ASSERT(first >= 0 && count >= 0 && first + count <= count_, "a part is within the rows");
   return {*layout_, blocks_, first_ + first, count};
 }
 
@@ -66,7 +65,7 @@ RowsBuffer::RowsBuffer(SampleLayout layout, std::int64_t capacity)
 }
 
 Rows RowsBuffer::rows(std::int64_t count) const {
-  LOCKSTEP_ASSERT(count >= 0 && count <= capacity_, "a buffer gives no more rows than it holds");
+  LOCKSTEP_ASSERT(count >= 0 && count <= capacity_, "a buffer has at most `capacity` rows");
   return {layout_, blocks_, 0, count};
 }
 

@@ -1,5 +1,5 @@
-// The memory of a batch in the making, as a reader or a transform sees it: a borrowed view of one
-// block a field. Row i of every block belongs to the same sample. Cheap to copy; it owns nothing.
+// The memory of a batch that is being assembled, as data sets and transforms see it: a borrowed
+// view of one block per field. Row i of every block belongs to the same sample. Cheap to copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,8 @@ namespace lockstep {
 
 class Rows {
  public:
-  /// `blocks` has the first byte of each field's block, in the layout's order; both outlive this.
+  /// The rows [first, first + count) of `blocks`: the first byte of each field's block, in the
+  /// layout's order. Borrows layout and blocks, which must outlive it.
   Rows(const SampleLayout& layout, std::span<std::byte* const> blocks, std::int64_t first,
        std::int64_t count) noexcept
       : layout_(&layout), blocks_(blocks), first_(first), count_(count) {}
@@ -24,12 +25,13 @@ class Rows {
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
   [[nodiscard]] const SampleLayout& layout() const noexcept { return *layout_; }
 
-  /// All rows of a field. Fields are counted in the layout's order; index_of finds one by name.
+  /// All rows of a field. `field` is an index into the layout; SampleLayout::index_of finds it by
+  /// name.
   [[nodiscard]] std::span<std::byte> bytes(int field) const;
   /// One row of a field.
   [[nodiscard]] std::span<std::byte> row_bytes(int field, std::int64_t row) const;
 
-  /// The same as values. Throws UsageError when T is not the field's dtype.
+  /// The same as typed values. Throws UsageError if T is not the field's dtype.
   template <typename T>
   [[nodiscard]] std::span<T> values(int field) const {
     expect_dtype(field, c10::CppTypeToScalarType<T>::value);
@@ -43,8 +45,8 @@ class Rows {
     return {reinterpret_cast<T*>(one.data()), one.size() / sizeof(T)};
   }
 
-  /// All rows of a field as a tensor [count, shape...] over the same memory, for code that computes
-  /// with LibTorch. It costs about a microsecond and must not outlive the call it was made in.
+  /// All rows of a field as a tensor [count, shape...] over the same memory, for code that uses
+  /// LibTorch. It costs about a microsecond. Do not keep it after read() or apply() returns.
   [[nodiscard]] at::Tensor tensor(int field) const;
   /// One row as a tensor of the field's shape.
   [[nodiscard]] at::Tensor row_tensor(int field, std::int64_t row) const;
@@ -61,7 +63,7 @@ class Rows {
   std::int64_t count_;
 };
 
-/// Rows with memory of their own, for a transform that needs room beside the batch and for tests.
+/// Rows that own their memory, for a transform that changes the layout and for tests.
 class RowsBuffer {
  public:
   RowsBuffer(SampleLayout layout, std::int64_t capacity);

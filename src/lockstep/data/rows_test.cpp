@@ -19,18 +19,18 @@ TEST(SampleLayout, KnowsSizesAndNames) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(
         error.what(),
-        "a sample has no field \"target\"; its fields are image: Float [2, 3], label: Long");
+        "the samples have no field \"target\"; their fields are image: Float [2, 3], label: Long");
   }
 }
 
-TEST(SampleLayout, RefusesWhatIsNoLayout) {
+TEST(SampleLayout, RefusesInvalidFields) {
   EXPECT_THROW(SampleLayout(std::vector<Field>{}), UsageError);
   EXPECT_THROW((SampleLayout{{"a"}, {"a"}}), UsageError);
   EXPECT_THROW((SampleLayout{{""}}), UsageError);
   EXPECT_THROW((SampleLayout{{"a", at::kFloat, {3, -1}}}), UsageError);
 }
 
-TEST(Rows, AreOneMemorySeenInSeveralWays) {
+TEST(Rows, BytesValuesAndTensorsAreViewsOfTheSameMemory) {
   const RowsBuffer buffer(kLayout, 4);
   const auto rows = buffer.rows(3);
   EXPECT_EQ(rows.count(), 3);

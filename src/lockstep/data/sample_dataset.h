@@ -1,6 +1,6 @@
-// A data set from a function that writes one sample: the short way to bring data of your own. One
-// call a sample is fine where a sample takes microseconds to read; derive from Dataset where it
-// takes less.
+// A data set from a function that writes one sample: the shortest way to use your own data. One
+// call per sample is acceptable if reading a sample takes microseconds or more; otherwise derive
+// from Dataset.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 namespace lockstep {
 
 struct SampleDatasetOptions {
-  std::string name = "samples of a function";
-  std::uint64_t id = 0;  // stands for the data in a checkpoint; give one if the data can change
+  std::string name = "a SampleDataset";
+  std::uint64_t id = 0;  // identifies the data in a checkpoint; set it if the data can change
 };
 
 class SampleDataset final : public Dataset {
  public:
-  /// Writes sample `index` into the one row of `row`. Called by several workers at once.
+  /// Writes sample `index` into the single row of `row`. The loader's workers call it concurrently.
   using Write = std::function<void(std::int64_t index, const Rows& row)>;
 
   SampleDataset(std::int64_t size, SampleLayout layout, Write write,

@@ -13,18 +13,20 @@ namespace lockstep {
 namespace {
 
 void check(const std::vector<Field>& fields) {
-  if (fields.empty()) throw UsageError("a sample without fields holds nothing; name at least one");
+  if (fields.empty()) throw UsageError("a sample layout has no fields; give one or more");
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const auto& field = fields[i];
-    if (field.name.empty()) throw UsageError(fmt::format("field {} of a sample has no name", i));
+    if (field.name.empty())
+      throw UsageError(fmt::format("field {} of a sample layout has no name", i));
     for (std::size_t earlier = 0; earlier < i; ++earlier) {
       if (fields[earlier].name == field.name) {
-        throw UsageError(fmt::format("two fields of a sample are called {:?}", field.name));
+        throw UsageError(
+            fmt::format("two fields of a sample layout have the name {:?}", field.name));
       }
     }
     for (const auto size : field.shape) {
       if (size < 0) {
-        throw UsageError(fmt::format("field {:?} of a sample has shape [{}]; no size is negative",
+        throw UsageError(fmt::format("field {:?} has shape [{}]; sizes must not be negative",
                                      field.name, fmt::join(field.shape, ", ")));
       }
     }
@@ -51,7 +53,7 @@ int SampleLayout::index_of(std::string_view name) const {
     if (fields_[static_cast<std::size_t>(i)].name == name) return i;
   }
   throw UsageError(
-      fmt::format("a sample has no field {:?}; its fields are {}", name, describe(*this)));
+      fmt::format("the samples have no field {:?}; their fields are {}", name, describe(*this)));
 }
 
 std::size_t SampleLayout::sample_bytes() const noexcept {

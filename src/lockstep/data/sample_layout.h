@@ -1,9 +1,9 @@
-// What one sample of a data set looks like: named fields, each with a dtype and a shape that is the
-// same for every sample. So the memory of a batch is known before the first sample is read, and
-// readers write straight into it.
+// The layout of a sample: named fields, each with a dtype and a shape that is the same for every
+// sample. So the size of a batch is known before the first sample is read, and readers write
+// directly into the batch.
 //
 // Words: a field is a named part of a sample ("input", "target"); a row is one sample's part of a
-// field; a block is a field's rows one after the other, without gaps: a tensor [rows, shape...].
+// field; a block is the contiguous memory of a field's rows: a tensor [rows, shape...].
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -32,15 +32,16 @@ struct Field {
 
 class SampleLayout {
  public:
-  /// Throws UsageError for no field at all, an empty or repeated name, and a negative size.
+  /// Throws UsageError if there is no field, for an empty or repeated name, and for a negative
+  /// size.
   explicit SampleLayout(std::vector<Field> fields);
   SampleLayout(std::initializer_list<Field> fields) : SampleLayout(std::vector<Field>(fields)) {}
 
   [[nodiscard]] const std::vector<Field>& fields() const noexcept { return fields_; }
   [[nodiscard]] int num_fields() const noexcept { return static_cast<int>(fields_.size()); }
-  /// The place of the field called `name`. Throws UsageError that lists the names there are.
+  /// The index of the field `name`. Throws UsageError, listing the fields, if there is none.
   [[nodiscard]] int index_of(std::string_view name) const;
-  /// Of all fields together.
+  /// The number of bytes of one sample, over all fields.
   [[nodiscard]] std::size_t sample_bytes() const noexcept;
 
   friend bool operator==(const SampleLayout&, const SampleLayout&) = default;

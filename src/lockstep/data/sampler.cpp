@@ -15,17 +15,17 @@ void check(const Order& order, const SamplerOptions& options) {
   if (options.world < 1 || options.rank < 0 || options.rank >= options.world) {
     throw UsageError(
         fmt::format("SamplerOptions::rank is {}, but .world is {}, with ranks 0 to {}: "
-                    "give both the world's values",
+                    "use the world's rank and size",
                     options.rank, options.world, options.world - 1));
   }
-  // Throws for a batch that does not split.
+  // Throws if the world does not divide the batch.
   (void)derive_batch_sizes({.world = options.world, .global = options.global_batch});
   if (options.tail != Tail::drop) return;
   const auto unit = options.tail_unit == TailUnit::batch ? options.global_batch : options.world;
   if (order.size() < unit) {
     throw UsageError(fmt::format(
-        "{} samples do not fill {} of {}, so an epoch that drops its tail has no step; use the "
-        "tail pad or uneven, or a smaller batch",
+        "{} samples are fewer than {} of {}, so an epoch with Tail::drop has no step; use "
+        "Tail::pad or Tail::uneven, or a smaller batch",
         order.size(), options.tail_unit == TailUnit::batch ? "a global batch" : "a world", unit));
   }
 }
@@ -40,7 +40,7 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
 }  // namespace
 
 std::string to_json(const SamplerState& state) {
-  // 64-bit ids as text: many readers of JSON turn numbers into doubles.
+  // 64-bit ids as text: many JSON readers convert numbers to doubles.
   return nlohmann::json{{"data_id", fmt::format("{:016x}", state.data_id)},
                         {"seed", fmt::format("{}", state.seed)},
                         {"epoch", state.epoch},
@@ -62,8 +62,7 @@ SamplerState sampler_state_from_json(std::string_view text) {
             json.at("position").get<std::int64_t>()};
   } catch (const std::exception& error) {
     throw UsageError(fmt::format(
-        "this is no state of a sampler, which has data_id, seed, epoch and position: {}",
-        error.what()));
+        "invalid sampler state, expected data_id, seed, epoch and position: {}", error.what()));
   }
 }
 
@@ -89,26 +88,28 @@ StepShard Sampler::next() {
 }
 
 void Sampler::set_epoch(std::int64_t epoch) {
-  if (epoch < 0) throw UsageError(fmt::format("there is no epoch {}; the first is 0", epoch));
+  if (epoch < 0) throw UsageError(fmt::format("epoch {} is invalid; the first epoch is 0", epoch));
   enter(epoch, 0);
 }
 
 void Sampler::restore(const SamplerState& state) {
   if (state.data_id != data_id_) {
     throw UsageError(fmt::format(
-        "the state to go on from belongs to other data (id {:016x}, this data has {:016x}); use "
-        "the data it was saved with, or start without it",
+        "the saved sampler state belongs to other data (saved id {:016x}, this data has "
+        "{:016x}); use the data of the saved run, or start without the state",
         state.data_id, data_id_));
   }
   if (state.seed != order_.options().seed) {
     throw UsageError(
-        fmt::format("the state to go on from was made with seed {}, this run has {}; "
-                    "use that seed, or start without the state",
+        fmt::format("the saved sampler state was made with seed {}, this run has seed {}; "
+                    "use the saved seed, or start without the state",
                     state.seed, order_.options().seed));
   }
   if (state.epoch < 0 || state.position < 0 || state.position > order_.size()) {
-    throw UsageError(fmt::format("epoch {}, position {} is no place in {} samples", state.epoch,
-                                 state.position, order_.size()));
+    throw UsageError(
+        fmt::format("the saved sampler state has epoch {}, position {}, which is invalid for {} "
+                    "samples; use the data of the saved run, or start without the state",
+                    state.epoch, state.position, order_.size()));
   }
   enter(state.epoch, state.position);
 }
@@ -144,7 +145,7 @@ void Sampler::take(std::int64_t position, std::int64_t count,
                    std::vector<std::int64_t>& samples) const {
   const std::int64_t rank = options_.rank;
   const std::int64_t world = options_.world;
-  // A whole batch gives everyone the same; of a short one, shares differ by one at most.
+  // Shards of a full batch have equal sizes; those of a short batch differ by at most one.
   const auto begin = options_.shard == Shard::chunk ? count * rank / world : rank;
   const auto step = options_.shard == Shard::chunk ? 1 : world;
   const auto end = options_.shard == Shard::chunk ? count * (rank + 1) / world : count;
@@ -163,7 +164,7 @@ void Sampler::enter(std::int64_t epoch, std::int64_t position) {
   }
   position_ = position;
   end_ = end_of_epoch(position);
-  // A state may lie where this batch size finds nothing more in the epoch.
+  // With another batch size, a restored position can leave no step in the epoch.
   if (position_ >= end_) enter(epoch + 1, 0);
 }
 

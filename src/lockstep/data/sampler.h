@@ -1,14 +1,15 @@
-// Which samples this rank takes in which step. Words:
+// Chooses the samples of each rank in each step, as Python's DistributedSampler does, with a state
+// that resumes at any world size. Words:
 //
-//   position      a place in the epoch's order (order.h), counted over all ranks
-//   global batch  the B positions that follow the ones of the step before
-//   share         what one rank takes of a global batch
-//   tail          what an epoch does when its size is no multiple of the global batch
+//   position      an index into the epoch's order (order.h), counted over all ranks
+//   global batch  the positions of one step on all ranks: the next B positions of the order
+//   shard         the part of a global batch that one rank takes
+//   tail          the end of an epoch whose size is not a multiple of the global batch
 //
-// Everything is computed from {seed, epoch, position}: no list is kept, nothing is replayed, and
-// the number of ranks decides only who takes a sample, not when. So a run goes on exactly where it
-// was at any number of ranks that splits the global batch, and a sample is never lost or repeated.
-// Epochs follow each other by themselves, each with an order of its own.
+// Everything is computed from {seed, epoch, position}. No index list is kept and nothing is
+// replayed. The number of ranks decides which rank takes a sample, not in which step. So a run can
+// stop and resume with any number of ranks that divides the global batch, and no sample is lost or
+// repeated. Epochs advance automatically; each has its own order.
 #pragma once
 
 #include <cstdint>
@@ -21,87 +22,91 @@
 namespace lockstep {
 
 enum class Shard {
-  chunk,   // neighbours in the order go to one rank
-  stride,  // every world-th position, as Python's DistributedSampler deals them
+  chunk,   // a rank takes consecutive positions
+  stride,  // a rank takes every world-th position, as Python's DistributedSampler does
 };
 
 enum class Tail {
-  drop,    // what does not fill a unit at the end of the epoch is left out; others next time
-  pad,     // filled up with the first positions of the epoch again; how many is reported
-  uneven,  // every sample once: shares differ by one at most, the last ones may be empty
+  drop,    // leaves out the remainder (drop_last); it is different samples in each epoch
+  pad,     // fills the last unit with the first positions of the epoch, and reports how many
+  uneven,  // every sample once; shards of the last step differ by at most one and can be empty
 };
 
-/// What the tail is measured in.
+/// The unit that Tail::drop and Tail::pad round an epoch to.
 enum class TailUnit {
   batch,  // whole global batches: the same steps at every world size
-  world,  // one sample a rank, as Python does: the last batch may be smaller, but even
+  world,  // one sample per rank, as Python does: the last batch can be smaller, equal on all ranks
 };
 
 struct SamplerOptions {
   std::int64_t global_batch = 1;
   int rank = 0;
-  int world = 1;  // all ranks on all nodes
+  int world = 1;  // number of ranks on all nodes
   Shard shard = Shard::chunk;
   Tail tail = Tail::drop;
   TailUnit tail_unit = TailUnit::batch;
 };
 
-/// Where a run is in its data. The same for all ranks.
+/// The progress of a run through its data. Equal on all ranks.
 struct SamplerState {
   std::uint64_t data_id = 0;
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
-  std::int64_t position = 0;  // how many positions of the epoch all ranks together have taken
+  std::int64_t position = 0;  // number of positions of the epoch that all ranks have taken
 
   friend bool operator==(const SamplerState&, const SamplerState&) = default;
 };
 
+/// Writes a state as JSON.
 [[nodiscard]] std::string to_json(const SamplerState& state);
-/// Throws UsageError for anything but what to_json writes.
+/// Reads what to_json wrote. Throws UsageError for any other text.
 [[nodiscard]] SamplerState sampler_state_from_json(std::string_view text);
 
-/// One step of one rank.
+/// This rank's part of one step.
 struct StepShard {
-  std::vector<std::int64_t> samples;  // this rank's, in order; may be empty with an uneven tail
+  std::vector<std::int64_t> samples;  // of this rank, in order; can be empty with Tail::uneven
   std::int64_t epoch = 0;
   std::int64_t position = 0;        // of the global batch's first sample
-  std::int64_t global_samples = 0;  // in the whole global batch, on all ranks
-  std::int64_t repeated = 0;        // of those, how many a padded tail has given before
+  std::int64_t global_samples = 0;  // in the global batch, on all ranks
+  std::int64_t repeated = 0;        // of global_samples, how many Tail::pad has repeated
   bool ends_epoch = false;
-  SamplerState after;  // the state once this step is done
+  SamplerState after;  // the state after this step
 };
 
 class Sampler {
  public:
-  /// `data_id` is the data set's, to refuse a state that belongs to other data.
-  /// Throws UsageError when the global batch does not split over the ranks (it lists the nearest
-  /// sizes that do), the rank is none of the world's, or an epoch would have no step at all.
+  /// Starts at epoch 0, position 0. `data_id` is Dataset::id(); restore() compares it.
+  /// Throws UsageError if the global batch is not divisible by the world (the message lists the
+  /// nearest valid sizes), if the rank is not in [0, world), or if an epoch would have no step.
   Sampler(Order order, std::uint64_t data_id, SamplerOptions options);
 
-  /// This rank's share of the next global batch; the epoch after the last is begun by itself.
+  /// Returns this rank's shard of the next global batch and advances by one step. After the last
+  /// step of an epoch, the next call begins the next epoch. Every rank calls this once per step.
   [[nodiscard]] StepShard next();
 
-  /// Starts `epoch` at its beginning. Not needed: epochs advance by themselves.
+  /// Starts `epoch` at its beginning. Not required: epochs advance automatically.
+  /// Throws UsageError for a negative epoch.
   void set_epoch(std::int64_t epoch);
-  /// Goes on after `state`, in constant time. The state may come from another number of ranks and
-  /// another global batch. Throws UsageError when it belongs to other data or another seed, or lies
-  /// outside the epoch.
+  /// Continues after `state`, in constant time. The state may come from a run with another number
+  /// of ranks and another global batch. Throws UsageError if the state belongs to other data or
+  /// another seed, or if its position is outside the epoch; the sampler is then unchanged.
   void restore(const SamplerState& state);
-  /// What restore() takes, as it is before the next call of next().
+  /// The state to pass to restore() to continue with the same next step.
   [[nodiscard]] SamplerState state() const;
-  /// Both as JSON, for checkpoints. Throws UsageError as sampler_state_from_json and restore() do.
+  /// state() and restore() as JSON, for checkpoints. load_state_json throws as
+  /// sampler_state_from_json and restore() do.
   [[nodiscard]] std::string state_json() const;
   void load_state_json(std::string_view json);
 
-  /// Steps from here to the end of the current epoch.
+  /// The number of steps from the current position to the end of the epoch.
   [[nodiscard]] std::int64_t steps_left() const;
-  /// Steps in an epoch begun at its beginning; every rank has as many.
+  /// The number of steps in a whole epoch. Equal on all ranks.
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] const Order& order() const noexcept { return order_; }
   [[nodiscard]] const SamplerOptions& options() const noexcept { return options_; }
 
  private:
-  /// Where the epoch ends if it is entered at `from`: beyond the size for a padded tail.
+  /// The position at which an epoch entered at `from` ends; with Tail::pad it can exceed the size.
   [[nodiscard]] std::int64_t end_of_epoch(std::int64_t from) const;
   void take(std::int64_t position, std::int64_t count, std::vector<std::int64_t>& samples) const;
   void enter(std::int64_t epoch, std::int64_t position);
@@ -115,7 +120,8 @@ class Sampler {
   EpochOrder epoch_order_;
 };
 
-/// What evaluation uses: every sample exactly once, in the data's own order, nothing padded.
+/// A sampler for evaluation: every sample exactly once per epoch, in the data's order, no padding.
+/// Throws as Sampler's constructor does.
 [[nodiscard]] Sampler evaluation_sampler(std::int64_t size, std::uint64_t data_id,
                                          std::int64_t global_batch, int rank, int world);
 

@@ -21,7 +21,7 @@ Sampler sampler(std::int64_t size, const SamplerOptions& options, const OrderOpt
   return {Order(size, order), kDataId, options};
 }
 
-/// The rest of the current epoch as this rank sees it, one list a step.
+/// The remaining steps of the current epoch on this rank, one list per step.
 std::vector<Samples> epoch_of(Sampler& sampler) {
   std::vector<Samples> steps;
   for (bool ended = false; !ended;) {
@@ -32,7 +32,7 @@ std::vector<Samples> epoch_of(Sampler& sampler) {
   return steps;
 }
 
-/// What all ranks together take in the next step, in order of position.
+/// The samples of all ranks in the next step, in order of position.
 struct WholeStep {
   Samples samples;
   StepShard of_rank_0;
@@ -82,7 +82,7 @@ TEST(Sampler, DealsAsPythonsDistributedSamplerDoes) {
   }
 }
 
-TEST(Sampler, GivesEachSampleOnceAnEpochAtEveryWorldSize) {
+TEST(Sampler, GivesEachSampleOncePerEpochAtEveryWorldSize) {
   for (const auto shard : {Shard::chunk, Shard::stride}) {
     for (const int world : {1, 2, 3, 4, 6, 12}) {
       for (const std::int64_t size : {1, 5, 12, 100, 121, 143}) {
@@ -107,7 +107,7 @@ TEST(Sampler, GivesEachSampleOnceAnEpochAtEveryWorldSize) {
   }
 }
 
-TEST(Sampler, SharesOfAnUnevenTailDifferByOneAtMost) {
+TEST(Sampler, ShardsOfAnUnevenTailDifferByOneAtMost) {
   for (const auto shard : {Shard::chunk, Shard::stride}) {
     for (std::int64_t size = 1; size < 12; ++size) {
       auto ranks = all_ranks(
@@ -149,7 +149,7 @@ TEST(Sampler, DroppingLeavesOutOtherSamplesEachEpoch) {
   EXPECT_EQ(seen.size(), 10u);
 }
 
-TEST(Sampler, EpochsAdvanceByThemselvesAndSetEpochGoesAnywhere) {
+TEST(Sampler, EpochsAdvanceAutomaticallyAndSetEpochGoesAnywhere) {
   auto one = sampler(20, {.global_batch = 4}, {.seed = 1});
   const auto epoch0 = epoch_of(one);
   const auto epoch1 = epoch_of(one);
@@ -202,7 +202,7 @@ TEST(Sampler, GoesOnAtAnyWorldSizeAsIfNothingHadHappened) {
   }
 }
 
-TEST(Sampler, AnotherGlobalBatchGoesOnWithTheNextSample) {
+TEST(Sampler, AnotherGlobalBatchContinuesWithTheNextSample) {
   auto small = sampler(100, {.global_batch = 7, .tail = Tail::uneven}, {.seed = 3});
   auto serial = sampler(100, {.global_batch = 100, .tail = Tail::uneven}, {.seed = 3});
   const auto expected = serial.next().samples;
@@ -227,25 +227,25 @@ std::string message_of(const std::function<void()>& action) {
   return "nothing was thrown";
 }
 
-TEST(Sampler, RefusesAWorldThatDoesNotSplitTheBatchAndNamesThoseThatDo) {
+TEST(Sampler, RefusesAWorldThatDoesNotDivideTheBatchAndNamesThoseThatDo) {
   EXPECT_EQ(message_of([] { (void)sampler(100, {.global_batch = 12, .world = 5}); }),
-            "a global batch of 12 does not split over 5 ranks; take a global batch of 10 or 15, or "
+            "a global batch of 12 is not divisible by 5 ranks; use a global batch of 10 or 15, or "
             "one of these numbers of ranks: 4, 6, 3, 2");
   EXPECT_EQ(message_of([] { (void)sampler(100, {.global_batch = 4, .rank = 4, .world = 4}); }),
-            "SamplerOptions::rank is 4, but .world is 4, with ranks 0 to 3: give both the world's "
-            "values");
+            "SamplerOptions::rank is 4, but .world is 4, with ranks 0 to 3: use the world's rank "
+            "and size");
   EXPECT_EQ(message_of([] { (void)sampler(3, {.global_batch = 4}); }),
-            "3 samples do not fill a global batch of 4, so an epoch that drops its tail has no "
-            "step; use the tail pad or uneven, or a smaller batch");
+            "3 samples are fewer than a global batch of 4, so an epoch with Tail::drop has no "
+            "step; use Tail::pad or Tail::uneven, or a smaller batch");
 }
 
-TEST(Sampler, RefusesAStateOfOtherDataAnotherSeedOrNoPlace) {
+TEST(Sampler, RefusesAStateOfOtherDataAnotherSeedOrAnInvalidPosition) {
   auto one = sampler(100, {.global_batch = 4}, {.seed = 1});
   EXPECT_THROW(one.restore({kDataId + 1, 1, 0, 0}), UsageError);
   EXPECT_THROW(one.restore({kDataId, 2, 0, 0}), UsageError);
   EXPECT_THROW(one.restore({kDataId, 1, 0, 101}), UsageError);
   EXPECT_THROW(one.restore({kDataId, 1, -1, 0}), UsageError);
-  one.restore({kDataId, 1, 3, 100});  // a whole epoch taken: the next one begins
+  one.restore({kDataId, 1, 3, 100});  // a complete epoch: the next one begins
   EXPECT_EQ(one.state(), (SamplerState{kDataId, 1, 4, 0}));
 }
 

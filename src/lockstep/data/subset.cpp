@@ -21,12 +21,13 @@ std::uint64_t id_of(const Dataset& data, const std::vector<std::int64_t>& indice
 
 Subset::Subset(const Dataset& data, std::vector<std::int64_t> indices)
     : data_(data), indices_(std::move(indices)), id_(id_of(data, indices_)) {
-  if (indices_.empty()) throw UsageError(fmt::format("no sample of {} was taken", data.name()));
+  if (indices_.empty()) {
+    throw UsageError(fmt::format("a subset of {} has no indices; give one or more", data.name()));
+  }
   const auto [least, most] = std::minmax_element(indices_.begin(), indices_.end());
   if (*least < 0 || *most >= data.size()) {
-    throw UsageError(fmt::format("sample {} was asked of {}, which has {}: 0 to {}",
-                                 *least < 0 ? *least : *most, data.name(), data.size(),
-                                 data.size() - 1));
+    throw UsageError(fmt::format("index {} is invalid for {}, which has samples 0 to {}",
+                                 *least < 0 ? *least : *most, data.name(), data.size() - 1));
   }
 }
 

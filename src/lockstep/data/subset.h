@@ -1,7 +1,7 @@
-// Some samples of another data set, as a data set: for a part that is held out.
+// A data set that consists of some samples of another data set, for example a validation split.
 //
 //   const auto parts = split_samples(data.size(), 0.1, seed);
-//   const Subset training(data, parts.remainder), held_out(data, parts.chosen);
+//   const Subset training(data, parts.remainder), validation(data, parts.chosen);
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace lockstep {
 
 class Subset final : public Dataset {
  public:
-  /// Borrows `data`. Sample i is `data`'s sample indices[i]. Throws UsageError for no samples, and
-  /// for a number that is none.
+  /// Sample i is sample indices[i] of `data`, which is borrowed. Throws UsageError if `indices` is
+  /// empty or has an index outside [0, data.size()).
   Subset(const Dataset& data, std::vector<std::int64_t> indices);
   Subset(const Dataset&& data, std::vector<std::int64_t> indices) = delete;
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] const SampleLayout& layout() const override { return data_.layout(); }
   void read(std::span<const std::int64_t> indices, const Rows& rows) const override;
-  /// Of the data and of which samples.
+  /// Depends on the data's id and on the indices.
   [[nodiscard]] std::uint64_t id() const override { return id_; }
   [[nodiscard]] std::string name() const override;
 
@@ -37,8 +37,9 @@ struct SplitSamples {
   std::vector<std::int64_t> remainder;
 };
 
-/// `share` of the samples, rounded, chosen at random by `seed`, and the others; both in rising
-/// order. Throws UsageError when either would be empty.
+/// Splits the indices 0 to size - 1 into a random part of `fraction` × size samples, rounded, and
+/// the remainder. Both are in ascending order and depend only on the arguments.
+/// Throws UsageError if one part would be empty.
 [[nodiscard]] SplitSamples split_samples(std::int64_t size, double fraction, std::uint64_t seed);
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ TensorDataset numbers(std::int64_t count) {
   return TensorDataset({{"input", torch::arange(count)}});
 }
 
-TEST(Subset, SamplesAreThoseOfTheWholeUnderTheirNewNumbers) {
+TEST(Subset, SampleIIsSampleIndicesIOfTheData) {
   const auto data = numbers(10);
   const Subset part(data, {7, 2, 2, 9});
   ASSERT_EQ(part.size(), 4);
@@ -36,7 +36,7 @@ TEST(Subset, OtherSamplesOrOtherDataHaveAnotherId) {
   EXPECT_NE(part.id(), data.id());
 }
 
-TEST(Subset, ASampleThatIsNotThereIsNamed) {
+TEST(Subset, RefusesInvalidIndices) {
   const auto data = numbers(10);
   EXPECT_THROW(Subset(data, {}), UsageError);
   EXPECT_THROW(Subset(data, {-1}), UsageError);
@@ -54,7 +54,7 @@ TEST(SplitSamples, PartsAreWholeDisjointAndAFunctionOfTheSeed) {
   EXPECT_EQ(all, expected);
   EXPECT_EQ(split_samples(1000, 0.1, 7).chosen, parts.chosen);
   EXPECT_NE(split_samples(1000, 0.1, 8).chosen, parts.chosen);
-  EXPECT_NE(parts.chosen.back(), 99) << "held-out samples are spread over the data";
+  EXPECT_NE(parts.chosen.back(), 99) << "validation samples are spread over the data";
 }
 
 TEST(SplitSamples, NeitherPartMayBeEmpty) {

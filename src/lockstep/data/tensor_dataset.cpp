@@ -16,11 +16,11 @@ SampleLayout layout_of(const std::vector<TensorField>& fields) {
   for (const auto& field : fields) {
     if (!field.tensor.defined() || field.tensor.dim() < 1 || !field.tensor.device().is_cpu()) {
       throw UsageError(fmt::format(
-          "field {:?} needs a tensor [samples, shape...] on the CPU; it is {}", field.name,
+          "field {:?} requires a tensor [samples, shape...] on the CPU, found {}", field.name,
           field.tensor.defined() ? field.tensor.toString() : std::string("undefined")));
     }
     if (field.normalization && field.tensor.scalar_type() != at::kByte) {
-      throw UsageError(fmt::format("field {:?} holds {}; only uint8 is normalized while it is read",
+      throw UsageError(fmt::format("field {:?} holds {}; Normalization supports only uint8",
                                    field.name, c10::toString(field.tensor.scalar_type())));
     }
     const auto shape = field.tensor.sizes().slice(1);
@@ -35,8 +35,9 @@ std::int64_t common_size(const std::vector<TensorField>& fields) {
   const auto size = fields.front().tensor.size(0);
   for (const auto& field : fields) {
     if (field.tensor.size(0) != size) {
-      throw UsageError(fmt::format("field {:?} has {} samples, field {:?} has {}; they must agree",
-                                   fields.front().name, size, field.name, field.tensor.size(0)));
+      throw UsageError(
+          fmt::format("field {:?} has {} samples, field {:?} has {}; they must be equal",
+                      fields.front().name, size, field.name, field.tensor.size(0)));
     }
   }
   return size;
@@ -49,13 +50,14 @@ void check(const Normalization& how, const TensorField& field) {
   };
   if (how.mean.size() != how.stddev.size() || !fits(how.mean.size())) {
     throw UsageError(fmt::format(
-        "field {:?} has {} channels, but {} means and {} deviations were given; give 1 or {} each",
+        "field {:?} has {} channels, but Normalization has {} means and {} stddevs; give 1 or {} "
+        "of each",
         field.name, channels, how.mean.size(), how.stddev.size(), channels));
   }
   for (const auto stddev : how.stddev) {
     if (!(stddev > 0)) {
-      throw UsageError(
-          fmt::format("field {:?} cannot be divided by a stddev of {}", field.name, stddev));
+      throw UsageError(fmt::format("field {:?} has an invalid stddev of {}; use a value above 0",
+                                   field.name, stddev));
     }
   }
 }
@@ -69,13 +71,14 @@ TensorDataset::TensorDataset(const std::vector<TensorField>& fields, TensorDatas
     id_ = *options.id;
     return;
   }
-  // Digests are sums over places: each tensor gets places of its own, and the layout goes first.
+  // A digest is a sum over byte offsets: the layout's text comes first, then each tensor at its own
+  // offsets.
   const auto words = describe(layout_);
   Digest all;
-  std::uint64_t place = 0;
+  std::uint64_t offset = 0;
   const auto add = [&](std::span<const std::byte> bytes) {
-    all.add(place, bytes);
-    place += (bytes.size() + 15) / 8 * 8;
+    all.add(offset, bytes);
+    offset += (bytes.size() + 15) / 8 * 8;
   };
   add(std::as_bytes(std::span(words)));
   for (const auto& source : sources_) add(source.bytes);

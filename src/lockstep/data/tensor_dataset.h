@@ -1,5 +1,5 @@
-// Samples that lie in memory as tensors: row i of every tensor is sample i. What file readers with
-// samples of one size end in, too: a mapped file is a tensor.
+// A data set of tensors in memory: row i of every tensor is sample i. File readers with samples of
+// fixed size use it too: a mapped file is a tensor (file_datasets.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// Bytes become floats (value / 255 − mean) / stddev while they are gathered, so that images
-/// stay bytes in memory. One number for all channels or one for each; channels are a sample's first
+/// Converts bytes to floats, (value / 255 − mean) / stddev, while they are read; in memory, images
+/// stay bytes. Each vector has one value, or one per channel. The channel is a sample's first
 /// dimension.
 struct Normalization {
   std::vector<double> mean{0.0};
@@ -24,19 +24,20 @@ struct Normalization {
 
 struct TensorField {
   std::string name;
-  at::Tensor tensor;                     // [samples, shape...], on the CPU
-  std::optional<Normalization> normalization{};  // for uint8 tensors; the field then holds floats
+  at::Tensor tensor;                             // [samples, shape...], on the CPU
+  std::optional<Normalization> normalization{};  // for uint8 tensors; the field's dtype is float
 };
 
 struct TensorDatasetOptions {
   std::string name = "tensors in memory";
-  std::optional<std::uint64_t> id{};  // none: a digest of all bytes, which reads them once
+  std::optional<std::uint64_t> id{};  // default: a digest of all bytes, which are read once
 };
 
 class TensorDataset final : public Dataset {
  public:
-  /// Holds on to the tensors (made contiguous where they are not); leave their contents alone.
-  /// Throws UsageError for tensors of different lengths, not on the CPU, or a wrong Normalization.
+  /// Keeps references to the tensors, or contiguous copies of tensors that are not contiguous. Do
+  /// not modify them afterwards. Throws UsageError for tensors with different numbers of samples,
+  /// tensors that are not on the CPU, and an invalid Normalization.
   explicit TensorDataset(const std::vector<TensorField>& fields, TensorDatasetOptions options = {});
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
@@ -49,7 +50,7 @@ class TensorDataset final : public Dataset {
   struct Source {
     at::Tensor tensor;  // keeps `bytes` alive
     std::span<const std::byte> bytes;
-    std::vector<float> scale;  // empty: copied as it is
+    std::vector<float> scale;  // empty: copied unchanged
     std::vector<float> shift;
   };
 

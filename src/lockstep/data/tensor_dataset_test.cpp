@@ -62,7 +62,7 @@ TEST(TensorDataset, HasAnIdThatFollowsTheContents) {
   EXPECT_EQ(TensorDataset({{"input", tensor}}, {.id = 5}).id(), 5u);
 }
 
-TEST(TensorDataset, RefusesWhatDoesNotFitTogether) {
+TEST(TensorDataset, RefusesInvalidFields) {
   const auto ten = torch::zeros({10, 2});
   EXPECT_THROW(TensorDataset({{"a", ten}, {"b", torch::zeros({9})}}), UsageError);
   EXPECT_THROW(TensorDataset({{"a", ten}, {"a", ten}}), UsageError);

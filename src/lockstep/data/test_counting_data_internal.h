@@ -1,5 +1,5 @@
-// For tests of this room. A data set whose rows tell which sample they are, and a test that cannot
-// hang.
+// For tests of this room: a data set whose rows contain their sample's index, and a test fixture
+// with a watchdog.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,8 +17,7 @@
 
 namespace lockstep {
 
-/// Sample i is "input": the floats i, i + 0.5 and "target": −i, so that every row tells which it
-/// is.
+/// Sample i has "input": the floats i, i + 0.5 and "target": −i.
 class CountingData : public Dataset {
  public:
   explicit CountingData(std::int64_t size) : size_(size) {}

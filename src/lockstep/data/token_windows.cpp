@@ -17,12 +17,14 @@ namespace {
 std::int64_t num_windows(const Tokens& tokens, std::int64_t window, std::int64_t stride) {
   if (window < 1 || stride < 1) {
     throw UsageError(fmt::format(
-        "a window of {} tokens every {} is not possible; both are at least 1", window, stride));
+        "window {} with stride {} is invalid; both must be at least 1 (stride 0 means the window)",
+        window, stride));
   }
-  // The target reaches one token further than the input.
+  // The target ends one token after the input.
   if (tokens.count() < window + 1) {
     throw UsageError(fmt::format(
-        "{} has {} tokens, but one window of {} and its target take {}; use a window of at most {}",
+        "{} has {} tokens, but a window of {} and its target require {}; use a window of at most "
+        "{}",
         tokens.name, tokens.count(), window, window + 1, tokens.count() - 1));
   }
   return (tokens.count() - 1 - window) / stride + 1;
@@ -48,7 +50,7 @@ TokenWindows::TokenWindows(Tokens tokens, TokenWindowsOptions options)
       layout_{{"input", at::kLong, {window_}}, {"target", at::kLong, {window_}}} {}
 
 void TokenWindows::read(std::span<const std::int64_t> indices, const Rows& rows) const {
-  constexpr std::size_t at_once = 64;  // so that the starts need no memory of their own
+  constexpr std::size_t at_once = 64;  // so that the starts need no allocation
   std::array<std::int64_t, at_once> starts{};
   for (std::size_t done = 0; done < indices.size(); done += at_once) {
     const auto some = indices.subspan(done, std::min(at_once, indices.size() - done));

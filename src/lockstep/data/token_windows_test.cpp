@@ -31,11 +31,11 @@ void expect_windows(const Tokens& tokens, std::int64_t window, std::int64_t stri
       ASSERT_EQ(rows.row<std::int64_t>(1, row)[static_cast<std::size_t>(k)], 60'001 + start + k);
     }
   }
-  // The next window would want a token that is not there.
+  // One more window would need a token after the end.
   EXPECT_GT(data.size() * each + window + 1, tokens.count());
 }
 
-TEST(TokenWindows, GiveEachWindowAndTheSameOneFurther) {
+TEST(TokenWindows, GiveEachWindowAndTheSameShiftedByOne) {
   for (const std::size_t count : {9, 10, 100, 1001}) {
     for (const std::int64_t window : {1, 3, 8}) {
       for (const std::int64_t stride : {0, 1, 5}) {

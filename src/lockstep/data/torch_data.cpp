@@ -16,7 +16,8 @@ void copy_into_rows(const at::Tensor& tensor, const Rows& rows, int field) {
   auto to = rows.tensor(field);
   if (tensor.scalar_type() != to.scalar_type() || tensor.sizes() != to.sizes()) {
     throw UsageError(fmt::format(
-        "field {:?} is {} [{}] for {} samples, but {} [{}] was given; all samples are alike",
+        "field {:?} is {} [{}] for {} samples, but get_batch() returned {} [{}]; all samples must "
+        "have the same dtype and shape",
         rows.layout().fields()[static_cast<std::size_t>(field)].name,
         c10::toString(to.scalar_type()), fmt::join(shape_of(to), ", "), rows.count(),
         c10::toString(tensor.scalar_type()), fmt::join(shape_of(tensor), ", ")));

@@ -1,10 +1,12 @@
-// A torch::data data set as one of ours, so that it gets exact resumption, epochs that reshuffle
-// and shares without repeats:
+// A torch::data data set as a lockstep Dataset, with exact resumption, a new order in each epoch,
+// and shards without repeated samples:
 //
-//   TorchData data(torch::data::datasets::MNIST(path).map(Normalize<>(0.13, 0.31)));
+//   TorchData data(torch::data::datasets::MNIST(path).map(
+//       torch::data::transforms::Normalize<>(0.13, 0.31)));
 //
-// Anything with size() and get_batch(indices) will do, stacked or not, whose examples have `data`
-// and `target`; they become the fields "input" and "target". This header names no torch::data type.
+// Any type with size() and get_batch(indices) works, stacked or not, if its examples have `data`
+// and `target`. They become the fields "input" and "target". This header includes no torch::data
+// header.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,20 +25,21 @@ namespace lockstep {
 
 struct TorchDataOptions {
   std::string name = "a torch::data data set";
-  std::uint64_t id = 0;  // stands for the data in a checkpoint; give one if the data can change
+  std::uint64_t id = 0;  // identifies the data in a checkpoint; set it if the data can change
 };
 
-/// Copies `tensor` into all rows of a field; its shape is [rows.count(), shape...].
-/// Throws UsageError when shape or dtype are not the field's.
+/// Copies `tensor`, [rows.count(), shape...], into all rows of a field.
+/// Throws UsageError if its shape or dtype differs from the field's.
 void copy_into_rows(const at::Tensor& tensor, const Rows& rows, int field);
-/// The layout of examples like this one.
+/// The layout of an example: fields "input" and "target".
 [[nodiscard]] SampleLayout layout_of_example(const at::Tensor& data, const at::Tensor& target);
 
 template <typename Theirs>
 class TorchData final : public Dataset {
  public:
-  /// Reads the first sample to learn the layout. get_batch() is called by several workers at once,
-  /// on this one object: with data that minds, use one worker.
+  /// Takes ownership of the data set and reads its first sample for the layout. The loader's
+  /// workers call get_batch() concurrently on this object; if it is not thread-safe, use workers
+  /// <= 1.
   explicit TorchData(Theirs theirs, TorchDataOptions options = {})
       : theirs_(std::move(theirs)),
         options_(std::move(options)),

@@ -54,7 +54,7 @@ class Growing : public torch::data::datasets::Dataset<Growing> {
   std::optional<std::size_t> size() const override { return 20; }
 };
 
-TEST(TorchData, RefusesSamplesThatAreNotAlike) {
+TEST(TorchData, RefusesSamplesOfDifferentShapes) {
   const TorchData data((Growing()));
   Loader loader(data, {.batch = {.local = 20}});
   EXPECT_THROW((void)loader.next(), UsageError);
