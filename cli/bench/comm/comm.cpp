@@ -61,8 +61,8 @@ CommRequest request_of(const BenchCommOptions& options, const Machine& machine) 
     }
   }
   plan_memory(request, machine.last_level_cache());
-  const auto shares = plan_cores(machine.cpu, request.ranks);
-  for (const auto& share : shares) request.processors.push_back(share.processors);
+  const auto assignments = plan_cores(machine.cpu, request.ranks);
+  for (const auto& assignment : assignments) request.processors.push_back(assignment.processors);
   return request;
 }
 

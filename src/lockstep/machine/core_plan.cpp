@@ -13,20 +13,21 @@ namespace {
 
 using Core = CpuTopology::Core;
 
-// Where part `index` of `parts` starts when `total` things are divided.
+// The start of part `index` when `total` elements are divided into `parts`.
 std::size_t part_begin(std::size_t total, std::size_t parts, std::size_t index) {
   return total * index / parts;
 }
 
-// A share with as many threads as cores.
-CoreShare share_of(std::span<const Core> cores) {
-  CoreShare share;
+// An assignment with one thread per core.
+CoreAssignment assignment_of(std::span<const Core> cores) {
+  CoreAssignment assignment;
   for (const Core& core : cores) {
-    share.processors.insert(share.processors.end(), core.processors.begin(), core.processors.end());
+    assignment.processors.insert(assignment.processors.end(), core.processors.begin(),
+                                 core.processors.end());
   }
-  std::sort(share.processors.begin(), share.processors.end());
-  share.threads = static_cast<int>(cores.size());
-  return share;
+  std::sort(assignment.processors.begin(), assignment.processors.end());
+  assignment.threads = static_cast<int>(cores.size());
+  return assignment;
 }
 
 std::vector<Core> all_cores(const CpuTopology& topology) {
@@ -37,18 +38,18 @@ std::vector<Core> all_cores(const CpuTopology& topology) {
   return cores;
 }
 
-std::vector<CoreShare> one_core_each(const CpuTopology& topology, std::size_t ranks) {
+std::vector<CoreAssignment> one_core_each(const CpuTopology& topology, std::size_t ranks) {
   const auto cores = all_cores(topology);
-  std::vector<CoreShare> shares;
+  std::vector<CoreAssignment> assignments;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const std::size_t core = part_begin(cores.size(), ranks, rank);
-    shares.push_back(share_of({&cores[core], 1}));
+    assignments.push_back(assignment_of({&cores[core], 1}));
   }
-  return shares;
+  return assignments;
 }
 
-std::vector<CoreShare> whole_nodes_each(const CpuTopology& topology, std::size_t ranks) {
-  std::vector<CoreShare> shares;
+std::vector<CoreAssignment> whole_nodes_each(const CpuTopology& topology, std::size_t ranks) {
+  std::vector<CoreAssignment> assignments;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     CpuTopology part;
     const auto nodes = topology.nodes.begin();
@@ -56,12 +57,12 @@ std::vector<CoreShare> whole_nodes_each(const CpuTopology& topology, std::size_t
     const auto end = part_begin(topology.nodes.size(), ranks, rank + 1);
     part.nodes.assign(nodes + static_cast<std::ptrdiff_t>(begin),
                       nodes + static_cast<std::ptrdiff_t>(end));
-    shares.push_back(share_of(all_cores(part)));
+    assignments.push_back(assignment_of(all_cores(part)));
   }
-  return shares;
+  return assignments;
 }
 
-// How many ranks each node takes: each next one goes where a rank then has the most cores.
+// The number of ranks per node: each rank is added to the node with the most cores per rank.
 std::vector<std::size_t> ranks_by_node(const CpuTopology& topology, std::size_t ranks) {
   std::vector<std::size_t> counts(topology.nodes.size(), 0);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -78,21 +79,21 @@ std::vector<std::size_t> ranks_by_node(const CpuTopology& topology, std::size_t 
   return counts;
 }
 
-std::vector<CoreShare> parts_of_nodes(const CpuTopology& topology, std::size_t ranks) {
+std::vector<CoreAssignment> parts_of_nodes(const CpuTopology& topology, std::size_t ranks) {
   const auto counts = ranks_by_node(topology, ranks);
-  std::vector<CoreShare> shares;
+  std::vector<CoreAssignment> assignments;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const std::span<const Core> cores(topology.nodes[i].cores);
     for (std::size_t part = 0; part < counts[i]; ++part) {
       const auto begin = part_begin(cores.size(), counts[i], part);
       const auto end = part_begin(cores.size(), counts[i], part + 1);
-      shares.push_back(share_of(cores.subspan(begin, end - begin)));
+      assignments.push_back(assignment_of(cores.subspan(begin, end - begin)));
     }
   }
-  return shares;
+  return assignments;
 }
 
-std::vector<CoreShare> divide(const CpuTopology& topology, std::size_t ranks) {
+std::vector<CoreAssignment> divide(const CpuTopology& topology, std::size_t ranks) {
   if (ranks >= static_cast<std::size_t>(topology.num_cores())) {
     return one_core_each(topology, ranks);
   }
@@ -102,19 +103,19 @@ std::vector<CoreShare> divide(const CpuTopology& topology, std::size_t ranks) {
 
 }  // namespace
 
-std::vector<CoreShare> plan_cores(const CpuTopology& topology, int local_ranks) {
+std::vector<CoreAssignment> plan_cores(const CpuTopology& topology, int local_ranks) {
   if (local_ranks < 1 || topology.num_cores() < 1) {
-    throw UsageError(fmt::format("cannot share {} cores among {} ranks: both must be 1 or more",
+    throw UsageError(fmt::format("cannot divide {} cores among {} ranks: both must be at least 1",
                                  topology.num_cores(), local_ranks));
   }
-  auto shares = divide(topology, static_cast<std::size_t>(local_ranks));
-  int threads = shares[0].threads;
-  for (const auto& share : shares) threads = std::min(threads, share.threads);
+  auto assignments = divide(topology, static_cast<std::size_t>(local_ranks));
+  int threads = assignments[0].threads;
+  for (const auto& assignment : assignments) threads = std::min(threads, assignment.threads);
   if (topology.quota) {
     threads = std::min(threads, std::max(1, static_cast<int>(*topology.quota / local_ranks)));
   }
-  for (auto& share : shares) share.threads = threads;
-  return shares;
+  for (auto& assignment : assignments) assignment.threads = threads;
+  return assignments;
 }
 
 }  // namespace lockstep

@@ -1,9 +1,10 @@
-// Which processors each local rank gets, and how many threads it should use on them.
+// The processors of each local rank, and the number of threads it uses on them.
 //
-// Rules, in this order. Every rank gets the same number of threads: the slowest rank sets the pace,
-// and equal numbers split sums alike. A rank stays on one node if there are no fewer ranks than
-// nodes; with fewer, it gets whole nodes, so that none is idle. Ranks of a node share its cores in
-// equal, contiguous parts. More ranks than cores share cores, one thread each.
+// Rules, in this order. Every rank has the same number of threads: the slowest rank sets the pace,
+// and equal thread counts split sums equally. If there are at least as many ranks as NUMA nodes, a
+// rank stays on one node; otherwise it gets whole nodes, so that none is idle. The ranks of a node
+// divide its cores into equal, contiguous parts. If there are more ranks than cores, ranks use the
+// same cores with one thread each.
 #pragma once
 
 #include <vector>
@@ -12,13 +13,13 @@
 
 namespace lockstep {
 
-struct CoreShare {
+struct CoreAssignment {
   std::vector<int> processors = {};  // sorted
   int threads = 1;
 };
 
-/// One share for each rank from 0 to `local_ranks` - 1. Throws UsageError unless there is a rank
-/// and a core.
-[[nodiscard]] std::vector<CoreShare> plan_cores(const CpuTopology& topology, int local_ranks);
+/// One assignment per rank from 0 to `local_ranks` - 1. Throws UsageError unless there are at least
+/// one rank and one core.
+[[nodiscard]] std::vector<CoreAssignment> plan_cores(const CpuTopology& topology, int local_ranks);
 
 }  // namespace lockstep

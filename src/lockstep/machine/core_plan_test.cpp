@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Nodes of `cores` cores with one processor each, numbered through.
+// Nodes of `cores` cores with one processor each, numbered consecutively.
 CpuTopology machine(const std::vector<int>& cores) {
   CpuTopology result;
   int number = 0;
@@ -21,32 +21,32 @@ CpuTopology machine(const std::vector<int>& cores) {
   return result;
 }
 
-std::vector<std::vector<int>> processors(const std::vector<CoreShare>& shares) {
+std::vector<std::vector<int>> processors(const std::vector<CoreAssignment>& assignments) {
   std::vector<std::vector<int>> result;
-  for (const auto& share : shares) result.push_back(share.processors);
+  for (const auto& assignment : assignments) result.push_back(assignment.processors);
   return result;
 }
 
 using Lists = std::vector<std::vector<int>>;
 
-TEST(CorePlan, CoresAreSharedInEqualContiguousParts) {
-  const auto shares = plan_cores(machine({8}), 2);
-  EXPECT_EQ(processors(shares), (Lists{{0, 1, 2, 3}, {4, 5, 6, 7}}));
-  EXPECT_EQ(shares[0].threads, 4);
+TEST(CorePlan, CoresAreDividedIntoEqualContiguousParts) {
+  const auto assignments = plan_cores(machine({8}), 2);
+  EXPECT_EQ(processors(assignments), (Lists{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(assignments[0].threads, 4);
 }
 
-TEST(CorePlan, ACoresHyperthreadsStayTogetherAndCountAsOneThread) {
+TEST(CorePlan, TheHyperthreadsOfACoreStayTogetherAndCountAsOneThread) {
   CpuTopology topology;
   topology.nodes.push_back({{{{0, 4}}, {{1, 5}}, {{2, 6}}, {{3, 7}}}});
-  const auto shares = plan_cores(topology, 2);
-  EXPECT_EQ(processors(shares), (Lists{{0, 1, 4, 5}, {2, 3, 6, 7}}));
-  EXPECT_EQ(shares[0].threads, 2);
+  const auto assignments = plan_cores(topology, 2);
+  EXPECT_EQ(processors(assignments), (Lists{{0, 1, 4, 5}, {2, 3, 6, 7}}));
+  EXPECT_EQ(assignments[0].threads, 2);
 }
 
 TEST(CorePlan, EveryRankHasTheSameNumberOfThreads) {
-  const auto shares = plan_cores(machine({8}), 3);
-  EXPECT_EQ(processors(shares), (Lists{{0, 1}, {2, 3, 4}, {5, 6, 7}}));
-  for (const auto& share : shares) EXPECT_EQ(share.threads, 2);
+  const auto assignments = plan_cores(machine({8}), 3);
+  EXPECT_EQ(processors(assignments), (Lists{{0, 1}, {2, 3, 4}, {5, 6, 7}}));
+  for (const auto& assignment : assignments) EXPECT_EQ(assignment.threads, 2);
 }
 
 TEST(CorePlan, ARankStaysOnOneNode) {
@@ -60,17 +60,17 @@ TEST(CorePlan, FewerRanksThanNodesGetWholeNodes) {
 }
 
 TEST(CorePlan, MoreRanksThanCoresShareCoresWithOneThreadEach) {
-  const auto shares = plan_cores(machine({2}), 5);
+  const auto assignments = plan_cores(machine({2}), 5);
   std::map<int, int> load;
-  for (const auto& share : shares) {
-    ASSERT_EQ(share.processors.size(), 1u);
-    EXPECT_EQ(share.threads, 1);
-    ++load[share.processors[0]];
+  for (const auto& assignment : assignments) {
+    ASSERT_EQ(assignment.processors.size(), 1u);
+    EXPECT_EQ(assignment.threads, 1);
+    ++load[assignment.processors[0]];
   }
   EXPECT_EQ(load, (std::map<int, int>{{0, 3}, {1, 2}}));
 }
 
-TEST(CorePlan, AContainersQuotaLimitsTheThreads) {
+TEST(CorePlan, TheQuotaOfAContainerLimitsTheThreads) {
   auto topology = machine({16});
   topology.quota = 4.0;
   EXPECT_EQ(plan_cores(topology, 2)[0].threads, 2);
@@ -82,14 +82,14 @@ TEST(CorePlan, HoldsItsRulesForAnyMachineOfUpToThreeNodes) {
     for (int b = 0; b <= 6; ++b) {
       for (int ranks = 1; ranks <= 14; ++ranks) {
         const auto topology = b == 0 ? machine({a}) : machine({a, b, 3});
-        const auto shares = plan_cores(topology, ranks);
-        ASSERT_EQ(shares.size(), static_cast<std::size_t>(ranks));
+        const auto assignments = plan_cores(topology, ranks);
+        ASSERT_EQ(assignments.size(), static_cast<std::size_t>(ranks));
         std::map<int, int> load;
-        for (const auto& share : shares) {
-          ASSERT_FALSE(share.processors.empty());
-          ASSERT_LE(static_cast<std::size_t>(share.threads), share.processors.size());
-          ASSERT_EQ(share.threads, shares[0].threads);
-          for (const int processor : share.processors) ++load[processor];
+        for (const auto& assignment : assignments) {
+          ASSERT_FALSE(assignment.processors.empty());
+          ASSERT_LE(static_cast<std::size_t>(assignment.threads), assignment.processors.size());
+          ASSERT_EQ(assignment.threads, assignments[0].threads);
+          for (const int processor : assignment.processors) ++load[processor];
         }
         const auto heaviest = std::max_element(
             load.begin(), load.end(), [](auto& x, auto& y) { return x.second < y.second; });

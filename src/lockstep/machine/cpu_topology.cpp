@@ -39,8 +39,8 @@ std::map<int, std::vector<int>> processors_by_node(const std::string& root) {
   return result;
 }
 
-// Takes from `left` what shares a core with its first processor.
-CpuTopology::Core take_core(std::set<int>& left, const std::string& root) {
+// Moves the first processor of `left` and its hyper-thread siblings into a core.
+CpuTopology::Core extract_core(std::set<int>& left, const std::string& root) {
   const int first = *left.begin();
   CpuTopology::Core core{{first}};
   left.erase(left.begin());
@@ -54,11 +54,11 @@ CpuTopology::Core take_core(std::set<int>& left, const std::string& root) {
 
 CpuTopology::Node node_of(std::set<int> processors, const std::string& root) {
   CpuTopology::Node node;
-  while (!processors.empty()) node.cores.push_back(take_core(processors, root));
+  while (!processors.empty()) node.cores.push_back(extract_core(processors, root));
   return node;
 }
 
-// "400000 100000": four processors' worth; "max 100000": no limit.
+// "400000 100000" is the time of four processors; "max 100000" is no limit.
 std::optional<double> read_quota(const std::string& root) {
   std::istringstream words(first_line(root + "/fs/cgroup/cpu.max"));
   double time = 0;
@@ -91,7 +91,7 @@ CpuTopology read_cpu_topology(std::span<const int> allowed, const std::string& r
 }
 
 std::vector<int> allowed_processors() {
-  // The kernel refuses a set smaller than its own, whose size it does not tell.
+  // The kernel refuses a set that is smaller than its own and does not report its size.
   for (int most = 1024; most <= (1 << 20); most *= 2) {
     cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(most));
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(most));
@@ -103,9 +103,9 @@ std::vector<int> allowed_processors() {
     }
     CPU_FREE(set);
     if (result == 0) return processors;
-    if (error != EINVAL) throw SystemError("cannot ask which processors may be used", error);
+    if (error != EINVAL) throw SystemError("cannot get the allowed processors", error);
   }
-  throw SystemError("cannot ask which processors may be used", EINVAL);
+  throw SystemError("cannot get the allowed processors", EINVAL);
 }
 
 std::vector<int> parse_cpu_list(std::string_view text) {

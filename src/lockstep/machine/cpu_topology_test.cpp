@@ -45,7 +45,7 @@ TEST_F(MadeUpMachine, ProcessorsAreGroupedByNodeAndByCore) {
   EXPECT_EQ(topology.num_cores(), 4);
 }
 
-TEST_F(MadeUpMachine, ANodeOfWhichNothingIsAllowedIsLeftOut) {
+TEST_F(MadeUpMachine, ANodeWithoutAnAllowedProcessorIsOmitted) {
   write("/devices/system/node/node0/cpulist", "0-1");
   write("/devices/system/node/node1/cpulist", "2-3");
   EXPECT_EQ(read_cpu_topology(std::vector{2, 3}, root_).nodes.size(), 1u);
@@ -58,14 +58,14 @@ TEST_F(MadeUpMachine, WithoutADescriptionEachProcessorIsACoreOfOneNode) {
   EXPECT_EQ(topology.quota, std::nullopt);
 }
 
-TEST_F(MadeUpMachine, TheContainersQuotaIsRead) {
+TEST_F(MadeUpMachine, TheQuotaOfTheContainerIsRead) {
   write("/fs/cgroup/cpu.max", "250000 100000");
   EXPECT_EQ(read_cpu_topology(std::vector{0}, root_).quota, 2.5);
   write("/fs/cgroup/cpu.max", "max 100000");
   EXPECT_EQ(read_cpu_topology(std::vector{0}, root_).quota, std::nullopt);
 }
 
-TEST(CpuTopology, OfThisMachineHoldsWhatThisProcessMayUse) {
+TEST(CpuTopology, OfThisMachineHoldsTheAllowedProcessors) {
   const auto allowed = allowed_processors();
   ASSERT_FALSE(allowed.empty());
   std::size_t count = 0;
@@ -75,7 +75,7 @@ TEST(CpuTopology, OfThisMachineHoldsWhatThisProcessMayUse) {
   EXPECT_EQ(count, allowed.size());
 }
 
-TEST(CpuTopology, ListsOfTheKernelAreRead) {
+TEST(CpuTopology, CpuListsOfTheKernelAreParsed) {
   EXPECT_EQ(parse_cpu_list("0-2,8"), (std::vector{0, 1, 2, 8}));
   EXPECT_EQ(parse_cpu_list(""), std::vector<int>{});
   for (const char* text : {"x", "3-1", "1;2", "-1"}) EXPECT_TRUE(parse_cpu_list(text).empty());

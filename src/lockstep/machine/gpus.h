@@ -1,4 +1,4 @@
-// How many GPUs the ranks of this machine may use, without loading CUDA.
+// The number of GPUs that the ranks of this machine may use, without loading CUDA.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// The NVIDIA driver's cards under `root` ("/proc/driver/nvidia/gpus"), or as many of them as
-/// CUDA_VISIBLE_DEVICES names.
+/// The number of devices of the NVIDIA driver under `root` ("/proc/driver/nvidia/gpus"), limited to
+/// the number that CUDA_VISIBLE_DEVICES lists if it is set.
 [[nodiscard]] int num_gpus(const Environment& environment,
                            const std::string& root = "/proc/driver/nvidia/gpus");
 

@@ -20,11 +20,11 @@ class GpusTest : public ::testing::Test {
   const std::string root_ = ::testing::TempDir() + "gpus_" + std::to_string(::getpid());
 };
 
-TEST_F(GpusTest, AreTheDriversCards) { EXPECT_EQ(num_gpus({}, root_), 2); }
+TEST_F(GpusTest, AreTheDevicesOfTheDriver) { EXPECT_EQ(num_gpus({}, root_), 2); }
 
-TEST_F(GpusTest, AreNoneWithoutADriver) { EXPECT_EQ(num_gpus({}, root_ + "/nowhere"), 0); }
+TEST_F(GpusTest, AreZeroWithoutADriver) { EXPECT_EQ(num_gpus({}, root_ + "/nowhere"), 0); }
 
-TEST_F(GpusTest, AreOnlyThoseTheUserShows) {
+TEST_F(GpusTest, AreLimitedByCudaVisibleDevices) {
   EXPECT_EQ(num_gpus({{"CUDA_VISIBLE_DEVICES", ""}}, root_), 0);
   EXPECT_EQ(num_gpus({{"CUDA_VISIBLE_DEVICES", "-1"}}, root_), 0);
   EXPECT_EQ(num_gpus({{"CUDA_VISIBLE_DEVICES", "1"}}, root_), 1);

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// The value after `name` and a colon in the first line that begins with it.
+// The value after `name` and a colon in the first line that contains it.
 std::string_view value_of(std::string_view cpuinfo, std::string_view name) {
   const auto begin = cpuinfo.find(name);
   if (begin == std::string_view::npos) return {};

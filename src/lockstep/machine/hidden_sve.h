@@ -1,6 +1,7 @@
-// Virtual machines may hide SVE of a processor that has it (Neoverse V1, N2, V2). The BLAS in
-// LibTorch's wheel goes by the processor's name and dies of SIGILL or SIGSEGV there, in Python too,
-// unless it is told to take the processor for a plain one.
+// A virtual machine may hide the SVE instructions of a processor that has them (Neoverse V1, N2,
+// V2). The BLAS in LibTorch's wheel selects its code by the processor's part number and crashes
+// there with SIGILL or SIGSEGV, in Python too, unless an environment variable selects code without
+// SVE.
 #pragma once
 
 #include <string>
@@ -9,12 +10,12 @@
 
 namespace lockstep {
 
-/// Whether `cpuinfo`, the text of /proc/cpuinfo, is of such a machine. Pure.
+/// Whether `cpuinfo`, the text of /proc/cpuinfo, describes such a machine. Pure.
 [[nodiscard]] bool hides_sve(std::string_view cpuinfo);
-/// Of this machine.
+/// Whether this machine hides SVE.
 [[nodiscard]] bool hides_sve();
 
-/// What tells the BLAS: a variable and its value.
+/// The environment variable, and its value, that makes the BLAS select code without SVE.
 [[nodiscard]] std::pair<std::string, std::string> plain_processor_variable();
 
 }  // namespace lockstep

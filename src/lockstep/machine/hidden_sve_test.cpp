@@ -10,7 +10,7 @@ std::string cpuinfo(std::string_view features, std::string_view part) {
          "\nCPU implementer\t: 0x41\nCPU part\t: " + std::string(part) + "\n";
 }
 
-TEST(HiddenSve, IsAProcessorThatHasItAndDoesNotSaySo) {
+TEST(HiddenSve, IsAProcessorWithSveThatDoesNotListIt) {
   EXPECT_TRUE(hides_sve(cpuinfo("fp asimd dcpop", "0xd40")));
   EXPECT_FALSE(hides_sve(cpuinfo("fp asimd sve dcpop", "0xd40")));
   EXPECT_FALSE(hides_sve(cpuinfo("fp asimd sve", "0xd4f")));

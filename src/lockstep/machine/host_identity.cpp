@@ -11,14 +11,15 @@
 namespace lockstep {
 namespace {
 
-// "net:4026531840", the number of a namespace of this process; nothing when /proc does not say.
+// "net:4026531840", the number of a namespace of this process; nullopt if /proc does not provide
+// it.
 std::optional<std::string> try_namespace(std::string_view kind) {
   struct stat facts {};
   if (::stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &facts) != 0) return std::nullopt;
   return fmt::format("{}:{}", kind, facts.st_ino);
 }
 
-std::string unlike_any_other() {
+std::string unique_identity() {
   std::random_device random;
   return fmt::format("unknown {:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
@@ -30,7 +31,7 @@ std::string host_identity() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
   for (const auto* kind : {"net", "ipc", "mnt", "pid"}) {
     const auto number = try_namespace(kind);
-    if (!number || identity.empty()) return unlike_any_other();
+    if (!number || identity.empty()) return unique_identity();
     identity += ' ' + *number;
   }
   return identity;

@@ -63,9 +63,9 @@ std::string cpu_line(const Machine& machine) {
   }
   const auto cores = static_cast<std::size_t>(machine.cpu.num_cores());
   auto line = count_text(cores, "core");
-  if (processors != cores) line += fmt::format(" of {} processors", processors);
+  if (processors != cores) line += fmt::format(" with {} processors", processors);
   line += " on " + count_text(machine.cpu.nodes.size(), "NUMA node");
-  if (machine.cpu.quota) line += fmt::format(", a quota of {:.3g}", *machine.cpu.quota);
+  if (machine.cpu.quota) line += fmt::format(", quota {:.3g} processors", *machine.cpu.quota);
   return line;
 }
 
@@ -75,7 +75,7 @@ std::string cache_line(const Machine& machine) {
     if (cache.kind == CacheKind::instruction) continue;
     parts.push_back(fmt::format("L{} {}", cache.level, size_text(cache.bytes)));
   }
-  return parts.empty() ? "caches not known" : fmt::format("caches {}", fmt::join(parts, ", "));
+  return parts.empty() ? "caches unknown" : fmt::format("caches {}", fmt::join(parts, ", "));
 }
 
 }  // namespace
@@ -121,8 +121,8 @@ std::vector<std::string> machine_lines(const Machine& machine) {
   if (machine.hides_sve) {
     const auto& [variable, value] = plain_processor_variable();
     lines.push_back(fmt::format(
-        "SVE is hidden: programs on LibTorch need {}={}, which lockstep sets for its own", variable,
-        value));
+        "SVE is hidden: LibTorch programs need {}={}; lockstep sets it for the ranks it starts",
+        variable, value));
   }
   return lines;
 }

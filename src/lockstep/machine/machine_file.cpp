@@ -1,5 +1,5 @@
-// A machine as JSON. A file may come from anywhere: every field is checked before it is used, and a
-// field that is not known is refused, so that a misspelt one does not count as absent.
+// A machine as JSON. Files are untrusted: every field is validated before use, and unknown fields
+// are refused, so that a misspelled field does not count as absent.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -43,7 +43,7 @@ class Reader {
     if (!object.is_object()) refuse(name, "an object");
     for (const auto& [field, value] : object.items()) {
       if (std::find(known.begin(), known.end(), field) == known.end()) {
-        throw UsageError(fmt::format("{}: {} has an unknown field \"{:.40}\", expected some of {}",
+        throw UsageError(fmt::format("{}: {} has an unknown field \"{:.40}\"; known fields are {}",
                                      origin_, name, field, fmt::join(known, ", ")));
       }
     }
@@ -61,7 +61,7 @@ class Reader {
                                      std::int64_t smallest, std::int64_t largest) const {
     const auto expected = fmt::format("a whole number from {} to {}", smallest, largest);
     if (!value.is_number_integer()) refuse(name, expected);
-    // Above the largest signed number, get<std::int64_t> would wrap.
+    // get<std::int64_t> wraps above the largest signed number.
     const bool fits = !value.is_number_unsigned() ||
                       value.get<std::uint64_t>() <= static_cast<std::uint64_t>(largest);
     if (!fits) refuse(name, expected);
@@ -106,7 +106,7 @@ std::vector<CpuTopology::Node> nodes_of(const Reader& reader, const Json& json) 
             reader.integer(processor, "a processor of nodes", 0, kMostProcessors - 1)));
         if (!seen.insert(core.processors.back()).second) {
           reader.refuse(fmt::format("processor {} of nodes", core.processors.back()),
-                        "there only once");
+                        "listed only once");
         }
       }
       if (core.processors.empty()) reader.refuse("a core of nodes", "one processor or more");
@@ -155,14 +155,14 @@ std::string to_json(const Machine& machine) {
             {"caches", std::move(caches)},          {"num_gpus", machine.num_gpus},
             {"hides_sve", machine.hides_sve},       {"host", machine.host}};
   if (machine.cpu.quota) json["cpu_quota"] = *machine.cpu.quota;
-  // A host's identity is text of the kernel; bytes that are no UTF-8 must not throw here.
+  // The host identity is text of the kernel; bytes that are not valid UTF-8 must not throw here.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Machine machine_from_json(std::string_view text, std::string_view origin) {
   const Reader reader(origin);
   const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) reader.refuse("it", "JSON");
+  if (json.is_discarded()) reader.refuse("the text", "JSON");
   reader.check_fields(json, "the machine",
                       {"format", "version", "architecture", "nodes", "caches", "num_gpus",
                        "hides_sve", "host", "cpu_quota"});
@@ -186,11 +186,11 @@ void write_machine(const std::string& path, const Machine& machine) {
 }
 
 Machine read_machine(const std::string& path) {
-  // Opening a pipe would wait for somebody who writes.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const auto file = FileDescriptor::open(path, O_RDONLY | O_NONBLOCK);
   struct stat facts {};
   if (::fstat(file.number(), &facts) != 0) {
-    throw SystemError(fmt::format("cannot look at {}", path), errno);
+    throw SystemError(fmt::format("cannot stat {}", path), errno);
   }
   if (!S_ISREG(facts.st_mode)) throw UsageError(fmt::format("{} is not a regular file", path));
   std::string text;
@@ -202,7 +202,7 @@ Machine read_machine(const std::string& path) {
     if (count == 0) break;
     text.append(buffer.data(), static_cast<std::size_t>(count));
     if (text.size() > kMostFileBytes) {
-      throw UsageError(fmt::format("{} is no machine: it has more than 4 MiB", path));
+      throw UsageError(fmt::format("{} is not a machine file: it exceeds 4 MiB", path));
     }
   }
   return machine_from_json(text, path);

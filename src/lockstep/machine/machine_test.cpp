@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Two nodes of two cores with two processors each; what no test computer is.
+// Two nodes of two cores with two processors each: differs from every test computer.
 Machine two_nodes() {
   return {.architecture = "x86_64",
           .cpu = {.nodes = {{{{{0, 4}}, {{1, 5}}}}, {{{{2, 6}}, {{3, 7}}}}}, .quota = 2.5},
@@ -50,15 +50,15 @@ TEST_F(MachineFile, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(read_machine(path_), own);
 }
 
-TEST_F(MachineFile, PlansForAnotherMachineComeFromItsFile) {
+TEST_F(MachineFile, CoresOfAnotherMachineArePlannedFromItsFile) {
   write_machine(path_, two_nodes());
-  const auto shares = plan_cores(read_machine(path_).cpu, 2);
-  EXPECT_EQ(shares[0].processors, (std::vector{0, 1, 4, 5}));
-  EXPECT_EQ(shares[1].processors, (std::vector{2, 3, 6, 7}));
-  EXPECT_EQ(shares[1].threads, 1);  // the quota allows 1.25 per rank
+  const auto assignments = plan_cores(read_machine(path_).cpu, 2);
+  EXPECT_EQ(assignments[0].processors, (std::vector{0, 1, 4, 5}));
+  EXPECT_EQ(assignments[1].processors, (std::vector{2, 3, 6, 7}));
+  EXPECT_EQ(assignments[1].threads, 1);  // the quota allows 1.25 per rank
 }
 
-TEST_F(MachineFile, WhatIsNoFileIsRefused) {
+TEST_F(MachineFile, AnythingButARegularFileIsRefused) {
   EXPECT_THROW((void)read_machine(path_), SystemError);
   EXPECT_THROW((void)read_machine(folder_), Error);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
@@ -94,7 +94,7 @@ TEST(MachineJson, ARefusalNamesFileAndField) {
   }
 }
 
-TEST(MachineJson, NodesAndCachesThatCannotBeAreRefused) {
+TEST(MachineJson, InvalidNodesAndCachesAreRefused) {
   const auto good = nlohmann::ordered_json::parse(to_json(two_nodes()));
   for (const char* nodes : {"[]", "[[]]", "[[[]]]", "[[[0],[0]]]", "[[[-1]]]", "[[[1048576]]]",
                             "[[0]]", "[0]", "{}", "null", "[[[\"0\"]]]"}) {
@@ -112,7 +112,7 @@ TEST(MachineJson, NodesAndCachesThatCannotBeAreRefused) {
   }
 }
 
-TEST(MachineJson, TextThatIsNoMachineIsRefusedWhereverItIsCut) {
+TEST(MachineJson, TruncatedTextIsRefusedAtEveryLength) {
   const auto whole = to_json(two_nodes());
   for (std::size_t length = 0; length + 2 < whole.size(); ++length) {
     EXPECT_NE(refusal_of(whole.substr(0, length)), "") << length;
@@ -146,17 +146,18 @@ TEST_F(MachineFile, CachesAreTheLargestOfEachLevelThatTheKernelLists) {
   EXPECT_EQ(Machine{}.last_level_cache(), 0U);
 }
 
-TEST(MachineLines, SayWhatRanksCanUse) {
+TEST(MachineLines, ListCoresCachesAndGpus) {
   auto machine = two_nodes();
-  EXPECT_EQ(machine_lines(machine),
-            (std::vector<std::string>{"4 cores of 8 processors on 2 NUMA nodes, a quota of 2.5",
-                                      "caches L1 48 KiB, L3 32 MiB", "8 GPUs"}));
+  EXPECT_EQ(
+      machine_lines(machine),
+      (std::vector<std::string>{"4 cores with 8 processors on 2 NUMA nodes, quota 2.5 processors",
+                                "caches L1 48 KiB, L3 32 MiB", "8 GPUs"}));
   machine = {.cpu = {.nodes = {{{{{0}}}}}}, .hides_sve = true};
   EXPECT_EQ(
       machine_lines(machine),
-      (std::vector<std::string>{"1 core on 1 NUMA node", "caches not known", "0 GPUs",
-                                "SVE is hidden: programs on LibTorch need "
-                                "NVPL_BLAS_DEBUG_CPU_TYPE=1, which lockstep sets for its own"}));
+      (std::vector<std::string>{"1 core on 1 NUMA node", "caches unknown", "0 GPUs",
+                                "SVE is hidden: LibTorch programs need NVPL_BLAS_DEBUG_CPU_TYPE=1; "
+                                "lockstep sets it for the ranks it starts"}));
 }
 
 }  // namespace

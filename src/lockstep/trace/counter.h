@@ -1,4 +1,5 @@
-// Counter samples(sink, "samples");  samples.add(32);  records a total that grows.
+// A total that grows, recorded at every change:
+//   Counter samples(sink, "samples");  samples.add(32);
 #pragma once
 
 #include <mutex>
@@ -11,10 +12,10 @@ namespace lockstep {
 
 class Counter {
  public:
-  /// Starts at zero. `sink` outlives the counter.
+  /// Starts at zero. `sink` must outlive the counter.
   Counter(TraceSink& sink, std::string name) : sink_(sink), name_(std::move(name)) {}
 
-  /// Adds `amount` and records the new total. Safe from any thread; totals reach the sink in order.
+  /// Adds `amount` and records the new total. Thread-safe; the sink receives totals in order.
   void add(double amount) {
     const std::lock_guard lock(mutex_);
     total_ += amount;

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kBufferBytes = 64u << 10;  // one write call per this much
+constexpr std::size_t kBufferBytes = 64u << 10;  // per write call
 
 long long nanoseconds(TraceClock::time_point at) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();

@@ -1,5 +1,5 @@
-// Events as JSON, one object a line. The first line ties the monotonic clock of the events to the
-// wall clock, so that the files of several ranks can be laid over each other:
+// Writes events as JSON, one object per line. The first line relates the monotonic clock of the
+// events to the wall clock, so that the files of several ranks can be aligned:
 //   {"format":"lockstep-trace","version":1,"pid":4711,"steady_ns":…,"wall_ns":…}
 //   {"span":"backward","thread":4711,"begin_ns":…,"duration_ns":…}
 //   {"counter":"samples","thread":4711,"at_ns":…,"value":64}
@@ -18,16 +18,16 @@ namespace lockstep {
 
 class JsonlWriter final : public TraceSink {
  public:
-  /// Creates or empties `path` and writes the first line. Throws SystemError.
+  /// Creates or truncates `path` and writes the first line. Throws SystemError.
   explicit JsonlWriter(std::string path);
-  /// Writes what is left. A failure to do so is lost here: call flush() first to hear of it.
+  /// Writes the buffered events. Does not report a failure: call flush() first to detect it.
   ~JsonlWriter() override;
 
   void record(const TraceSpan& span) noexcept override;
   void record(const TraceCounter& counter) noexcept override;
 
-  /// Writes all events recorded so far. Throws SystemError if any of them could not be written, now
-  /// or earlier; after a failure nothing more is written, so the file never has a hole.
+  /// Writes all events recorded so far. Throws SystemError if this or an earlier write failed.
+  /// After a failure nothing more is written, so that the file never has a gap.
   void flush();
 
  private:
@@ -38,7 +38,7 @@ class JsonlWriter final : public TraceSink {
   FileDescriptor file_;
   std::mutex mutex_;
   std::string buffer_;                  // mutex_; whole lines
-  std::optional<SystemError> failure_;  // mutex_; the first one
+  std::optional<SystemError> failure_;  // mutex_; the first failure
 };
 
 }  // namespace lockstep

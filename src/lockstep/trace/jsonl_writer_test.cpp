@@ -32,7 +32,7 @@ class JsonlWriterTest : public ::testing::Test {
   const std::string path_ = ::testing::TempDir() + "trace_" + std::to_string(::getpid()) + ".jsonl";
 };
 
-TEST_F(JsonlWriterTest, TheFirstLineTiesTheTwoClocksTogether) {
+TEST_F(JsonlWriterTest, TheFirstLineHoldsBothClocks) {
   const JsonlWriter writer(path_);
   const auto first = lines().at(0);
   EXPECT_EQ(first["format"], "lockstep-trace");
@@ -96,10 +96,10 @@ TEST_F(JsonlWriterTest, AFullDiskIsReported) {
   EXPECT_THROW(JsonlWriter("/dev/full"), SystemError);
 }
 
-TEST_F(JsonlWriterTest, AFolderThatIsNotThereIsNamed) {
+TEST_F(JsonlWriterTest, AMissingFolderIsNamed) {
   try {
     const JsonlWriter writer("/nowhere/trace.jsonl");
-    FAIL() << "wrote into a folder that is not there";
+    FAIL() << "wrote into a missing folder";
   } catch (const SystemError& error) {
     EXPECT_EQ(error.error_number(), ENOENT);
     EXPECT_NE(std::string(error.what()).find("/nowhere/trace.jsonl"), std::string::npos);

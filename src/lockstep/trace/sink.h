@@ -1,6 +1,6 @@
-// What happened when. Spans (something lasted) and counters (something grew) are events; a sink
-// takes them. Everything that measures writes to this one interface, so a new way to look at a run
-// is a new sink.
+// Trace events and the interface that receives them. An event is a span (a duration) or a counter
+// (a growing total). All measurements are recorded through TraceSink, so a new output format is a
+// new sink.
 #pragma once
 
 #include <chrono>
@@ -22,9 +22,9 @@ struct TraceCounter {
   double value = 0;  // the total so far
 };
 
-/// Takes events from any thread. Never throws and never blocks on anything but its own lock:
-/// measuring must not change what is measured into a failure. A sink that loses events says so by
-/// its own means.
+/// Receives events from any thread. Never throws, and blocks only on its own lock: a measurement
+/// must not make the measured code fail. A sink that loses events reports it through its own
+/// interface.
 class TraceSink {
  public:
   TraceSink() = default;

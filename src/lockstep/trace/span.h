@@ -1,4 +1,5 @@
-// Span span(sink, "backward");  records, when it goes out of scope, that this scope took so long.
+// The duration of a scope, recorded when the scope ends:
+//   Span span(sink, "backward");
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@ namespace lockstep {
 
 class Span {
  public:
-  /// Starts now. `sink` outlives the span.
+  /// Starts now. `sink` must outlive the span.
   Span(TraceSink& sink, std::string name)
       : sink_(sink), name_(std::move(name)), begin_(TraceClock::now()) {}
   Span(const Span&) = delete;
