@@ -16,7 +16,7 @@ namespace lockstep {
 namespace autograd = torch::autograd;
 
 struct BackwardWatch::Shared final : std::enable_shared_from_this<Shared> {
-  void attend();
+  void on_backward();
   /// True when it was the end of the outermost graph.
   [[nodiscard]] bool end_of_graph();
   void settle();
@@ -152,7 +152,7 @@ class BackwardWatch::OuterGraphHook final : public autograd::FunctionPreHook {
   explicit OuterGraphHook(std::weak_ptr<Shared> shared) : shared_(std::move(shared)) {}
   autograd::variable_list operator()(const autograd::variable_list& gradients) override {
     if (const auto shared = shared_.lock(); shared && shared->phase == Shared::Phase::running)
-      shared->attend();
+      shared->on_backward();
     return gradients;
   }
 
@@ -160,7 +160,7 @@ class BackwardWatch::OuterGraphHook final : public autograd::FunctionPreHook {
   std::weak_ptr<Shared> shared_;
 };
 
-void BackwardWatch::Shared::attend() {
+void BackwardWatch::Shared::on_backward() {
   if (phase == Phase::idle) {
     phase = Phase::running;
     ++number;
@@ -206,7 +206,7 @@ BackwardWatch::BackwardWatch(Listener& listener) : shared_(std::make_shared<Shar
 
 BackwardWatch::~BackwardWatch() { shared_->listener = nullptr; }
 
-void BackwardWatch::attend() { shared_->attend(); }
+void BackwardWatch::on_backward() { shared_->on_backward(); }
 
 bool BackwardWatch::is_running() const noexcept { return shared_->phase != Shared::Phase::idle; }
 

@@ -35,8 +35,8 @@ class BackwardWatch {
   ~BackwardWatch();
 
   /// Call this in every hook: the first begins the watch.
-  void attend();
-  /// From the first attend() until settle() has returned or failed() is called.
+  void on_backward();
+  /// From the first on_backward() until settle() has returned or failed() is called.
   [[nodiscard]] bool is_running() const noexcept;
 
  private:

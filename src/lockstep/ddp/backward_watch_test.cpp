@@ -45,7 +45,7 @@ class Watch : public ::testing::Test {
     auto made = torch::zeros({1}, torch::requires_grad());
     made.register_hook([this, name, &observer](const at::Tensor&) {
       events.push_back(name);
-      if (observer.watch) observer.watch->attend();
+      if (observer.watch) observer.watch->on_backward();
     });
     return made;
   }

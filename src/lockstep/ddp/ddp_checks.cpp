@@ -20,7 +20,7 @@ void Ddp::State::expect_unspoiled() {
   if (gradients != StepGradients::spoiled) return;
   for (int i = 0; i < num_parameters(); ++i) {
     const auto& parameter = flat.parameters()[static_cast<std::size_t>(i)];
-    if (!flat.slots().is_live(i) || squared_norm(parameter.gradient) == 0) continue;
+    if (!flat.slots().is_bound(i) || squared_norm(parameter.gradient) == 0) continue;
     tally = {};
     throw UsageError(
         fmt::format("the gradient of {} is left from a step that ended by an exception or in "
@@ -106,7 +106,7 @@ bool Ddp::State::is_non_finite() {
   if (group.size() == 1 || gradients != StepGradients::averaged) return false;
   if (non_finite_result) return *non_finite_result;
   non_finite_result = false;
-  for (const auto& range : flat.live_gradients()) {
+  for (const auto& range : flat.bound_gradients()) {
     const auto& segment = flat.gradients(range.segment);
     if (segment.scalar_type() == at::kHalf) continue;
     if (has_non_finite(segment.slice(0, range.begin, range.end))) non_finite_result = true;
@@ -153,13 +153,13 @@ void Ddp::State::report_at_end() {
         "last backward of a step runs outside no_sync(), or start() and wait() follow it");
     break;
   }
-  if (const auto names = flat.strays(); !names.empty()) {
+  if (const auto names = flat.moved_parameters(); !names.empty()) {
     log.warning(fmt::format(
         "parameters left registered memory and were not averaged since: {}; move or load them before "
         "the Ddp is made, or call adopt() on all ranks",
         fmt::join(names, ", ")));
   }
-  if (const auto names = flat.added(); !names.empty()) {
+  if (const auto names = flat.added_parameters(); !names.empty()) {
     log.warning(
         fmt::format("parameters were added to the module since the Ddp was made, and their "
                     "gradients were never "

@@ -78,23 +78,23 @@ void Ddp::State::make_reducers(const BucketPlan& plan) {
   }
 }
 
-void Ddp::State::attend() {
+void Ddp::State::on_backward() {
   if (!runs_backward(phase)) enter_backward();
-  watch.attend();
+  watch.on_backward();
 }
 
-void Ddp::State::gradient_comes(int index, GradientState state) {
+void Ddp::State::before_gradient(int index, GradientState state) {
   if (state == GradientState::stale) expect_no_average(index);
   marks->expect_unchanged(index, buffers.filling);
 }
 
-void Ddp::State::gradient_came(int index) {
+void Ddp::State::after_gradient(int index) {
   marks->clear(index);
   if (phase != Phase::reducing) marks->set(index, buffers.filling);
   ready(index);
 }
 
-void Ddp::State::no_gradient_came(int index) { ready(index); }
+void Ddp::State::after_undefined_gradient(int index) { ready(index); }
 
 void Ddp::State::ready(int index) {
   if (phase == Phase::reducing) {

@@ -32,10 +32,10 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   State(torch::nn::Module& the_module, const ProcessGroup& the_group,
         const DdpOptions& the_options);
 
-  void attend() override;
-  void gradient_comes(int index, GradientState state) override;
-  void gradient_came(int index) override;
-  void no_gradient_came(int index) override;
+  void on_backward() override;
+  void before_gradient(int index, GradientState state) override;
+  void after_gradient(int index) override;
+  void after_undefined_gradient(int index) override;
   void ended() override;
   void settle() override;
   void failed() noexcept override { give_up(); }

@@ -68,7 +68,7 @@ void Reducer::ready(int parameter) {
         "parameter {} got a second gradient in one backward. That happens when a backward inside a "
         "backward (re-entrant checkpointing) uses a parameter that is used outside of it too: run "
         "backward() under no_sync() and then ddp.start().wait(), or use recompute()",
-        slots_.place(parameter).name));
+        slots_.entry(parameter).name));
   }
   ready_[index] = true;
   arrival_.push_back(parameter);
@@ -126,7 +126,7 @@ GroupFlags Reducer::finish() {
   non_finite_.clear();
   for (int i = 0; i < slots_.size(); ++i) {
     const auto index = static_cast<std::size_t>(i);
-    if (used[index] && trains(i)) slots_.make_live(i);
+    if (used[index] && trains(i)) slots_.bind(i);
     if (contributes_[index] && slots_.non_finite(i)) non_finite_.push_back(i);
   }
   forget();
@@ -142,11 +142,11 @@ void Reducer::forget() noexcept {
 }
 
 bool Reducer::trains(int parameter) const {
-  return slots_.place(parameter).parameter.requires_grad();
+  return slots_.entry(parameter).parameter.requires_grad();
 }
 
 const at::Tensor& Reducer::slot_of(int parameter) const {
-  return slots_.place(parameter).gradients[static_cast<std::size_t>(buffer_)];
+  return slots_.entry(parameter).gradients[static_cast<std::size_t>(buffer_)];
 }
 
 // Frozen parameters are reduced only beside others that train.

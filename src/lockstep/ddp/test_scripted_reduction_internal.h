@@ -96,17 +96,17 @@ class ScriptedReduction final : public BucketReduction {
 class Reduction : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::vector<GradientSlots::Place> places;
+    std::vector<GradientSlots::Entry> entries;
     for (int i = 0; i < 4; ++i) {
       parameters.push_back(torch::zeros({kLength}, torch::requires_grad()));
-      GradientSlots::Place place{
+      GradientSlots::Entry entry{
           std::string("weight ").append(std::to_string(i)), parameters.back(), {}};
       for (const auto& buffer : buffers) {
-        place.gradients.push_back(buffer.narrow(0, i * kLength, kLength).variable_data());
+        entry.gradients.push_back(buffer.narrow(0, i * kLength, kLength).variable_data());
       }
-      places.push_back(std::move(place));
+      entries.push_back(std::move(entry));
     }
-    slots.emplace(std::move(places));
+    slots.emplace(std::move(entries));
     const BucketPlan plan{.buckets = {{.end = 2, .parameters = {0}},
                                       {.begin = 2, .end = 6, .parameters = {1, 2}},
                                       {.begin = 6, .end = 8, .parameters = {3}}},

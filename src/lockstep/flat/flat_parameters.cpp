@@ -21,7 +21,7 @@ struct Registered {
   at::Tensor tensor;
 };
 
-// Each tensor once, under its first name. None when the module is gone.
+// Each tensor once, under its first name. Empty when the module has been destroyed.
 std::vector<Registered> registered_in(const ObservedModule& module) {
   std::vector<Registered> all;
   if (module.get() == nullptr) return all;
@@ -53,24 +53,25 @@ void expect_usable(const Registered& parameter, const ProcessGroup& group) {
   const auto& [name, tensor] = parameter;
   if (!tensor.defined()) {
     throw UsageError(
-        fmt::format("parameter {} is undefined: give the module its shape first", name));
+        fmt::format("parameter {} is undefined: initialize the module before it is wrapped", name));
   }
   if (!tensor.is_floating_point() && !tensor.is_complex()) {
     throw UsageError(
-        fmt::format("parameter {} is {}; gradients need floating point, register "
-                    "other tensors as buffers",
+        fmt::format("parameter {} is {}; gradients need floating point: register other tensors as "
+                    "buffers",
                     name, c10::toString(tensor.scalar_type())));
   }
   if (!is_reducible(tensor.scalar_type())) {
     throw UsageError(
-        fmt::format("parameter {} is {}; gradients are reduced in float32, float64, float16, "
-                    "bfloat16 or complex: convert it, or register it as a buffer",
+        fmt::format("parameter {} is {}; supported are float32, float64, float16, bfloat16 and "
+                    "complex: convert it, or register it as a buffer",
                     name, c10::toString(tensor.scalar_type())));
   }
   if (GradientSlots::has_slot(tensor)) {
     throw UsageError(
-        fmt::format("parameter {} is in registered memory already: a model, or a parameter that two "
-                    "models share, is handed over once; let go of the first before the second",
+        fmt::format("parameter {} is already in registered memory of another Ddp: a model, or a "
+                    "parameter that two models share, can be in one at a time; destroy the first "
+                    "before you make the second",
                     name));
   }
   group.expect_usable(tensor.device(), fmt::format("parameter {}", name));
@@ -92,7 +93,7 @@ FlatParameters::FlatParameters(torch::nn::Module& module, const ProcessGroup& gr
                                const FlatOptions& options)
     : module_(module), group_(group), options_(options) {
   if (options.gradient_buffers < 1) {
-    throw UsageError(fmt::format("FlatOptions::gradient_buffers is {}; gradients need 1 at least",
+    throw UsageError(fmt::format("FlatOptions::gradient_buffers is {}; expected at least 1",
                                  options.gradient_buffers));
   }
   const auto registered = registered_in(module_);
@@ -126,9 +127,9 @@ const at::Tensor& FlatParameters::gradients(int segment, int buffer) const {
 
 void FlatParameters::use_gradient_buffer(int buffer) {
   if (buffer < 0 || buffer >= options_.gradient_buffers) {
-    throw UsageError(fmt::format(
-        "there is no gradient buffer {}: FlatOptions::gradient_buffers asked for {}, from 0 on",
-        buffer, options_.gradient_buffers));
+    throw UsageError(
+        fmt::format("no gradient buffer {}: FlatOptions::gradient_buffers is {}, numbered from 0",
+                    buffer, options_.gradient_buffers));
   }
   if (buffer == buffer_) return;
   slots_->use_buffer(buffer);
@@ -138,14 +139,14 @@ void FlatParameters::use_gradient_buffer(int buffer) {
   }
 }
 
-std::vector<FlatRange> FlatParameters::live_gradients() const {
+std::vector<FlatRange> FlatParameters::bound_gradients() const {
   std::vector<FlatRange> ranges;
   for (int number = 0; number < num_segments(); ++number) {
     const auto& segment = layout_.segments[static_cast<std::size_t>(number)];
     bool open = false;
     for (const int index : segment.parameters) {
       const auto& slot = layout_.slots[static_cast<std::size_t>(index)];
-      if (!slots_->is_live(index)) {
+      if (!slots_->is_bound(index)) {
         open = false;
         continue;
       }
@@ -158,7 +159,7 @@ std::vector<FlatRange> FlatParameters::live_gradients() const {
   return ranges;
 }
 
-std::vector<std::string> FlatParameters::strays() const {
+std::vector<std::string> FlatParameters::moved_parameters() const {
   if (module_.get() == nullptr) return {};
   std::unordered_map<std::string_view, const at::Tensor*> now;
   const auto registered = registered_in(module_);
@@ -173,7 +174,7 @@ std::vector<std::string> FlatParameters::strays() const {
   return names;
 }
 
-std::vector<std::string> FlatParameters::added() const {
+std::vector<std::string> FlatParameters::added_parameters() const {
   std::unordered_set<std::string_view> known;
   for (const auto& parameter : parameters_) known.insert(parameter.name);
   std::vector<std::string> names;
@@ -184,18 +185,18 @@ std::vector<std::string> FlatParameters::added() const {
 }
 
 void FlatParameters::expect_in_place() const {
-  if (const auto names = added(); !names.empty()) {
+  if (const auto names = added_parameters(); !names.empty()) {
     throw UsageError(fmt::format(
-        "parameters were added to the module since it was handed over, and their gradients are not "
-        "reduced: {}. Register every parameter first, then make the Ddp",
+        "parameters were added to the module after the Ddp was made, and their gradients are not "
+        "reduced: {}. Register every parameter before you make the Ddp",
         fmt::join(names, ", ")));
   }
-  const auto names = strays();
+  const auto names = moved_parameters();
   if (names.empty()) return;
   throw UsageError(fmt::format(
-      "parameters no longer lie in registered memory: {}. to(), set_data, torch::load and "
-      "replace_module move them: do that before the model is handed over, or call adopt() on all "
-      "ranks afterwards",
+      "parameters are no longer in registered memory: {}. to(), set_data, torch::load and "
+      "replace_module move them: call these before the Ddp is made, or call adopt() on all ranks "
+      "afterwards",
       fmt::join(names, ", ")));
 }
 
@@ -204,11 +205,11 @@ void FlatParameters::adopt() {
   const auto facts = facts_of_all(registered);
   compare_with_peers(facts);
   if (registered.size() != parameters_.size()) {
-    auto changed = strays();
-    for (const auto& name : added()) changed.push_back(name);
+    auto changed = moved_parameters();
+    for (const auto& name : added_parameters()) changed.push_back(name);
     throw UsageError(
-        fmt::format("the model had {} parameters when it was laid out and has {} now; what came or "
-                    "went: {}. Make a new Ddp for the model as it is now",
+        fmt::format("the model had {} parameters when the Ddp was made and has {} now; added or "
+                    "removed: {}. Make a new Ddp for the changed model",
                     parameters_.size(), registered.size(), fmt::join(changed, ", ")));
   }
   for (std::size_t i = 0; i < registered.size(); ++i) {
@@ -216,8 +217,8 @@ void FlatParameters::adopt() {
     const auto& now = facts[i];
     if (now.name != then.name || now.dtype != then.dtype || now.sizes != then.sizes) {
       throw UsageError(
-          fmt::format("a parameter cannot be taken back, since it was laid out as \"{}\" and is "
-                      "\"{}\" now: make a new Ddp for the model as it is now",
+          fmt::format("adopt() of a parameter that has changed: it was \"{}\" when the Ddp was "
+                      "made and is \"{}\" now. Make a new Ddp for the changed model",
                       to_string(then), to_string(now)));
     }
     parameters_[i].tensor = registered[i].tensor;
@@ -236,11 +237,11 @@ void FlatParameters::rebind(const ProcessGroup& group) {
 
 void FlatParameters::move_in() {
   const at::NoGradGuard off;
-  if (values_.empty()) allocate();  // may throw: the slots are as they were then
+  if (values_.empty()) allocate();  // if this throws, the slots have not changed
   slots_.reset();
   buffer_ = 0;
   views_.clear();
-  std::vector<GradientSlots::Place> places;
+  std::vector<GradientSlots::Entry> entries;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
     const auto segment = static_cast<std::size_t>(parameter.slot.segment);
@@ -252,13 +253,13 @@ void FlatParameters::move_in() {
     }
     auto& views = views_.emplace_back();
     for (const auto& buffer : gradients_) {
-      // Not a view as autograd knows them: optimizers call detach_() on gradients.
+      // variable_data(): not a view in autograd's sense, because optimizers call detach_() on it.
       views.push_back(view_of(buffer[segment], parameter.slot, facts_[i]).variable_data());
     }
     parameter.gradient = views.front();
-    places.push_back({parameter.name, parameter.tensor, views});
+    entries.push_back({parameter.name, parameter.tensor, views});
   }
-  slots_ = std::make_unique<GradientSlots>(std::move(places));
+  slots_ = std::make_unique<GradientSlots>(std::move(entries));
 }
 
 void FlatParameters::allocate() {

@@ -1,7 +1,7 @@
-// A model's parameters and gradients in registered memory: one long stretch of each per dtype and
-// device, that every rank of the host has mapped. The tensors stay who they are; only their memory
-// moves here, once, and never again while this lives. Reductions, optimizers, checkpoints and later
-// shards work on ranges of it; layout.h says where what lies.
+// A model's parameters and gradients in registered memory: one contiguous stretch of each per dtype
+// and device, mapped by every rank of the host, as FSDP's FlatParameter. The module's tensors keep
+// their identity; only their storage moves here, once, in the constructor. Reductions, optimizers
+// and checkpoints work on ranges of it. layout.h defines where each parameter lies.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,15 +24,15 @@ class Module;
 namespace lockstep {
 
 struct FlatParameter {
-  std::string name = {};   // as the module has it; of several names for one tensor the first
-  at::Tensor tensor = {};  // the module's own
-  // Its slot in the buffer in use, shaped as the parameter; `.grad` is this once one came.
-  at::Tensor gradient = {};
+  std::string name = {};     // the module's; if a tensor has several names, the first
+  at::Tensor tensor = {};    // the module's own
+  at::Tensor gradient = {};  // its slot in the current buffer, with the parameter's shape; `.grad`
+                             // is this tensor after the first backward()
   Slot slot = {};
 };
 
-/// Parameters that follow each other in one segment: elements [begin, end) of it. Padding between
-/// them is zero, in parameters and gradients.
+/// Consecutive parameters of one segment: its elements [begin, end). The padding between them is
+/// zero, in parameters and gradients.
 struct FlatRange {
   int segment = 0;
   std::int64_t begin = 0;
@@ -41,63 +41,71 @@ struct FlatRange {
 };
 
 struct FlatOptions {
-  // One is in use at a time: what came into another stays there, to be reduced or stepped with
-  // while backward() writes to this one.
+  // backward() writes to one buffer, the current one. The others keep their gradients, so that they
+  // can be reduced or used by an optimizer meanwhile.
   int gradient_buffers = 1;
 };
 
 class FlatParameters {
  public:
-  /// Takes the parameters of `module` and its submodules. Values and gradients stay what they are.
-  /// Collective: every rank calls this with an equal model: names, shapes, dtypes, strides and
-  /// requires_grad are compared. Throws PeerError that names the first parameter that differs and
-  /// the rank; UsageError for a model without parameters, for parameters that are not floating
-  /// point, or already in some other flat memory, and for less than one buffer of gradients.
+  /// Moves the parameters of `module` and its submodules to registered memory of `group`. Values
+  /// and gradients do not change.
+  /// Collective: every rank calls this, with an equal model: names, shapes, dtypes, strides and
+  /// requires_grad are compared.
+  /// Throws PeerError that names the first parameter that differs and the rank; UsageError for a
+  /// model without parameters, a parameter that is not floating point or is in another
+  /// FlatParameters, and fewer than one gradient buffer.
   FlatParameters(torch::nn::Module& module, const ProcessGroup& group,
                  const FlatOptions& options = {});
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
   ~FlatParameters();
 
-  /// By number of registration.
+  /// In the order of registration.
   [[nodiscard]] std::span<const FlatParameter> parameters() const noexcept { return parameters_; }
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
   [[nodiscard]] int num_segments() const noexcept {
     return static_cast<int>(layout_.segments.size());
   }
 
-  /// The whole segment, one-dimensional; gradients in the buffer in use, or in `buffer`.
+  /// A whole segment as a one-dimensional tensor; its gradients in the current buffer or in
+  /// `buffer`.
   [[nodiscard]] const at::Tensor& values(int segment) const;
   [[nodiscard]] const at::Tensor& gradients(int segment) const;
   [[nodiscard]] const at::Tensor& gradients(int segment, int buffer) const;
 
   [[nodiscard]] int num_gradient_buffers() const noexcept { return options_.gradient_buffers; }
-  /// The one in use.
+  /// The current buffer.
   [[nodiscard]] int gradient_buffer() const noexcept { return buffer_; }
-  /// Between backwards: gradients come into `buffer` from now on, and `.grad` of every parameter,
-  /// `parameters()` and what walks over gradients are those of that buffer.
-  /// Throws UsageError when there is no such buffer.
+  /// Makes `buffer` current: the next gradients are written there, and `.grad` of every parameter,
+  /// parameters() and bound_gradients() refer to it. Call it between two calls of backward().
+  /// Throws UsageError for an invalid buffer.
   void use_gradient_buffer(int buffer);
 
-  /// Maximal ranges of parameters that have a gradient in their slot now.
-  [[nodiscard]] std::vector<FlatRange> live_gradients() const;
+  /// The maximal ranges of parameters whose `.grad` is their slot.
+  [[nodiscard]] std::vector<FlatRange> bound_gradients() const;
 
   [[nodiscard]] GradientSlots& slots() noexcept { return *slots_; }
   [[nodiscard]] const GradientSlots& slots() const noexcept { return *slots_; }
 
-  /// Names of parameters that are no longer in this memory, or no longer the module's: to(),
-  /// set_data, torch::load or replace_module took them away. None when the module is gone.
-  [[nodiscard]] std::vector<std::string> strays() const;
-  /// Names of parameters that train and that the module has registered since they were laid out:
-  /// nothing reduces their gradients. None when the module is gone.
-  [[nodiscard]] std::vector<std::string> added() const;
-  /// Throws UsageError with those names and what to do, where there are any.
+  /// The names of parameters that left this memory or the module: to(), set_data, torch::load and
+  /// replace_module do that. Empty when the module has been destroyed.
+  [[nodiscard]] std::vector<std::string> moved_parameters() const;
+  /// The names of trainable parameters that the module registered after the constructor: their
+  /// gradients are not reduced. Empty when the module has been destroyed.
+  [[nodiscard]] std::vector<std::string> added_parameters() const;
+  /// Throws UsageError with the names of moved or added parameters and what to do, if there are
+  /// any.
   void expect_in_place() const;
 
-  /// Takes strays back, with their present values. Collective. Throws PeerError when the ranks'
-  /// models differ, UsageError when names, shapes or dtypes are not what was laid out.
+  /// Moves moved parameters back to this memory, with their current values.
+  /// Collective: every rank calls this.
+  /// Throws PeerError when the ranks' models differ, UsageError when a name, shape or dtype has
+  /// changed since the constructor.
   void adopt();
-  /// Moves everything to memory of another group. Collective among its ranks.
+  /// Moves all parameters and gradients to registered memory of `group`.
+  /// Collective: every rank of `group` calls this.
+  /// Throws PeerError when the ranks' models differ, UsageError for moved or added parameters.
   void rebind(const ProcessGroup& group);
 
  private:
@@ -109,12 +117,12 @@ class FlatParameters {
   ProcessGroup group_;
   FlatOptions options_;
   std::vector<FlatParameter> parameters_;
-  std::vector<ParameterFacts> facts_;  // as laid out
+  std::vector<ParameterFacts> facts_;  // at the time of the constructor
   Layout layout_;
   std::vector<at::Tensor> values_;                  // by segment
   std::vector<std::vector<at::Tensor>> gradients_;  // by buffer and segment
   std::vector<std::vector<at::Tensor>> views_;      // by parameter and buffer
-  int buffer_ = 0;                                  // in use
+  int buffer_ = 0;                                  // the current one
   std::unique_ptr<GradientSlots> slots_;
 };
 

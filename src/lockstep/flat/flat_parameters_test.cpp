@@ -59,13 +59,13 @@ TEST(FlatParameters, MoveTheMemoryAndLeaveTheTensors) {
   });
 }
 
-TEST(FlatParameters, SayWhichGradientsAreThere) {
+TEST(FlatParameters, ListTheRangesWithGradients) {
   with_groups(1, [](ProcessGroup& group) {
     NetImpl net;
     FlatParameters flat(net, group);
-    EXPECT_TRUE(flat.live_gradients().empty());
+    EXPECT_TRUE(flat.bound_gradients().empty());
     net.first->forward(torch::ones({1, 3})).sum().backward();
-    const auto ranges = flat.live_gradients();
+    const auto ranges = flat.bound_gradients();
     ASSERT_EQ(ranges.size(), 1U);
     EXPECT_EQ(ranges[0].parameters.size(), 2U);
     const auto range = flat.gradients(ranges[0].segment).slice(0, ranges[0].begin, ranges[0].end);
@@ -73,13 +73,13 @@ TEST(FlatParameters, SayWhichGradientsAreThere) {
   });
 }
 
-TEST(FlatParameters, HoldAsManyBuffersOfGradientsAsAreAskedFor) {
+TEST(FlatParameters, HoldSeveralGradientBuffers) {
   with_groups(2, [](ProcessGroup& group) {
     NetImpl net;
     FlatParameters flat(net, group, {.gradient_buffers = 3});
     for (int buffer = 0; buffer < 3; ++buffer) {
       flat.use_gradient_buffer(buffer);
-      EXPECT_TRUE(flat.live_gradients().empty());
+      EXPECT_TRUE(flat.bound_gradients().empty());
       (net.first->forward(torch::ones({1, 3})).sum() * (buffer + 1)).backward();
       EXPECT_TRUE(net.first->bias.grad().is_alias_of(flat.gradients(0, buffer)));
     }
@@ -88,17 +88,17 @@ TEST(FlatParameters, HoldAsManyBuffersOfGradientsAsAreAskedFor) {
       EXPECT_EQ(flat.gradients(0).sum().item<float>(), (15 + 5) * (buffer + 1));
       const auto& last = flat.parameters().back();
       EXPECT_TRUE(last.gradient.is_alias_of(flat.gradients(last.slot.segment)));
-      EXPECT_EQ(flat.live_gradients().size(), 1U);
+      EXPECT_EQ(flat.bound_gradients().size(), 1U);
     }
     flat.adopt();
     EXPECT_EQ(flat.gradient_buffer(), 0);
-    EXPECT_EQ(flat.gradients(0).sum().item<float>(), (15 + 5) * 3) << "what `.grad` was";
+    EXPECT_EQ(flat.gradients(0).sum().item<float>(), (15 + 5) * 3) << "the value of `.grad`";
     EXPECT_NE(message_of([&] { flat.use_gradient_buffer(3); }).find("no gradient buffer 3"),
               std::string::npos);
   });
 }
 
-TEST(FlatParameters, NameWhereModelsDiffer) {
+TEST(FlatParameters, NameTheFirstParameterThatDiffersBetweenRanks) {
   with_groups(3, [](ProcessGroup& group) {
     NetImpl net(group.rank() == 2 ? 6 : 5);
     const auto said = message_of([&] { FlatParameters flat(net, group); });
@@ -108,7 +108,7 @@ TEST(FlatParameters, NameWhereModelsDiffer) {
   });
 }
 
-TEST(FlatParameters, NameAndTakeBackStrays) {
+TEST(FlatParameters, NameMovedParametersAndAdoptThem) {
   with_groups(2, [](ProcessGroup& group) {
     NetImpl net;
     FlatParameters flat(net, group);
@@ -141,7 +141,7 @@ TEST(FlatParameters, MoveToAnotherGroup) {
   });
 }
 
-TEST(FlatParameters, RefuseWhatHasNoGradient) {
+TEST(FlatParameters, RefuseModelsWithoutFloatingPointParameters) {
   with_groups(1, [](ProcessGroup& group) {
     torch::nn::Module empty;
     EXPECT_NE(message_of([&] { FlatParameters flat(empty, group); }).find("no parameters"),

@@ -1,9 +1,12 @@
-// How gradients reach flat memory: in place of LibTorch's own accumulator, each parameter has a
-// node that copies the first gradient after `.grad` was undefined straight into its slot, adds
-// later ones, and makes `.grad` a view of the slot. No zeroing, no second copy, whatever the user
-// does with `.grad` between steps; non-finite values are noted on the way.
+// How gradients reach flat memory. Each parameter has an autograd node in place of LibTorch's
+// gradient accumulator. If `.grad` is undefined, the node copies the gradient into the parameter's
+// slot and makes `.grad` a view of the slot; otherwise it adds the gradient to the slot. So no
+// gradient is zeroed or copied twice, whatever the user does with `.grad` between steps. The same
+// pass finds non-finite values.
 //
-// There may be several buffers of gradients, so a slot in each; one of them is in use.
+// Words: a *slot* is the memory for one parameter's gradient. With several gradient buffers a
+// parameter has one slot per buffer; backward() writes to the slots of the *current* buffer. A
+// gradient is *bound* when `.grad` is the slot.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,13 +21,13 @@ namespace lockstep {
 /// What `.grad` of a parameter is.
 enum class GradientState {
   absent,    // undefined
-  stale,     // its slot, and no gradient came since mark_stale(): the last average, or an older one
-  fresh,     // its slot, and a gradient came since
-  assigned,  // a tensor that lies elsewhere: the user assigned it
+  stale,     // bound; no gradient arrived since mark_stale(): an earlier step's average
+  fresh,     // bound; a gradient arrived since mark_stale()
+  assigned,  // a tensor in other memory, which the user assigned
 };
 
-/// Hears of gradients during backward, on the thread that runs it. What its functions throw,
-/// backward() throws.
+/// Is notified of gradients during backward(), on the thread that runs it. If one of these
+/// functions throws, backward() throws the same exception.
 class GradientListener {
  public:
   GradientListener() = default;
@@ -32,78 +35,79 @@ class GradientListener {
   GradientListener& operator=(const GradientListener&) = delete;
   virtual ~GradientListener() = default;
 
-  /// Comes before each of the functions below: a backward runs. The first call of a backward may
-  /// still change which buffer is in use.
-  virtual void attend() {}
-  /// A gradient is about to be written to slot `index`, or added to it; `state` is the slot's
-  /// before that. If this throws, the slot stays as it was.
-  virtual void gradient_comes(int index, GradientState state) = 0;
-  /// Parameter `index` has its gradient in place: its slot is fresh.
-  virtual void gradient_came(int index) = 0;
-  /// Autograd came to parameter `index` without a gradient: its slot is as it was.
-  virtual void no_gradient_came(int index) = 0;
+  /// Called before each of the functions below: a backward() is running. In the first call of a
+  /// backward() the listener may still change the current buffer.
+  virtual void on_backward() {}
+  /// A gradient is about to be written or added to slot `index`, which is in `state`. If this
+  /// throws, the slot does not change.
+  virtual void before_gradient(int index, GradientState state) = 0;
+  /// The gradient of parameter `index` is in its slot, which is fresh.
+  virtual void after_gradient(int index) = 0;
+  /// Autograd reached parameter `index` with an undefined gradient; the slot has not changed.
+  virtual void after_undefined_gradient(int index) = 0;
 };
 
-/// The slots of a model's parameters.
+/// The gradient slots of a model's parameters.
 class GradientSlots {
  public:
-  struct Place {
+  struct Entry {
     std::string name;
     at::Tensor parameter;
-    std::vector<at::Tensor> gradients;  // its slot in each buffer, shaped as the parameter
+    std::vector<at::Tensor> gradients;  // the slot in each buffer, with the parameter's shape
   };
 
-  /// Puts a node in place for each parameter; buffer 0 is in use. From now on, while this lives,
-  /// gradients go to the slots, also those of graphs that are older; graphs that outlive it still
-  /// end there. Gradients that parameters have are taken along. A parameter that leaves
-  /// (is_in_place) makes backward() throw UsageError that names it, as soon as it gets a gradient.
-  explicit GradientSlots(std::vector<Place> places);
+  /// Installs a node for each parameter; buffer 0 is current. A gradient that a parameter has moves
+  /// into its slot. While this object lives, all gradients go to the slots, also those of graphs
+  /// built earlier. Graphs that outlive it still write to the slots.
+  /// If a parameter moves to other memory (is_in_place), backward() throws UsageError that names
+  /// it when its next gradient arrives.
+  explicit GradientSlots(std::vector<Entry> entries);
   GradientSlots(const GradientSlots&) = delete;
   GradientSlots& operator=(const GradientSlots&) = delete;
   ~GradientSlots();
 
-  /// Whether `parameter` has a slot somewhere.
+  /// Whether a living GradientSlots object has a slot for `parameter`.
   [[nodiscard]] static bool has_slot(const at::Tensor& parameter);
 
-  /// `report` is called, once, with the name of the first parameter that gets a gradient after the
-  /// slots are gone, unless it has other slots by then.
+  /// Calls `report` once after this object has been destroyed: with the name of the first parameter
+  /// that gets a gradient and has no other slot by then.
   void when_gone(std::function<void(const std::string& name)> report);
 
-  /// At most one; null for none. It outlives its registration.
+  /// Sets the only listener; null removes it. The listener must live until it is removed.
   void listen(GradientListener* listener) noexcept;
 
-  /// From now on slots are those of `buffer`, and each `.grad` is what it was when that buffer was
-  /// used last: its slot there, or undefined. What was assigned by hand goes to its slot first.
+  /// Makes `buffer` current. Each `.grad` becomes what it was when that buffer was last current:
+  /// the slot there, or undefined. An assigned gradient moves into its old slot first.
   void use_buffer(int buffer) const;
-  /// Forgets what came into `buffer`, which is not in use.
+  /// Discards the gradients in `buffer`, which is not the current one.
   void drop(int buffer) const noexcept;
-  /// What is fresh in `buffer` is stale from now on: it was reduced, or is not to be.
+  /// Makes every fresh gradient in `buffer` stale: it has been reduced, or will not be.
   void mark_stale(int buffer) const noexcept;
 
-  /// The state of parameter `index`.
+  /// The state of parameter `index` in the current buffer.
   [[nodiscard]] GradientState state(int index) const;
-  /// What it would be if `buffer` were in use.
+  /// Its state if `buffer` were current.
   [[nodiscard]] GradientState state(int index, int buffer) const;
-  /// Whether any parameter is in `state`, in `buffer`.
+  /// Whether any parameter is in `state` in `buffer`.
   [[nodiscard]] bool any(GradientState state, int buffer) const;
   /// Whether `.grad` of parameter `index` is its slot: stale or fresh.
-  [[nodiscard]] bool is_live(int index) const;
-  /// Whether what came last into slot `index`, or was added to it since, had a non-finite value.
+  [[nodiscard]] bool is_bound(int index) const;
+  /// Whether the result of the last write or addition to slot `index` has a non-finite value.
   [[nodiscard]] bool non_finite(int index) const;
 
-  /// What a reduction reads: an assigned gradient moves into its slot and is fresh then. Returns
-  /// the state after that: absent, stale or fresh.
+  /// Prepares slot `index` for a reduction: an assigned gradient moves into the slot and becomes
+  /// fresh. Returns the state after that: absent, stale or fresh.
   GradientState collect(int index) const;
-  /// What a step reads: an assigned gradient moves into its slot, which is as fresh as before. True
-  /// when there was one.
+  /// Prepares slot `index` for an optimizer step: an assigned gradient moves into the slot, which
+  /// stays as fresh or stale as before. Returns whether there was one.
   [[nodiscard]] bool take_in(int index) const;
-  /// `.grad` becomes the slot, whatever it was.
-  void make_live(int index) const;
+  /// Makes `.grad` the slot, whatever it was.
+  void bind(int index) const;
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(nodes_.size()); }
-  [[nodiscard]] const Place& place(int index) const;
-  /// Whether autograd still ends in the slot of parameter `index`, and the parameter lies where it
-  /// was: to(), set_data, torch::load and the like end either.
+  [[nodiscard]] const Entry& entry(int index) const;
+  /// Whether parameter `index` has not moved and its gradients still arrive in its slot; to(),
+  /// set_data and torch::load end both.
   [[nodiscard]] bool is_in_place(int index) const;
 
  private:
@@ -112,7 +116,7 @@ class GradientSlots {
   class Sentinel;
   class AfterEnd;
 
-  // Shared with the nodes: graphs may outlive this.
+  // Shared with the nodes, because graphs may outlive this object.
   std::shared_ptr<Shared> shared_;
   std::vector<std::shared_ptr<Node>> nodes_;
 };

@@ -15,21 +15,21 @@ namespace lockstep {
 namespace {
 
 struct Arrivals final : GradientListener {
-  void attend() override { ++attended; }
-  void gradient_comes(int /*index*/, GradientState state) override {
+  void on_backward() override { ++attended; }
+  void before_gradient(int /*index*/, GradientState state) override {
     before.push_back(state);
     ++announced;
   }
-  void gradient_came(int index) override {
+  void after_gradient(int index) override {
     indices.push_back(index);
     ++with;
   }
-  void no_gradient_came(int index) override {
+  void after_undefined_gradient(int index) override {
     indices.push_back(index);
     ++without;
   }
   std::vector<int> indices;
-  std::vector<GradientState> before;  // as each gradient found it
+  std::vector<GradientState> before;  // the state before each gradient
   int attended = 0;
   int announced = 0;
   int with = 0;
@@ -39,14 +39,14 @@ struct Arrivals final : GradientListener {
 class GradientSlot : public ::testing::Test {
  protected:
   void SetUp() override {
-    slots.emplace(std::vector<GradientSlots::Place>{{"w", w, {slot, other}}});
+    slots.emplace(std::vector<GradientSlots::Entry>{{"w", w, {slot, other}}});
     slots->listen(&arrivals);
   }
   [[nodiscard]] at::Tensor loss(double factor = 1) const { return (w * w).sum() * factor; }
 
   at::Tensor w = torch::tensor({1.0, 2.0, 3.0}, torch::requires_grad());
   at::Tensor slot = torch::full({3}, 77.0);
-  at::Tensor other = torch::full({3}, 88.0);  // in a second buffer
+  at::Tensor other = torch::full({3}, 88.0);  // the slot in a second buffer
   Arrivals arrivals;
   std::optional<GradientSlots> slots;
 };
@@ -54,17 +54,17 @@ class GradientSlot : public ::testing::Test {
 TEST_F(GradientSlot, TakesTheFirstGradientAndAddsTheNext) {
   loss().backward();
   EXPECT_TRUE(torch::equal(slot, torch::tensor({2.0, 4.0, 6.0})));
-  EXPECT_TRUE(slots->is_live(0));
+  EXPECT_TRUE(slots->is_bound(0));
   loss(10).backward();
   EXPECT_TRUE(torch::equal(slot, torch::tensor({22.0, 44.0, 66.0})));
   EXPECT_EQ(arrivals.with, 2);
   EXPECT_EQ(arrivals.announced, 2);
 }
 
-TEST_F(GradientSlot, StartsAnewWhenTheUserDropsTheGradient) {
+TEST_F(GradientSlot, StartsAgainWhenTheUserResetsTheGradient) {
   loss().backward();
   w.mutable_grad() = at::Tensor();
-  EXPECT_FALSE(slots->is_live(0));
+  EXPECT_FALSE(slots->is_bound(0));
   loss().backward();
   EXPECT_TRUE(torch::equal(w.grad(), torch::tensor({2.0, 4.0, 6.0})));
   w.grad().zero_();
@@ -95,10 +95,10 @@ TEST_F(GradientSlot, NotesNonFiniteGradientsUntilAFreshOneComes) {
   EXPECT_FALSE(slots->non_finite(0));
 }
 
-TEST_F(GradientSlot, KeepsWhatCameIntoEachBuffer) {
+TEST_F(GradientSlot, KeepsTheGradientsOfEachBuffer) {
   loss(std::numeric_limits<double>::infinity()).backward();
   slots->use_buffer(1);
-  EXPECT_FALSE(w.grad().defined()) << "nothing came into the second yet";
+  EXPECT_FALSE(w.grad().defined()) << "no gradient in the second yet";
   EXPECT_FALSE(slots->non_finite(0));
   loss(10).backward();
   EXPECT_EQ(w.grad().data_ptr(), other.data_ptr());
@@ -109,7 +109,7 @@ TEST_F(GradientSlot, KeepsWhatCameIntoEachBuffer) {
   EXPECT_EQ(slots->state(0, 1), GradientState::fresh);
   w.mutable_grad() = at::Tensor();
   slots->use_buffer(1);
-  EXPECT_EQ(slots->state(0, 0), GradientState::absent) << "what the user dropped stays dropped";
+  EXPECT_EQ(slots->state(0, 0), GradientState::absent) << "the user reset it";
   w.mutable_grad() = torch::full({3}, 5.0);
   slots->use_buffer(0);
   EXPECT_FALSE(w.grad().defined());
@@ -119,7 +119,7 @@ TEST_F(GradientSlot, KeepsWhatCameIntoEachBuffer) {
   EXPECT_FALSE(w.grad().defined());
 }
 
-TEST_F(GradientSlot, HandsOverItsStateWithEachGradient) {
+TEST_F(GradientSlot, PassesItsStateWithEachGradient) {
   using State = GradientState;
   loss().backward();
   loss().backward();
@@ -138,17 +138,17 @@ TEST_F(GradientSlot, HandsOverItsStateWithEachGradient) {
 TEST_F(GradientSlot, LetsTheListenerChooseTheBufferBeforeTheStateIsRead) {
   struct Chooser final : GradientListener {
     explicit Chooser(GradientSlots& the_slots) : slots(the_slots) {}
-    void attend() override { slots.use_buffer(1); }
-    void gradient_comes(int /*index*/, GradientState state) override { found = state; }
-    void gradient_came(int /*index*/) override {}
-    void no_gradient_came(int /*index*/) override {}
+    void on_backward() override { slots.use_buffer(1); }
+    void before_gradient(int /*index*/, GradientState state) override { found = state; }
+    void after_gradient(int /*index*/) override {}
+    void after_undefined_gradient(int /*index*/) override {}
     GradientSlots& slots;
     std::optional<GradientState> found;
   } chooser(*slots);
   loss().backward();
   slots->listen(&chooser);
   loss(10).backward();
-  EXPECT_EQ(chooser.found, GradientState::absent) << "that of the second buffer";
+  EXPECT_EQ(chooser.found, GradientState::absent) << "the state in the second buffer";
   EXPECT_TRUE(torch::equal(other, torch::tensor({20.0, 40.0, 60.0})));
   EXPECT_TRUE(torch::equal(slot, torch::tensor({2.0, 4.0, 6.0})));
 }
@@ -162,12 +162,12 @@ TEST_F(GradientSlot, CollectsWhatAReductionReads) {
   EXPECT_EQ(slots->collect(0), GradientState::stale);
   loss().backward();
   w.mutable_grad() = at::Tensor();
-  EXPECT_EQ(slots->collect(0), GradientState::absent) << "came, and was dropped by the user";
-  slots->make_live(0);
-  EXPECT_EQ(slots->state(0), GradientState::stale) << "what came is not there any more";
+  EXPECT_EQ(slots->collect(0), GradientState::absent) << "the user reset it after it arrived";
+  slots->bind(0);
+  EXPECT_EQ(slots->state(0), GradientState::stale) << "the gradient that arrived is gone";
 }
 
-TEST_F(GradientSlot, IsAsFreshAsBeforeWhenAStepTakesInWhatWasAssigned) {
+TEST_F(GradientSlot, StaysFreshOrStaleWhenAStepTakesInAnAssignedGradient) {
   w.mutable_grad() = torch::full({3}, 5.0);
   EXPECT_TRUE(slots->take_in(0));
   EXPECT_EQ(slots->state(0), GradientState::stale);
@@ -196,7 +196,7 @@ TEST_F(GradientSlot, HasAStateInEachBuffer) {
   EXPECT_EQ(slots->state(0, 1), State::absent);
 }
 
-TEST_F(GradientSlot, KeepsHooksOfUsersAndOtherWaysOfDifferentiation) {
+TEST_F(GradientSlot, KeepsUserHooksAndAutogradGrad) {
   int hooks = 0;
   w.register_hook([&](const at::Tensor& gradient) {
     ++hooks;
@@ -210,7 +210,7 @@ TEST_F(GradientSlot, KeepsHooksOfUsersAndOtherWaysOfDifferentiation) {
   EXPECT_EQ(arrivals.with, 1) << "autograd::grad accumulates nowhere";
 }
 
-TEST_F(GradientSlot, HearsOfAGradientThatIsUndefined) {
+TEST_F(GradientSlot, ReportsAnUndefinedGradient) {
   struct Nothing : torch::autograd::Function<Nothing> {
     static at::Tensor forward(torch::autograd::AutogradContext* /*c*/, const at::Tensor& x) {
       return x.clone();
@@ -251,28 +251,28 @@ TEST_F(GradientSlot, LeavesAGraphThatOutlivesItUsable) {
   EXPECT_EQ(arrivals.with, 0);
 }
 
-TEST_F(GradientSlot, TakesGradientsOfGraphsThatAreOlder) {
+TEST_F(GradientSlot, TakesGradientsOfGraphsBuiltBefore) {
   slots.reset();
   const auto older = loss();
   SetUp();
   older.backward();
   EXPECT_TRUE(torch::equal(slot, torch::tensor({2.0, 4.0, 6.0})));
-  EXPECT_TRUE(slots->is_live(0));
+  EXPECT_TRUE(slots->is_bound(0));
   EXPECT_EQ(slots->state(0), GradientState::fresh);
   EXPECT_EQ(arrivals.with, 1);
 }
 
-TEST_F(GradientSlot, RefusesAGradientThatWouldGoElsewhere) {
+TEST_F(GradientSlot, RefusesAGradientThatWouldBypassTheSlot) {
   w.set_data(w.detach().to(torch::kDouble) * 1);
   w.set_data(w.detach().to(torch::kFloat));
   EXPECT_FALSE(slots->is_in_place(0));
   EXPECT_THROW(loss().backward(), UsageError);
   slots.reset();
   w.mutable_grad() = at::Tensor();
-  EXPECT_NO_THROW(loss().backward()) << "it is the user's own again";
+  EXPECT_NO_THROW(loss().backward()) << "the parameter is an ordinary one again";
 }
 
-TEST_F(GradientSlot, LeavesAHookOfTheUserInPlace) {
+TEST_F(GradientSlot, KeepsTheUsersPostAccumulateHook) {
   struct Count final : torch::autograd::PostAccumulateGradHook {
     explicit Count(int& the_calls) : calls(the_calls) {}
     void operator()(const at::Tensor& /*parameter*/) override { ++calls; }
@@ -289,21 +289,21 @@ TEST_F(GradientSlot, LeavesAHookOfTheUserInPlace) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST_F(GradientSlot, KnowsWhoHasOne) {
+TEST_F(GradientSlot, KnowsWhichParametersHaveOne) {
   EXPECT_TRUE(GradientSlots::has_slot(w));
   const auto graph = loss();
   slots.reset();
-  EXPECT_FALSE(GradientSlots::has_slot(w)) << "though a graph still has the node";
+  EXPECT_FALSE(GradientSlots::has_slot(w)) << "although a graph still holds the node";
   EXPECT_FALSE(GradientSlots::has_slot(torch::zeros({1}, torch::requires_grad())));
 }
 
-TEST(GradientSlotsThatAreGone, AreReportedByTheNextGradientOnceAndUserHooksStillRun) {
+TEST(DestroyedGradientSlots, AreReportedOnceByTheNextGradientAndUserHooksStillRun) {
   const auto parameter = torch::zeros({3}, torch::requires_grad());
   int calls_of_user = 0;
   parameter.register_hook([&](const at::Tensor&) { ++calls_of_user; });
   const auto make = [&] {
     return std::make_unique<GradientSlots>(
-        std::vector<GradientSlots::Place>{{"w", parameter, {torch::zeros({3})}}});
+        std::vector<GradientSlots::Entry>{{"w", parameter, {torch::zeros({3})}}});
   };
   std::vector<std::string> reported;
   const auto end = [&] {
@@ -316,7 +316,7 @@ TEST(GradientSlotsThatAreGone, AreReportedByTheNextGradientOnceAndUserHooksStill
     parameter.sum().backward();
   }
   parameter.sum().backward();
-  EXPECT_TRUE(reported.empty()) << "other slots have taken over";
+  EXPECT_TRUE(reported.empty()) << "other slots exist";
   end();
   parameter.sum().backward();
   parameter.sum().backward();

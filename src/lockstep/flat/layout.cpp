@@ -20,7 +20,7 @@ std::vector<std::int64_t> contiguous_strides(at::IntArrayRef sizes) {
   return strides;
 }
 
-// The segment for parameters like this one, made when it is the first.
+// The segment for parameters of this dtype and device; made if there is none.
 int segment_for(std::vector<Segment>& segments, const ParameterFacts& facts) {
   const auto found = std::find_if(segments.begin(), segments.end(), [&](const Segment& segment) {
     return segment.dtype == facts.dtype && segment.device == facts.device;

@@ -1,11 +1,13 @@
-// Where parameters and their gradients lie in flat memory. Pure: facts in, places out.
+// Where parameters and their gradients lie in flat memory: a pure function of the parameters'
+// metadata.
 //
-// Words: a *segment* is one stretch of memory for one dtype and device; parameters and gradients
-// have equal segments. A *slot* is a parameter's place in a segment. Slots follow each other in
-// reverse order of registration, which is about the order in which gradients arrive, each on a
-// 64-byte line of its own; parameters that do not train come after all that do, so that they cost a
-// reduction nothing. The layout depends on nothing but the parameters, so all ranks have the same,
-// and no bucket, shard or optimizer moves it.
+// Words: a *segment* is one contiguous stretch of memory for one dtype and device; parameters and
+// gradients have segments of equal layout. A *slot* is a parameter's range of a segment.
+//
+// Slots are in reverse order of registration, which is about the order in which gradients arrive.
+// Each slot begins on a 64-byte boundary. Frozen parameters come after all trainable ones, so that
+// they add nothing to a reduction. The layout depends on the parameters only: all ranks have the
+// same one, and it is independent of buckets, shards and optimizers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,14 +19,14 @@
 
 namespace lockstep {
 
-/// What must be equal on all ranks.
+/// The metadata of a parameter, which must be equal on all ranks.
 struct ParameterFacts {
   std::string name;
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
   std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> strides;  // dense; channels-last stays what it is
-  bool trains = true;
+  std::vector<std::int64_t> strides;  // dense; channels-last strides are kept
+  bool trains = true;                 // requires_grad
 };
 
 struct Slot {
@@ -36,20 +38,20 @@ struct Slot {
 struct Segment {
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
-  std::int64_t length = 0;           // elements, a whole number of 64-byte lines
-  std::vector<int> parameters = {};  // in the order of their slots, by number of registration
-  std::int64_t trains_length = 0;    // elements up to the last slot that trains
+  std::int64_t length = 0;           // elements; a multiple of 64 bytes
+  std::vector<int> parameters = {};  // indices by registration, in the order of their slots
+  std::int64_t trains_length = 0;    // elements up to the end of the last trainable slot
 };
 
 struct Layout {
-  std::vector<Slot> slots;  // by number of registration
+  std::vector<Slot> slots;  // in the order of registration
   std::vector<Segment> segments;
 };
 
-/// The facts of a parameter as it is now. Strides that leave holes or overlap become contiguous.
+/// The current metadata of `parameter`. Strides with gaps or overlaps become contiguous ones.
 [[nodiscard]] ParameterFacts facts_of(const std::string& name, const at::Tensor& parameter);
 
-/// "weight: float32 [512, 128], strides [128, 1], trains", to compare and for messages.
+/// "weight: Float [512, 128], strides [128, 1], on cpu, trains", for comparison and messages.
 [[nodiscard]] std::string to_string(const ParameterFacts& facts);
 
 [[nodiscard]] Layout lay_out(const std::vector<ParameterFacts>& parameters);

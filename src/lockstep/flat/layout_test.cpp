@@ -13,7 +13,7 @@ ParameterFacts facts(std::string name, std::vector<std::int64_t> sizes,
   return facts_of(name, tensor);
 }
 
-TEST(Layout, GoesFromTheLastParameterToTheFirstOnWholeLines) {
+TEST(Layout, OrdersSlotsFromTheLastParameterToTheFirstOnWholeLines) {
   const auto layout = lay_out({facts("a", {3}), facts("b", {17}), facts("c", {4, 4})});
   ASSERT_EQ(layout.segments.size(), 1U);
   EXPECT_EQ(layout.segments[0].parameters, (std::vector<int>{2, 1, 0}));
@@ -31,7 +31,7 @@ TEST(Layout, GivesEachDtypeASegmentOfItsOwn) {
   EXPECT_EQ(layout.segments[1].length, 8);
 }
 
-TEST(Layout, PutsWhatDoesNotTrainBehindWhatDoes) {
+TEST(Layout, PutsFrozenParametersAfterTrainableOnes) {
   const auto layout =
       lay_out({facts("a", {16}), facts("frozen", {16}, at::kFloat, false), facts("c", {16})});
   EXPECT_EQ(layout.segments[0].parameters, (std::vector<int>{2, 0, 1}));
@@ -46,14 +46,14 @@ TEST(Layout, HoldsParametersWithoutElements) {
   EXPECT_EQ(layout.segments[0].length, 32);
 }
 
-TEST(ParameterFacts, KeepDenseStridesAndStraightenOthers) {
+TEST(ParameterFacts, KeepDenseStridesAndMakeOthersContiguous) {
   const auto dense = torch::zeros({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast);
   EXPECT_EQ(facts_of("dense", dense).strides, dense.strides().vec());
   const auto holes = torch::zeros({4, 6}).slice(1, 0, 3);
   EXPECT_EQ(facts_of("holes", holes).strides, (std::vector<std::int64_t>{3, 1}));
 }
 
-TEST(ParameterFacts, ReadAsALine) {
+TEST(ParameterFacts, PrintAsOneLine) {
   EXPECT_EQ(to_string(facts("fc.weight", {2, 3})),
             "fc.weight: Float [2, 3], strides [3, 1], on cpu, trains");
 }

@@ -1,4 +1,4 @@
-// Do all ranks have the same model?
+// FlatParameters: compares the ranks' models.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ std::vector<std::string> lines_of(std::string_view text) {
 
 }  // namespace
 
-// Names and shapes are compared by their digest, which rides with a barrier; the texts follow only
-// where they differ.
+// Compares the digest of all names and shapes, which travels in a barrier's call flags. The texts
+// are gathered only when digests differ.
 void FlatParameters::compare_with_peers(const std::vector<ParameterFacts>& facts) const {
   const auto text = text_of(facts);
   const auto own = digest(std::as_bytes(std::span(text)));
@@ -51,8 +51,8 @@ void FlatParameters::compare_with_peers(const std::vector<ParameterFacts>& facts
       if (here == there) continue;
       throw PeerError(
           group_.global_rank(rank),
-          fmt::format("the ranks have different models: parameter {} is \"{}\" on rank {} and "
-                      "\"{}\" on rank {}; every rank must make the same model",
+          fmt::format("the models differ between ranks: parameter {} is \"{}\" on rank {} and "
+                      "\"{}\" on rank {}; every rank must construct the same model",
                       i, here, group_.global_rank(0), there, group_.global_rank(rank)));
     }
   }

@@ -1,5 +1,6 @@
-// A module that its owner may destroy first. A module that a shared_ptr holds, as every
-// TORCH_MODULE does, is observed; any other must outlive its observers.
+// A reference to a module that its owner may destroy first. The destruction of a module in a
+// shared_ptr, which every TORCH_MODULE holder has, is noticed; any other module must outlive its
+// ObservedModule.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@ class ObservedModule {
  public:
   explicit ObservedModule(torch::nn::Module& module);
 
-  /// Null when the module is gone.
+  /// Null when the module has been destroyed.
   [[nodiscard]] torch::nn::Module* get() const noexcept;
 
  private:

@@ -38,7 +38,7 @@ auto with_elements(const at::Tensor& tensor, Walk walk) {
     case at::kBFloat16:
       return walk(elements_of<BFloat16>(tensor));
     default:
-      throw UsageError(fmt::format("flat memory holds floating point, not {}",
+      throw UsageError(fmt::format("flat memory holds floating-point numbers; {} is unsupported",
                                    c10::toString(tensor.scalar_type())));
   }
 }
@@ -56,10 +56,11 @@ at::Tensor like(const at::Tensor& to, const at::Tensor& from) {
 }
 
 // Calls loop(loops, begin, part) for parts of the tensor's elements, where `loops` is the
-// NotedLoops of their type for this processor; true when one of these calls returns true.
+// NotedLoops of their type for this processor. Returns whether one of these calls returned true.
 template <typename Loop>
 bool any_part(const at::Tensor& tensor, const Loop& loop) {
-  constexpr std::size_t kUnit = 32;  // a cache line of 16-bit elements: threads share no line
+  constexpr std::size_t kUnit =
+      32;  // a cache line of 16-bit elements, so that threads share no line
   const auto set = best_instruction_set();
   return with_elements(tensor, [&]<typename T>(std::span<T> elements) {
     std::atomic<bool> found = false;
@@ -77,7 +78,8 @@ bool any_part(const at::Tensor& tensor, const Loop& loop) {
 
 bool copy_noting_non_finite(const at::Tensor& to, const at::Tensor& from) {
   const auto source = like(to, from);
-  // A part may be small: what was written of the whole since its last turn is what counts.
+  // Decided by the size of the whole storage: it tells whether `to` will be evicted from the caches
+  // before it is read, however small this part is.
   const auto caching = to.storage().nbytes() >= kStreamBytes ? Caching::past : Caching::through;
   return any_part(to, [&]<typename T>(auto loops, std::size_t begin, std::span<T> part) {
     return loops.copy(part, static_cast<const T*>(source.const_data_ptr()) + begin, caching);

@@ -1,7 +1,7 @@
-// Walks through flat memory: each reads every element once, and writes it at most once, on as many
-// threads as LibTorch's own operators use. They take dense CPU tensors of float32, float64, float16
-// or bfloat16, complex numbers as pairs. Results are the same on every processor and with any
-// number of threads.
+// Single-pass operations over flat memory: each reads every element once and writes it at most
+// once, on LibTorch's intra-op threads. They take dense CPU tensors of float32, float64, float16 or
+// bfloat16; complex numbers count as pairs. Results are bit-identical on every processor and with
+// any number of threads. They throw UsageError for other dtypes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,20 +10,20 @@
 
 namespace lockstep {
 
-/// to = from; true when an element is not finite. Tensors of other strides or dtypes are converted
-/// first, sparse ones made dense.
+/// to = from. Returns whether an element of `from` is non-finite. A `from` of other strides or
+/// dtype is converted first; a sparse one is made dense.
 bool copy_noting_non_finite(const at::Tensor& to, const at::Tensor& from);
-/// to += from, likewise; true when a sum is not finite.
+/// to += from, with the same conversions. Returns whether a sum is non-finite.
 bool add_noting_non_finite(const at::Tensor& to, const at::Tensor& from);
 [[nodiscard]] bool has_non_finite(const at::Tensor& flat);
 
 /// The sum of the squares, in double.
 [[nodiscard]] double squared_norm(const at::Tensor& flat);
-/// flat *= factor; 16-bit types are multiplied in float and rounded once.
+/// flat *= factor. 16-bit types are multiplied in float32 and rounded once.
 void scale(const at::Tensor& flat, double factor);
-/// The same; true when an element was not finite before.
+/// The same. Returns whether an element was non-finite before.
 bool scale_noting_non_finite(const at::Tensor& flat, double factor);
-/// Of the bytes (kernels/digest.h).
+/// The digest of the bytes (kernels/digest.h).
 [[nodiscard]] std::uint64_t digest_of(const at::Tensor& flat);
 
 }  // namespace lockstep

@@ -34,20 +34,22 @@ TEST_P(WalkOf, CopiesAndAddsAsTorchDoes) {
   }
 }
 
-TEST_P(WalkOf, CopiesSpansOfEveryLengthAndAnyPlaceToo) {
+TEST_P(WalkOf, CopiesSpansOfEveryLengthAndAlignment) {
   torch::manual_seed(1);
-  // Into memory that is written through the caches and past them, in a place for that and in none.
+  // Into memory large enough to be written past the caches and into smaller memory, aligned for
+  // that and not.
   const auto most = static_cast<std::int64_t>(kStreamBytes / c10::elementSize(GetParam()));
   const auto all = torch::randn({most + 100}).to(GetParam());
   for (const std::int64_t count : {1L, 4L, 63L, 64L, 129L, most - 1, most, most + 37}) {
-    for (const std::int64_t place : {0L, 1L}) {
+    for (const std::int64_t offset : {0L, 1L}) {
       for (const std::int64_t whole : {count + 40, most + 100}) {
-        auto room = torch::zeros({whole}, GetParam());
-        const auto to = room.narrow(0, place, count);
+        auto memory = torch::zeros({whole}, GetParam());
+        const auto to = memory.narrow(0, offset, count);
         const auto from = all.narrow(0, 3, count);
         EXPECT_FALSE(copy_noting_non_finite(to, from));
-        EXPECT_TRUE(to.equal(from)) << count << " at " << place << " of " << whole;
-        EXPECT_EQ(torch::count_nonzero(room.narrow(0, place + count, 30)).item<std::int64_t>(), 0);
+        EXPECT_TRUE(to.equal(from)) << count << " at " << offset << " of " << whole;
+        EXPECT_EQ(torch::count_nonzero(memory.narrow(0, offset + count, 30)).item<std::int64_t>(),
+                  0);
       }
     }
   }
@@ -59,7 +61,7 @@ TEST_P(WalkOf, CopiesSpansOfEveryLengthAndAnyPlaceToo) {
   }
 }
 
-TEST_P(WalkOf, NotesNoFiniteValueHoweverLarge) {
+TEST_P(WalkOf, AcceptsTheLargestFiniteValues) {
   for (const double sign : {1.0, -1.0}) {
     auto from = torch::zeros({200}, GetParam());
     const bool is_complex = from.is_complex();
@@ -79,7 +81,7 @@ TEST_P(WalkOf, NotesNoFiniteValueHoweverLarge) {
   }
 }
 
-TEST_P(WalkOf, NotesNonFiniteValuesWhereverTheyLie) {
+TEST_P(WalkOf, FindsNonFiniteValuesAtEveryPosition) {
   for (const double bad :
        {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
         std::numeric_limits<double>::quiet_NaN()}) {
@@ -122,7 +124,7 @@ TEST_P(WalkOf, ScalesAsTorchDoes) {
   EXPECT_TRUE(torch::equal(flat, expected));
 }
 
-TEST_P(WalkOf, ScalesAndNotesWhatWasNotFiniteBefore) {
+TEST_P(WalkOf, ScalesAndReportsNonFiniteValues) {
   auto flat = torch::randn({777}).to(GetParam());
   const auto expected = (flat * 0.25).to(GetParam());
   EXPECT_FALSE(scale_noting_non_finite(flat, 0.25));
@@ -131,7 +133,7 @@ TEST_P(WalkOf, ScalesAndNotesWhatWasNotFiniteBefore) {
   EXPECT_TRUE(scale_noting_non_finite(flat, 0.25));
 }
 
-// What the walks give for `count` elements on `threads` threads.
+// The results of the walks for `count` elements on `threads` threads.
 std::vector<double> results_on(int threads, std::int64_t count, at::ScalarType dtype) {
   at::set_num_threads(threads);
   torch::manual_seed(3);
@@ -148,7 +150,7 @@ std::vector<double> results_on(int threads, std::int64_t count, at::ScalarType d
   return {norm, static_cast<double>(digest >> 32), static_cast<double>(digest & 0xFFFFFFFFU)};
 }
 
-TEST_P(WalkOf, GivesTheSameBitsWithAnyNumberOfThreads) {
+TEST_P(WalkOf, IsBitIdenticalWithAnyNumberOfThreads) {
   const auto threads_before = at::get_num_threads();
   for (const std::int64_t count : {40'000, 333'337}) {
     const auto alone = results_on(1, count, GetParam());
@@ -199,7 +201,7 @@ TEST(Walk, DigestsDifferByOneBit) {
   EXPECT_NE(digest_of(flat), before);
 }
 
-TEST(Walk, RefusesWholeNumbers) {
+TEST(Walk, RefusesIntegers) {
   EXPECT_THROW((void)squared_norm(torch::zeros({3}, at::kInt)), UsageError);
 }
 

@@ -9,7 +9,7 @@ std::vector<FlatRange> present_gradients(FlatParameters& flat) {
     if (!slots.is_in_place(index)) flat.expect_in_place();  // which names all of them
     (void)slots.take_in(index);
   }
-  return flat.live_gradients();
+  return flat.bound_gradients();
 }
 
 at::Tensor gradients_of(const FlatParameters& flat, const FlatRange& range) {

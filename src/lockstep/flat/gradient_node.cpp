@@ -1,0 +1,169 @@
+#include <fmt/format.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/flat/gradient_node_internal.h"
+#include "lockstep/flat/walk.h"
+
+namespace lockstep {
+
+namespace autograd = torch::autograd;
+
+// With the highest sequence number, autograd's engine runs a node as soon as its gradient is ready,
+// as it does for LibTorch's accumulators: listeners are called while backward() still computes.
+GradientSlots::Node::Node(int index, Entry entry, std::shared_ptr<Shared> shared)
+    : autograd::Node(UINT64_MAX),
+      index_(index),
+      entry_(std::move(entry)),
+      data_(entry_.parameter.const_data_ptr()),
+      kept_(entry_.gradients.size()),
+      shared_(std::move(shared)) {
+  add_input_metadata(entry_.parameter);
+}
+
+std::vector<std::unique_ptr<autograd::FunctionPreHook>>&
+GradientSlots::Node::tensor_pre_hooks() noexcept {
+  return autograd::impl::hooks(entry_.parameter);
+}
+
+autograd::variable_list GradientSlots::Node::apply(autograd::variable_list&& gradients) {
+  auto& gradient = gradients.at(0);
+  const bool defined = gradient.defined() && entry_.parameter.requires_grad();
+  if (defined) {
+    if (!has_same_memory()) refuse_moved_parameter();
+    expect_no_graph(gradient);
+    const at::NoGradGuard off;
+    take(gradient);
+    gradient.reset();
+  }
+  call_user_hooks();
+  if (auto* listener = shared_->listener; listener != nullptr) {
+    listener->on_backward();
+    if (defined) {
+      listener->after_gradient(index_);
+    } else {
+      listener->after_undefined_gradient(index_);
+    }
+  }
+  return {};
+}
+
+void GradientSlots::Node::gradient_bypassed_node() {
+  if (!shared_->in_use) return;
+  if (!is_in_place()) refuse_moved_parameter();
+  if (!take_in()) note_.non_finite = has_non_finite(slot());
+  auto* listener = shared_->listener;
+  if (listener != nullptr) listener->on_backward();
+  note_.fresh = true;
+  if (listener != nullptr) listener->after_gradient(index_);
+}
+
+GradientState GradientSlots::Node::state() const {
+  const auto& gradient = entry_.parameter.grad();
+  if (!gradient.defined()) return GradientState::absent;
+  if (!is_slot(gradient)) return GradientState::assigned;
+  return note_.fresh ? GradientState::fresh : GradientState::stale;
+}
+
+GradientState GradientSlots::Node::state(std::size_t buffer) const {
+  if (buffer == buffer_) return state();
+  if (!kept_[buffer].bound) return GradientState::absent;
+  return kept_[buffer].note.fresh ? GradientState::fresh : GradientState::stale;
+}
+
+bool GradientSlots::Node::is_bound() const {
+  const auto now = state();
+  return now == GradientState::stale || now == GradientState::fresh;
+}
+
+void GradientSlots::Node::use_buffer(std::size_t buffer) {
+  if (buffer == buffer_) return;
+  (void)take_in();
+  kept_[buffer_] = {is_bound(), note_};
+  buffer_ = buffer;
+  note_ = kept_[buffer].note;
+  entry_.parameter.mutable_grad() = kept_[buffer].bound ? slot() : at::Tensor();
+}
+
+void GradientSlots::Node::mark_stale(std::size_t buffer) noexcept {
+  (buffer == buffer_ ? note_ : kept_[buffer].note).fresh = false;
+}
+
+GradientState GradientSlots::Node::collect() {
+  if (take_in()) note_.fresh = true;
+  const auto now = state();
+  if (now == GradientState::absent) note_.fresh = false;  // the user dropped the gradient
+  return now;
+}
+
+bool GradientSlots::Node::take_in() {
+  const auto& gradient = entry_.parameter.grad();
+  if (!gradient.defined() || is_slot(gradient)) return false;
+  const at::NoGradGuard off;
+  note_.non_finite = copy_noting_non_finite(slot(), gradient);
+  bind();
+  return true;
+}
+
+bool GradientSlots::Node::is_in_place() const {
+  return has_same_memory() && entry_.parameter.scalar_type() == slot().scalar_type() &&
+         autograd::impl::try_get_grad_accumulator(entry_.parameter).get() == this;
+}
+
+bool GradientSlots::Node::is_slot(const at::Tensor& gradient) const {
+  return gradient.layout() == at::kStrided &&
+         gradient.const_data_ptr() == slot().const_data_ptr() && gradient.sizes() == slot().sizes();
+}
+
+bool GradientSlots::Node::has_same_memory() const {
+  return entry_.parameter.const_data_ptr() == data_;
+}
+
+void GradientSlots::Node::take(const at::Tensor& gradient) {
+  if (auto* listener = shared_->listener; listener != nullptr) {
+    listener->on_backward();
+    listener->before_gradient(index_, state());
+  }
+  const bool adds = entry_.parameter.grad().defined();
+  (void)take_in();
+  if (adds) {
+    note_.non_finite = add_noting_non_finite(slot(), gradient);
+  } else {
+    note_.non_finite = copy_noting_non_finite(slot(), gradient);
+    bind();
+  }
+  note_.fresh = true;
+}
+
+// As LibTorch's accumulator does after a gradient.
+void GradientSlots::Node::call_user_hooks() {
+  auto& hook = autograd::impl::post_acc_grad_hooks(entry_.parameter);
+  if (!hook) return;
+  if (const auto* sentinel = dynamic_cast<const Sentinel*>(hook.get())) {
+    sentinel->call_user_hook(entry_.parameter);
+  } else {
+    (*hook)(entry_.parameter);
+  }
+}
+
+void GradientSlots::Node::refuse_moved_parameter() const {
+  throw UsageError(fmt::format(
+      "parameter {} is no longer in registered memory: to(), set_data and torch::load move it. "
+      "Call them before the Ddp is made, or call adopt() on all ranks afterwards",
+      entry_.name));
+}
+
+// A slot is plain memory and cannot be part of an autograd graph.
+void GradientSlots::Node::expect_no_graph(const at::Tensor& gradient) const {
+  if (!at::GradMode::is_enabled() || !gradient.requires_grad()) return;
+  throw UsageError(fmt::format(
+      "backward() with create_graph is unsupported: the gradient of parameter {} is in registered "
+      "memory, which is not part of an autograd graph. Compute gradients that a loss depends on "
+      "with torch::autograd::grad()",
+      entry_.name));
+}
+
+}  // namespace lockstep

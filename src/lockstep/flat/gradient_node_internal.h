@@ -1,0 +1,99 @@
+// The autograd node that takes one parameter's gradients in place of LibTorch's accumulator
+// (gradient_slot.h), and what all nodes of a model share.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/flat/gradient_slot.h"
+
+namespace lockstep {
+
+struct GradientSlots::Shared {
+  GradientListener* listener = nullptr;
+  bool in_use = true;  // false after ~GradientSlots(), when only graphs still refer to the nodes
+  std::function<void(const std::string& name)> when_gone;
+};
+
+class GradientSlots::Node final : public torch::autograd::Node {
+ public:
+  Node(int index, Entry entry, std::shared_ptr<Shared> shared);
+
+  std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>& tensor_pre_hooks() noexcept
+      override;
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+
+  /// Called when LibTorch's accumulator has run for this parameter: in a graph that was built
+  /// before the node was installed, or after the parameter lost the node.
+  void gradient_bypassed_node();
+
+  // The functions of GradientSlots, for one parameter.
+  [[nodiscard]] GradientState state() const;
+  [[nodiscard]] GradientState state(std::size_t buffer) const;
+  [[nodiscard]] bool is_bound() const;
+  void use_buffer(std::size_t buffer);
+  void drop(std::size_t buffer) noexcept { kept_[buffer] = {}; }
+  void mark_stale(std::size_t buffer) noexcept;
+  GradientState collect();
+  bool take_in();
+  void bind() const { entry_.parameter.mutable_grad() = slot(); }
+  [[nodiscard]] bool non_finite() const noexcept { return note_.non_finite; }
+  [[nodiscard]] bool is_in_place() const;
+
+  [[nodiscard]] const Entry& entry() const noexcept { return entry_; }
+  [[nodiscard]] bool is_in_use() const noexcept { return shared_->in_use; }
+
+ private:
+  [[nodiscard]] const at::Tensor& slot() const { return entry_.gradients[buffer_]; }
+  [[nodiscard]] bool is_slot(const at::Tensor& gradient) const;
+  [[nodiscard]] bool has_same_memory() const;
+  void take(const at::Tensor& gradient);
+  void call_user_hooks();
+  [[noreturn]] void refuse_moved_parameter() const;
+  void expect_no_graph(const at::Tensor& gradient) const;
+
+  // What is known of a slot besides its memory.
+  struct Note {
+    bool fresh = false;  // a gradient arrived since mark_stale(); the user may have dropped it
+    bool non_finite = false;
+  };
+  // The same for a buffer that is not current.
+  struct Kept {
+    bool bound = false;
+    Note note = {};
+  };
+
+  const int index_;
+  const Entry entry_;
+  const void* const data_;  // the parameter's memory when the node was made
+  std::size_t buffer_ = 0;  // the current one
+  Note note_;
+  std::vector<Kept> kept_;  // by buffer
+  const std::shared_ptr<Shared> shared_;
+};
+
+/// Replaces the hook that LibTorch's accumulator calls after a gradient. That accumulator runs only
+/// when a gradient has bypassed the node.
+class GradientSlots::Sentinel final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Sentinel(std::weak_ptr<Node> node, std::unique_ptr<PostAccumulateGradHook> user_hook);
+
+  void operator()(const at::Tensor& parameter) override;
+  void call_user_hook(const at::Tensor& parameter) const;
+
+  static void install(const std::shared_ptr<Node>& node);
+  static void remove(const std::shared_ptr<Node>& node);
+
+ private:
+  std::weak_ptr<Node> node_;
+  std::unique_ptr<PostAccumulateGradHook> user_hook_;
+};
+
+}  // namespace lockstep
