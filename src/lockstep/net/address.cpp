@@ -50,8 +50,8 @@ Answer look_up(const Endpoint& endpoint, int flags) {
   return answer;
 }
 
-// getaddrinfo knows no deadline and may wait minutes for a name server, so it runs on a thread that
-// is left behind when it is too late. The thread shares the ownership of all it touches.
+// getaddrinfo takes no deadline and may wait minutes for a name server. So it runs on a detached
+// thread, which continues alone after the deadline. The thread shares ownership of all its data.
 Answer look_up_by(const Endpoint& endpoint, Deadline deadline) {
   struct Shared {
     std::mutex mutex;
@@ -103,7 +103,7 @@ Address unix_address(std::string_view name) {
   }
   sockaddr_un local{};
   local.sun_family = AF_UNIX;
-  std::copy(name.begin(), name.end(), local.sun_path + 1);  // the zero before it makes it abstract
+  std::copy(name.begin(), name.end(), local.sun_path + 1);  // a leading zero makes it abstract
   Address address;
   std::memcpy(&address.storage, &local, sizeof local);
   address.size_bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -123,8 +123,8 @@ std::optional<Endpoint> try_endpoint(const Address& address) {
   std::array<char, NI_MAXHOST> host{};
   const int result = ::getnameinfo(address.get(), address.size_bytes, host.data(), host.size(),
                                    nullptr, 0, NI_NUMERICHOST);
-  LOCKSTEP_ASSERT(result == 0, "an address of the kernel has a number");
-  // The port lies at the same place in both kinds.
+  LOCKSTEP_ASSERT(result == 0, "an address from the kernel has a numeric form");
+  // sockaddr_in and sockaddr_in6 have the port at the same offset.
   return Endpoint{host.data(),
                   ntohs(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port)};
 }

@@ -1,4 +1,4 @@
-// Addresses as the kernel takes them, and how they are found.
+// Socket addresses in the kernel's format, and name resolution.
 #pragma once
 
 #include <sys/socket.h>
@@ -24,21 +24,21 @@ struct Address {
   [[nodiscard]] bool is_tcp() const noexcept { return family() == AF_INET || family() == AF_INET6; }
 };
 
-/// The TCP addresses of an endpoint, at least one.
-/// Throws UsageError when its host has none; SystemError when the name service does not answer, or
-/// not by the deadline.
+/// Resolves the TCP addresses of an endpoint; at least one.
+/// Throws UsageError when the host has none; SystemError when the name service does not answer by
+/// the deadline or fails.
 [[nodiscard]] std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline);
 
 /// The abstract Unix address `name`. Throws UsageError when it is empty or too long.
 [[nodiscard]] Address unix_address(std::string_view name);
 
-/// This end's address of a socket. Throws SystemError.
+/// The local address of a socket. Throws SystemError.
 [[nodiscard]] Address local_address(int descriptor);
 
-/// The endpoint, with its host as a number; nothing for an address that is not TCP's.
+/// The endpoint, with a numeric host; nullopt for an address that is not a TCP address.
 [[nodiscard]] std::optional<Endpoint> try_endpoint(const Address& address);
 
-/// True for the address that stands for all of a machine's.
+/// True for the wildcard address, which means all addresses of a machine.
 [[nodiscard]] bool is_wildcard(const Address& address) noexcept;
 
 [[nodiscard]] bool is_same_address(const Address& left, const Address& right) noexcept;

@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-// Moves the messages of both sides until each has proven itself. Bytes are fed as they come: what
-// speaks another protocol is refused though it never sends a whole message.
+// Exchanges the messages of both sides until both are authenticated. Bytes are fed as they arrive,
+// so a peer with another protocol is refused even if it never sends a complete message.
 void exchange(Socket& socket, Handshake& handshake, Deadline deadline) {
   std::array<std::byte, 64> buffer{};
   for (;;) {
@@ -31,15 +31,17 @@ void exchange(Socket& socket, Handshake& handshake, Deadline deadline) {
   }
 }
 
-// The same failure in words of the handshake: a side that refuses the other closes without a word.
+// The same error described for the handshake: a side that refuses the other closes the connection
+// without sending a reason.
 SystemError in_handshake(const SystemError& error, const std::string& peer) {
   if (error.error_number() == ETIMEDOUT) {
     return {fmt::format("waited for the handshake of {} until the deadline", peer), ETIMEDOUT};
   }
-  return {fmt::format("{} ended the handshake, as a process does that has another secret, job or "
-                      "round",
-                      peer),
-          error.error_number()};
+  return {
+      fmt::format("{} closed the connection during the handshake, as a process with a different "
+                  "secret, job or round does",
+                  peer),
+      error.error_number()};
 }
 
 }  // namespace
@@ -57,7 +59,7 @@ Channel Channel::accept(Socket socket, const Secret& secret, const HandshakeCont
 void Channel::send(std::span<const std::byte> message, Deadline deadline) {
   if (cut_off_) {
     throw SystemError(
-        fmt::format("cannot send to {}, since an earlier message was cut off", peer()), EPIPE);
+        fmt::format("cannot send to {}: an earlier message was sent only in part", peer()), EPIPE);
   }
   const auto frame = sealer_.seal(message);
   cut_off_ = true;

@@ -1,5 +1,5 @@
-// Messages to and from one process that has proven to belong to the job: a Socket, the handshake,
-// and frames. For code that waits; a server of many connections uses handshake.h and seal.h itself.
+// Messages to and from one authenticated process of the job: a Socket, the handshake, and frames.
+// For blocking code; a server of many connections uses handshake.h and seal.h directly.
 #pragma once
 
 #include <cstddef>
@@ -16,31 +16,34 @@
 
 namespace lockstep {
 
-/// One thread may send while another receives. After any throw but a receive's ETIMEDOUT the
-/// connection is of no more use.
+/// One thread may send while another receives. After an exception the connection is unusable,
+/// except after a receive that threw ETIMEDOUT and a send that threw UsageError.
 class Channel {
  public:
-  /// Handshakes as the side that connected. Returns when the server has proven itself and was sent
-  /// this side's proof; a server that refuses it closes, which the first receive reports.
-  /// Throws UsageError when the other side does not know the secret, or is of another job or round;
-  /// SystemError when the connection is lost, or with ETIMEDOUT.
+  /// Runs the handshake on the side that connected. Returns when the server is authenticated and
+  /// this side's proof is sent. A server that rejects the proof closes the connection, which the
+  /// first receive() reports.
+  /// Throws UsageError when the other side does not know the secret, or belongs to another job or
+  /// round; SystemError when the connection is lost, with ETIMEDOUT at the deadline.
   [[nodiscard]] static Channel connect(Socket socket, const Secret& secret,
                                        const HandshakeContext& context, Deadline deadline);
-  /// The same for the side that listened. Returns when both have proven themselves.
+  /// The same on the side that listened. Returns when both sides are authenticated.
   [[nodiscard]] static Channel accept(Socket socket, const Secret& secret,
                                       const HandshakeContext& context, Deadline deadline);
 
-  /// Returns when the kernel has taken the whole message. Throws UsageError for one longer than
-  /// kMaxFrameBytes (the channel stays of use), SystemError, naming the peer, when it is lost.
+  /// Sends a message. Returns when the kernel has accepted all of it.
+  /// Throws UsageError for a message longer than kMaxFrameBytes (the channel stays usable);
+  /// SystemError, naming the peer, when the connection is lost.
   void send(std::span<const std::byte> message, Deadline deadline);
 
-  /// The next message. Throws SystemError, naming the peer: with ECONNRESET when it has closed,
-  /// with EBADMSG or EMSGSIZE for a frame that cannot be trusted (seal.h), and with ETIMEDOUT;
-  /// after that one it may be called again, nothing is lost.
+  /// Returns the next message.
+  /// Throws SystemError, naming the peer: with ECONNRESET when it has closed the connection, with
+  /// EBADMSG or EMSGSIZE for a frame that fails authentication or is too long (seal.h), and with
+  /// ETIMEDOUT. After ETIMEDOUT the caller may call it again; no data is lost.
   [[nodiscard]] std::vector<std::byte> receive(Deadline deadline);
 
-  /// Gives the peer of a Unix socket a descriptor for the same open file. The peer calls
-  /// receive_descriptor at the same place of the stream. They throw as Socket's.
+  /// Sends the peer of a Unix socket a descriptor for the same open file. The peer calls
+  /// receive_descriptor at the same position in the stream. Both throw as those of Socket.
   void send_descriptor(int descriptor, Deadline deadline) {
     socket_.send_descriptor(descriptor, deadline);
   }
@@ -48,11 +51,11 @@ class Channel {
     return socket_.receive_descriptor(deadline);
   }
 
-  /// True once the peer has closed or the connection is gone, even with messages still to be read.
+  /// True once the peer has closed or the connection is lost, even if unread messages remain.
   [[nodiscard]] bool peer_lost() const noexcept { return socket_.peer_lost(); }
   [[nodiscard]] const std::string& peer() const noexcept { return socket_.peer(); }
-  /// For poll(2): readable when a message, or its beginning, waits. receive takes no byte past the
-  /// message it returns, so none hides here.
+  /// The descriptor, for poll(2): readable when a message or a part of one has arrived. receive()
+  /// reads no byte beyond the message that it returns, so no message is buffered here.
   [[nodiscard]] int number() const noexcept { return socket_.number(); }
 
  private:
@@ -62,7 +65,7 @@ class Channel {
   Socket socket_;
   Sealer sealer_;
   Opener opener_;
-  bool cut_off_ = false;  // a send ended inside a frame
+  bool cut_off_ = false;  // a send failed in the middle of a frame
 };
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ Bytes bytes_of(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// What `act` throws: its kind, its error number and its words.
+// The exception of `act`: its kind, its error number and its message.
 struct Failure {
   std::string kind;
   int error_number = 0;
@@ -98,7 +98,7 @@ TEST(Channel, OneThreadSendsWhileAnotherReceives) {
   }
 }
 
-TEST(Channel, AStrangerIsRefusedInWordsOnBothSides) {
+TEST(Channel, AnUnauthenticatedPeerIsReportedOnBothSides) {
   const auto secret = Secret::random();
   const auto another = Secret::random();
   const struct {
@@ -116,14 +116,15 @@ TEST(Channel, AStrangerIsRefusedInWordsOnBothSides) {
     });
     EXPECT_EQ(client.kind, "usage");
     EXPECT_EQ(client.message.rfind("the other end of a pair: the other side does not know this "
-                                   "job's secret, or is not of job",
+                                   "job's secret, or does not belong to job",
                                    0),
               0u)
         << client.message;
     const auto server = accepting.get();
     EXPECT_EQ(server.kind, "system");
-    EXPECT_EQ(server.message.rfind("the other end of a pair ended the handshake, as a process does "
-                                   "that has another secret, job or round: ",
+    EXPECT_EQ(server.message.rfind("the other end of a pair closed the connection during the "
+                                   "handshake, as a process with a different secret, job or round "
+                                   "does: ",
                                    0),
               0u)
         << server.message;
@@ -140,7 +141,7 @@ TEST(Channel, AWrongProofIsRefusedByTheServer) {
   EXPECT_EQ(failure.kind, "usage");
 }
 
-TEST(Channel, OneWhoSaysNothingIsGivenUpAtTheDeadline) {
+TEST(Channel, AHandshakeWithASilentPeerEndsAtTheDeadline) {
   auto [silent, socket] = Socket::pair();
   const auto begin = std::chrono::steady_clock::now();
   const auto failure = failure_of([taken = &socket] {
@@ -152,7 +153,7 @@ TEST(Channel, OneWhoSaysNothingIsGivenUpAtTheDeadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
 }
 
-TEST(Channel, AReceiveThatCameTooSoonLosesNothing) {
+TEST(Channel, AReceiveThatTimesOutLosesNoData) {
   auto sockets = Socket::pair();
   const auto secret = Secret::random();
   auto handshake = Handshake::client(secret, kContext);
@@ -177,15 +178,15 @@ TEST(Channel, AReceiveThatCameTooSoonLosesNothing) {
   EXPECT_EQ(channel.receive(soon()), bytes_of("hello"));
 }
 
-TEST(Channel, ASendThatWasCutOffIsTheLast) {
+TEST(Channel, NoSendFollowsOneThatWasIncomplete) {
   auto [client, server] = connect(Socket::pair());
   const Bytes large(4u << 20);
   const auto first = failure_of([&, to = &client] { to->send(large, Deadline::after(50ms)); });
   EXPECT_EQ(first.error_number, ETIMEDOUT);
   const auto second = failure_of([to = &client] { to->send({}, soon()); });
   EXPECT_EQ(second.message,
-            "cannot send to the other end of a pair, since an earlier message was cut off: Broken "
-            "pipe");
+            "cannot send to the other end of a pair: an earlier message was sent only in part: "
+            "Broken pipe");
 }
 
 TEST(Channel, AMessageTooLongIsRefusedAndTheNextOnePasses) {
@@ -207,7 +208,7 @@ TEST(Channel, IsReadableOnlyWhileAMessageWaits) {
   EXPECT_EQ(::poll(&ready, 1, 0), 0);
 }
 
-TEST(Channel, AForeignByteInTheStreamIsNotTaken) {
+TEST(Channel, AForeignByteInTheStreamIsRefused) {
   auto [client, server] = connect(Socket::pair());
   const Bytes zeros(64);
   ASSERT_EQ(::send(client.number(), zeros.data(), zeros.size(), MSG_NOSIGNAL), 64);
@@ -216,7 +217,7 @@ TEST(Channel, AForeignByteInTheStreamIsNotTaken) {
   EXPECT_EQ(failure.message.rfind("frame 0 from the other end of a pair was changed", 0), 0u);
 }
 
-TEST(Channel, NothingItHasSaidIsLostWhenAPeerEnds) {
+TEST(Channel, TheLastMessageOfAPeerThatEndsIsReceived) {
   auto ends = connect(Socket::pair());
   ends.client.send(bytes_of("last words"), soon());
   EXPECT_FALSE(ends.server.peer_lost());
@@ -245,7 +246,7 @@ TEST(Channel, NoOutcomeLeavesADescriptorOpen) {
   EXPECT_EQ(count(), before);
 }
 
-// The secret travels as in a launch: one process makes it and passes its descriptor.
+// The secret is passed as in a launch: one process creates it and sends its descriptor.
 TEST(ChannelOfProcesses, AKilledPeerIsNoticedAtOnceAndNamed) {
   const auto run = [](testing::Rank& self) {
     const auto name = fmt::format("lockstep channel_test {}", ::getppid());

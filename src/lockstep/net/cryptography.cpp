@@ -16,15 +16,14 @@
 namespace lockstep {
 namespace {
 
-// OpenSSL refuses these calls for want of memory, or where the machine's policy forbids the
-// algorithm; neither depends on the bytes.
+// These OpenSSL calls fail when memory runs out or when the machine's policy forbids the algorithm;
+// the data has no influence.
 void require(bool succeeded, std::string_view what) {
-  if (!succeeded) throw SystemError(fmt::format("OpenSSL refuses {}", what), ENOTSUP);
+  if (!succeeded) throw SystemError(fmt::format("OpenSSL failed: {}", what), ENOTSUP);
 }
 
 const unsigned char* as_uchar(std::span<const std::byte> bytes) noexcept {
-  static constexpr unsigned char nothing =
-      0;  // OpenSSL takes a null pointer for a missing argument
+  static constexpr unsigned char nothing = 0;  // OpenSSL treats null as a missing argument
   return bytes.empty() ? &nothing : reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
@@ -33,21 +32,22 @@ unsigned char* as_uchar(std::span<std::byte> bytes) noexcept {
 }
 
 int as_int(std::size_t size) noexcept {
-  LOCKSTEP_ASSERT(size <= std::size_t{std::numeric_limits<int>::max()}, "OpenSSL counts in int");
+  LOCKSTEP_ASSERT(size <= std::size_t{std::numeric_limits<int>::max()},
+                  "OpenSSL takes sizes as int");
   return static_cast<int>(size);
 }
 
 EVP_CIPHER_CTX* as_context(void* context) noexcept { return static_cast<EVP_CIPHER_CTX*>(context); }
 
-// Starts on a new nonce and takes in the additional data.
+// Starts with a new nonce and adds the additional data.
 void begin(EVP_CIPHER_CTX* context, const AesGcm::Nonce& nonce,
            std::span<const std::byte> additional) {
   require(EVP_CipherInit_ex(context, nullptr, nullptr, nullptr, as_uchar(nonce), -1) == 1,
-          "a new nonce for AES-256-GCM");
+          "setting the nonce of AES-256-GCM");
   int length = 0;
   require(EVP_CipherUpdate(context, nullptr, &length, as_uchar(additional),
                            as_int(additional.size())) == 1,
-          "additional data for AES-256-GCM");
+          "adding the additional data of AES-256-GCM");
 }
 
 void transform(EVP_CIPHER_CTX* context, std::span<const std::byte> from, std::span<std::byte> to) {
@@ -55,7 +55,7 @@ void transform(EVP_CIPHER_CTX* context, std::span<const std::byte> from, std::sp
   int length = 0;
   require(
       EVP_CipherUpdate(context, as_uchar(to), &length, as_uchar(from), as_int(from.size())) == 1,
-      "data for AES-256-GCM");
+      "processing data with AES-256-GCM");
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ void hkdf_sha256(std::span<const std::byte> input_key, std::span<const std::byte
   auto extracted = hmac_sha256(salt, input_key);
   Mac block{};
   std::vector<std::byte> data;
-  data.reserve(sizeof(Mac) + info.size() + 1);  // never moved, so that no copy escapes the wipe
+  data.reserve(sizeof(Mac) + info.size() + 1);  // not reallocated, so no unwiped copy remains
   for (unsigned number = 1; !output.empty(); ++number) {
     if (number == 1) {
       data.assign(info.begin(), info.end());
@@ -135,7 +135,7 @@ void AesGcm::seal(const Nonce& nonce, std::span<const std::byte> additional,
   int length = 0;
   require(EVP_CipherFinal_ex(context, tag, &length) == 1 &&
               EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_GET_TAG, kTagBytes, tag) == 1,
-          "a tag of AES-256-GCM");
+          "computing the tag of AES-256-GCM");
 }
 
 bool AesGcm::try_open(const Nonce& nonce, std::span<const std::byte> additional,
@@ -148,7 +148,7 @@ bool AesGcm::try_open(const Nonce& nonce, std::span<const std::byte> additional,
   std::array<std::byte, kTagBytes> tag{};
   std::copy_n(sealed.last(kTagBytes).begin(), kTagBytes, tag.begin());
   require(EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, kTagBytes, tag.data()) == 1,
-          "a tag for AES-256-GCM");
+          "setting the tag of AES-256-GCM");
   std::array<unsigned char, kTagBytes> rest{};
   int length = 0;
   return EVP_CipherFinal_ex(context, rest.data(), &length) == 1;

@@ -1,5 +1,5 @@
-// What net takes from OpenSSL, and HKDF on top of it. Nothing here decides anything: handshake.h
-// and seal.h say what is computed over what, and why.
+// The cryptographic primitives that net uses: OpenSSL's, and HKDF built on them. handshake.h and
+// seal.h define the inputs of each computation and the reasons.
 #pragma once
 
 #include <array>
@@ -10,22 +10,22 @@
 
 namespace lockstep {
 
-/// Fills `bytes` from the kernel's random numbers. Throws SystemError.
+/// Fills `bytes` from the kernel's random number generator. Throws SystemError.
 void fill_random(std::span<std::byte> bytes);
 
-/// Overwrites `bytes` in a way that the compiler keeps.
+/// Overwrites `bytes`; the compiler does not optimize this away.
 void wipe(std::span<std::byte> bytes) noexcept;
 
-/// True when equal; the time taken tells nothing about where they differ.
+/// True when equal. The time does not depend on where they differ.
 [[nodiscard]] bool equal_in_constant_time(std::span<const std::byte> left,
                                           std::span<const std::byte> right) noexcept;
 
 using Mac = std::array<std::byte, 32>;
-/// HMAC with SHA-256 (RFC 2104, FIPS 180-4). Throws SystemError when OpenSSL refuses.
+/// HMAC with SHA-256 (RFC 2104, FIPS 180-4). Throws SystemError when OpenSSL fails.
 [[nodiscard]] Mac hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> data);
 
 /// Fills `output`, at most 255 times 32 bytes, by HKDF with SHA-256 (RFC 5869: extract, then
-/// expand). Throws SystemError when OpenSSL refuses.
+/// expand). Throws SystemError when OpenSSL fails.
 void hkdf_sha256(std::span<const std::byte> input_key, std::span<const std::byte> salt,
                  std::span<const std::byte> info, std::span<std::byte> output);
 
@@ -37,7 +37,7 @@ class AesGcm {
   using Nonce = std::array<std::byte, 12>;
   enum class Direction { seal, open };
 
-  /// Throws SystemError when OpenSSL refuses.
+  /// Throws SystemError when OpenSSL fails.
   AesGcm(Direction direction, std::span<const std::byte, kKeyBytes> key);
 
   /// Writes the ciphertext and then the tag to `sealed`, which is kTagBytes longer than `plain`.
@@ -45,7 +45,7 @@ class AesGcm {
             std::span<const std::byte> plain, std::span<std::byte> sealed);
 
   /// Writes the plaintext of `sealed` (ciphertext, then tag) to `plain`, which is kTagBytes
-  /// shorter. False when the tag does not match: `plain` is then not to be looked at.
+  /// shorter. Returns false when the tag does not match: do not use `plain` then.
   [[nodiscard]] bool try_open(const Nonce& nonce, std::span<const std::byte> additional,
                               std::span<const std::byte> sealed, std::span<std::byte> plain);
 

@@ -1,4 +1,4 @@
-// Each algorithm against the examples that its standard publishes.
+// Compares each algorithm with the published examples of its standard.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -112,7 +112,7 @@ TEST(Cryptography, AesGcmMatchesTheExamplesGivenToNist) {
     const auto additional = from_hex(example.additional);
     auto sealer = make_cipher(AesGcm::Direction::seal, example.key);
     auto opener = make_cipher(AesGcm::Direction::open, example.key);
-    for (int use = 0; use < 2; ++use) {  // the second shows that a use leaves nothing behind
+    for (int use = 0; use < 2; ++use) {  // the second use shows that the first leaves no state
       Bytes sealed(expected.size());
       sealer.seal(nonce_of(example.nonce), additional, plain, sealed);
       EXPECT_EQ(sealed, expected);

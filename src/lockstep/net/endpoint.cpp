@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// What names and addresses are made of; '%' and what follows it is an IPv6 address's interface.
+// The characters of names and addresses; '%' precedes the interface of an IPv6 address.
 bool is_host(std::string_view text) {
   constexpr std::string_view letters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:%";
@@ -38,8 +38,8 @@ Endpoint Endpoint::parse(std::string_view text) {
   const bool has_colon = host.find(':') != std::string_view::npos;
   if (!port || !is_host(host) || has_colon != bracketed) {
     throw UsageError(
-        fmt::format("{} is no endpoint: give HOST:PORT, with a port from 1 to 65535 and an IPv6 "
-                    "address in brackets, such as node1:29500 or [fd00::2]:29500",
+        fmt::format("{} is not a valid endpoint: give HOST:PORT, with a port from 1 to 65535 and "
+                    "an IPv6 address in brackets, such as node1:29500 or [fd00::2]:29500",
                     in_quotes(text)));
   }
   return {std::string(host), *port};

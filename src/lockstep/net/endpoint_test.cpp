@@ -39,19 +39,19 @@ TEST(Endpoint, AnythingElseIsRefusedAndQuoted) {
                            "tcp://node1:1"}) {
     try {
       (void)Endpoint::parse(text);
-      ADD_FAILURE() << text << " was taken for an endpoint";
+      ADD_FAILURE() << text << " was accepted as an endpoint";
     } catch (const UsageError& error) {
       const std::string said = error.what();
-      EXPECT_EQ(said.rfind("\"" + std::string(text) + "\" is no endpoint", 0), 0u) << said;
+      EXPECT_EQ(said.rfind("\"" + std::string(text) + "\" is not a valid endpoint", 0), 0u) << said;
     }
   }
 }
 
-TEST(Endpoint, WhatATerminalWouldObeyIsEscapedAndWhatIsLongIsCut) {
+TEST(Endpoint, ControlCharactersAreEscapedAndLongTextIsCut) {
   const auto text = "\x1b[2J" + std::string(1000, 'x');
   try {
     (void)Endpoint::parse(text);
-    FAIL() << "a thousand letters are no endpoint";
+    FAIL() << "a thousand letters were accepted as an endpoint";
   } catch (const UsageError& error) {
     const std::string said = error.what();
     EXPECT_EQ(said.rfind("\"\\x1b[2Jxxx", 0), 0u) << said;

@@ -1,9 +1,9 @@
-// Fuzz target: any bytes as a stream of frames, in any cuts. What comes out of the Opener is what a
-// Sealer put in, in the same order, from the first on; anything else, another exception than
-// SystemError too, is a crash.
+// Fuzz target: arbitrary bytes as a stream of frames, in chunks of any size. The Opener returns
+// exactly the messages that a Sealer sealed, in the same order, from the first on. Anything else,
+// including an exception other than SystemError, is a crash.
 //
-// Input: a byte that chooses (bit 0: mode; the rest: size of the cuts), then, in mode 0, the bytes
-// of the stream; in mode 1, triples (verb, place, value) that change a stream of honest frames.
+// Input: one byte of options (bit 0: mode; other bits: chunk size). Then, in mode 0, the bytes of
+// the stream; in mode 1, triples (verb, position, value) that change a stream of valid frames.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -36,7 +36,7 @@ Bytes message_of(std::size_t frame) {
   return message;
 }
 
-// Opens `stream` in cuts, and holds every message against its frame sealed anew.
+// Opens `stream` in chunks, and compares the frame of every message with one sealed again.
 void check(View stream, std::size_t cut) {
   lockstep::Opener opener(key(), kLimit);
   lockstep::Sealer sealer(key(), kLimit);
@@ -46,12 +46,12 @@ void check(View stream, std::size_t cut) {
       opener.feed(stream.subspan(at, std::min(cut, stream.size() - at)));
       while (const auto message = opener.try_next()) {
         const auto frame = sealer.seal(*message);
-        LOCKSTEP_ASSERT(stream.size() - opened_bytes >= frame.size(), "no frame is cut short");
+        LOCKSTEP_ASSERT(stream.size() - opened_bytes >= frame.size(), "no frame is incomplete");
         LOCKSTEP_ASSERT(std::ranges::equal(stream.subspan(opened_bytes, frame.size()), frame),
-                        "a message was taken from bytes that are not its frame");
+                        "a message was opened from bytes that are not its frame");
         opened_bytes += frame.size();
       }
-      LOCKSTEP_ASSERT(opener.wanted() > 0, "more bytes are wanted when no message is there");
+      LOCKSTEP_ASSERT(opener.wanted() > 0, "without a message, more bytes are wanted");
       LOCKSTEP_ASSERT(opener.wanted() <= kLimit + lockstep::kFrameOverheadBytes,
                       "no more is wanted than the longest frame");
     }
@@ -61,7 +61,7 @@ void check(View stream, std::size_t cut) {
   }
 }
 
-// Flips bits of a frame, drops it, repeats it, swaps it with another, or cuts it.
+// Flips bits of a frame, drops it, repeats it, swaps it with another, or truncates it.
 void change(std::vector<Bytes>& frames, unsigned verb, std::size_t place, std::byte value) {
   if (frames.empty() || frames.size() > 64) return;
   auto& frame = frames[place % frames.size()];

@@ -28,7 +28,7 @@ void append(Bytes& bytes, std::span<const std::byte> more) {
 
 void append(Bytes& bytes, std::string_view text) { append(bytes, std::as_bytes(std::span(text))); }
 
-// job | round. The round has a fixed length, so no two contexts are the same bytes.
+// job | round. The round has a fixed length, so different contexts give different bytes.
 void append(Bytes& bytes, const HandshakeContext& context) {
   append(bytes, context.job);
   for (int shift = 0; shift < 64; shift += 8) {
@@ -168,7 +168,7 @@ std::size_t Handshake::wanted() const noexcept {
 }
 
 SessionKeys Handshake::keys() const {
-  LOCKSTEP_ASSERT(done(), "keys are for a peer that has proven itself");
+  LOCKSTEP_ASSERT(done(), "keys are for an authenticated peer");
   const Transcript transcript{client_nonce_, server_nonce_, keys_->context_};
   auto to_server = derive_session_key(keys_->secret_, "c2s", transcript);
   auto to_client = derive_session_key(keys_->secret_, "s2c", transcript);
@@ -176,14 +176,14 @@ SessionKeys Handshake::keys() const {
   return {std::move(to_client), std::move(to_server)};
 }
 
-// As soon as a byte is wrong: what speaks another protocol may never send a whole hello.
+// Checked at every byte: a peer with another protocol may never send a complete hello.
 void Handshake::check_magic() {
   const auto count = std::min(received_.size(), kMagic.size());
   const std::string_view begin(reinterpret_cast<const char*>(received_.data()), count);
   if (begin == kMagic.substr(0, count)) return;
   refuse(
-      fmt::format("what connected here began with {}, so it is no process of this version of "
-                  "lockstep: check which port it was meant to connect to",
+      fmt::format("a connection began with {}, so it does not come from this version of lockstep: "
+                  "check which port that process should connect to",
                   in_quotes(begin)));
 }
 
@@ -215,9 +215,9 @@ void Handshake::receive_proof() {
 
 void Handshake::refuse_stranger() {
   refuse(
-      fmt::format("the other side does not know this job's secret, or is not of job {}, round "
-                  "{}: give all processes of the job the same secret, and end those that an "
-                  "earlier run has left",
+      fmt::format("the other side does not know this job's secret, or does not belong to job {}, "
+                  "round {}: give all processes of the job the same secret, and end processes of "
+                  "earlier runs",
                   in_quotes(keys_->context_.job), keys_->context_.round));
 }
 

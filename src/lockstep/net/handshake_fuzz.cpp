@@ -1,9 +1,9 @@
-// Fuzz target: any bytes as the other side's half of a handshake, for both roles. They are refused
-// with a UsageError, wait for more, or are the bytes that an honest other side would have sent;
-// everything else is a crash.
+// Fuzz target: arbitrary bytes as the other side's half of a handshake, for both roles. They are
+// refused with a UsageError, are incomplete, or are the bytes that an honest other side would have
+// sent; everything else is a crash.
 //
-// Input: a byte that chooses (bit 0: role; bit 1: mode; the rest: size of the cuts), then, in mode
-// 0, the bytes themselves; in mode 1, pairs (place, mask) that change an honest side's bytes.
+// Input: one byte of options (bit 0: role; bit 1: mode; other bits: chunk size). Then, in mode 0,
+// the bytes themselves; in mode 1, pairs (position, mask) that change the bytes of an honest side.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,7 @@ Handshake make_server(const lockstep::HandshakeNonce& nonce) {
   return Handshake::server(secret(), kContext, nonce);
 }
 
-// What an honest client with this nonce says to the server of this fuzzer.
+// The bytes that an honest client with this nonce sends to the server of this fuzzer.
 Bytes honest_client(const lockstep::HandshakeNonce& nonce) {
   auto client = make_client(nonce);
   auto server = make_server({});
@@ -57,14 +57,14 @@ Bytes honest_client(const lockstep::HandshakeNonce& nonce) {
   return said;
 }
 
-// What an honest server with this nonce says to the client of this fuzzer.
+// The bytes that an honest server with this nonce sends to the client of this fuzzer.
 Bytes honest_server(const lockstep::HandshakeNonce& nonce) {
   auto server = make_server(nonce);
   (void)server.feed(make_client({}).release_output());
   return server.release_output();
 }
 
-// Feeds `bytes` in cuts: how many were taken.
+// Feeds `bytes` in chunks. Returns how many were consumed.
 std::size_t feed(Handshake& handshake, View bytes, std::size_t cut) {
   std::size_t taken = 0;
   while (taken < bytes.size()) {
@@ -86,14 +86,14 @@ void check(bool as_server, View bytes, std::size_t cut) {
     if (!handshake.done()) return;
     const auto honest = as_server ? honest_client(nonce_of(bytes.subspan(kMagicBytes)))
                                   : honest_server(nonce_of(bytes));
-    LOCKSTEP_ASSERT(std::ranges::equal(honest, bytes.first(taken)), "a forged proof was believed");
+    LOCKSTEP_ASSERT(std::ranges::equal(honest, bytes.first(taken)), "a forged proof was accepted");
     (void)handshake.keys();
   } catch (const lockstep::UsageError& error) {
     for (const char c : std::string_view(error.what())) {
-      LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message holds no byte that a terminal would obey");
+      LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message contains no control characters");
     }
-    LOCKSTEP_ASSERT(!handshake.done(), "who was refused is not let in");
-    LOCKSTEP_ASSERT(handshake.release_output().empty(), "who was refused is told nothing");
+    LOCKSTEP_ASSERT(!handshake.done(), "a refused peer is not authenticated");
+    LOCKSTEP_ASSERT(handshake.release_output().empty(), "a refused peer receives no output");
   }
 }
 

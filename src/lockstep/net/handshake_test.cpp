@@ -38,9 +38,9 @@ HandshakeNonce nonce_of(int value) {
 
 const HandshakeContext kContext{"job-7", 3};
 constexpr const char* kStranger =
-    "the other side does not know this job's secret, or is not of job";
+    "the other side does not know this job's secret, or does not belong to job";
 
-// What feeding `bytes` is refused with; empty when it is not.
+// The message with which feeding `bytes` is refused; empty when it is accepted.
 std::string refusal_of(Handshake& handshake, std::span<const std::byte> bytes) {
   try {
     (void)handshake.feed(bytes);
@@ -81,7 +81,7 @@ TEST(Handshake, TwoThatShareSecretJobAndRoundAgreeOnKeys) {
   EXPECT_EQ(client.wanted() + server.wanted(), 0u);
 }
 
-TEST(Handshake, EachConnectionHasKeysOfItsOwn) {
+TEST(Handshake, EachConnectionHasItsOwnKeys) {
   const auto secret = Secret::random();
   Bytes keys;
   for (int i = 0; i < 2; ++i) {
@@ -112,7 +112,7 @@ TEST(Handshake, TheBytesAreThoseOfTheDescription) {
             from_hex("b2b16008aeb1e1bbf64a4b248668529b688db7cd6a25e136d35d0c4fe0adb479"));
 }
 
-TEST(Handshake, CutsMakeNoDifference) {
+TEST(Handshake, ChunkSizesMakeNoDifference) {
   const auto secret = Secret::random();
   for (std::size_t cut = 1; cut <= 40; ++cut) {
     auto client = Handshake::client(secret, kContext);
@@ -158,7 +158,7 @@ TEST(Handshake, AnotherSecretJobOrRoundIsRefusedByBothSides) {
     EXPECT_EQ(said.rfind(kStranger, 0), 0u) << said;
     EXPECT_TRUE(client.release_output().empty()) << "a client gave its proof to a stranger";
 
-    // A client that goes on all the same, with the proof that its own server would take.
+    // A client that continues anyway, with the proof that its own server would accept.
     auto true_server = Handshake::server(stranger.secret, stranger.context, nonce_of(5));
     auto client_again = Handshake::client(stranger.secret, stranger.context, nonce_of(6));
     const auto messages = shake_hands(client_again, true_server);
@@ -184,27 +184,27 @@ TEST(Handshake, RecordedBytesProveNothingOnAnotherConnection) {
   EXPECT_NE(refusal_of(new_client, recorded.reply), "");
 }
 
-TEST(Handshake, NeitherSideAnswersForTheOther) {
+TEST(Handshake, TheProofOfOneSideIsNotValidForTheOther) {
   const auto secret = Secret::random();
-  // The server's own proof sent back to it.
+  // The server receives its own proof.
   auto server = Handshake::server(secret, kContext);
   (void)server.feed(Handshake::client(secret, kContext).release_output());
   const auto reply = server.release_output();
   EXPECT_NE(refusal_of(server, std::span(reply).last(32)), "");
 
-  // A client that meets its own words, or another client's.
+  // A client receives its own messages, or those of another client.
   auto client = Handshake::client(secret, kContext);
   auto words = client.release_output();
   const auto more = Handshake::client(secret, kContext).release_output();
   words.insert(words.end(), more.begin(), more.end());
   EXPECT_NE(refusal_of(client, words), "");
 
-  // A server that meets a server.
+  // A server receives the reply of a server.
   auto left = Handshake::server(secret, kContext);
   EXPECT_NE(refusal_of(left, reply), "");
 }
 
-TEST(Handshake, NothingShortOfTheWholeIsEnough) {
+TEST(Handshake, EveryByteIsNeeded) {
   const auto secret = known_secret();
   auto client = Handshake::client(secret, kContext, nonce_of(1));
   auto server = Handshake::server(secret, kContext, nonce_of(2));
@@ -224,7 +224,7 @@ TEST(Handshake, NothingShortOfTheWholeIsEnough) {
   }
 }
 
-// Sends the three messages with one bit flipped: which of the two refuses, and how.
+// Exchanges the three messages with one bit flipped. Returns the message of the side that refuses.
 std::string refusal_of_flipped(const Secret& secret, std::size_t bit) {
   auto client = Handshake::client(secret, kContext);
   auto server = Handshake::server(secret, kContext);
@@ -246,7 +246,7 @@ TEST(Handshake, OneFlippedBitAnywhereIsRefused) {
   for (std::size_t bit = 0; bit < num_bits; ++bit) {
     const auto said = refusal_of_flipped(secret, bit);
     const bool in_magic = bit < 32;
-    EXPECT_EQ(said.rfind(in_magic ? "what connected here began with" : kStranger, 0), 0u)
+    EXPECT_EQ(said.rfind(in_magic ? "a connection began with" : kStranger, 0), 0u)
         << "bit " << bit << ": " << said;
   }
 }
@@ -255,12 +255,12 @@ TEST(Handshake, AnotherProtocolIsRefusedAtItsFirstByte) {
   auto server = Handshake::server(Secret::random(), kContext);
   const std::string_view request = "GET / HTTP/1.1\r\n";
   const auto said = refusal_of(server, std::as_bytes(std::span(request)));
-  EXPECT_EQ(said.rfind("what connected here began with \"GET ", 0), 0u) << said;
+  EXPECT_EQ(said.rfind("a connection began with \"GET ", 0), 0u) << said;
   auto strict = Handshake::server(Secret::random(), kContext);
   EXPECT_NE(refusal_of(strict, std::as_bytes(std::span(request.substr(0, 1)))), "");
 }
 
-TEST(Handshake, WhoWasRefusedOnceStaysRefused) {
+TEST(Handshake, ARefusedPeerStaysRefused) {
   const auto secret = Secret::random();
   auto server = Handshake::server(secret, kContext);
   const auto first = refusal_of(server, Bytes(1));
@@ -279,7 +279,7 @@ TEST(Handshake, AJobIdHasAtMost64Bytes) {
 
 TEST(HandshakeDeathTest, ThereAreNoKeysBeforeTheProof) {
   auto client = Handshake::client(Secret::random(), kContext);
-  EXPECT_DEATH((void)client.keys(), "keys are for a peer that has proven itself");
+  EXPECT_DEATH((void)client.keys(), "keys are for an authenticated peer");
 }
 
 }  // namespace

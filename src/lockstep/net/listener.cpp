@@ -22,7 +22,7 @@ namespace {
 FileDescriptor try_listen(const Address& address) {
   FileDescriptor descriptor(
       ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // A port whose last connections still linger may be taken again at once.
+  // Allows a port to be reused while its last connections are in TIME_WAIT.
   const int yes = 1;
   const bool listens =
       descriptor &&
@@ -38,13 +38,13 @@ FileDescriptor try_listen(const Address& address) {
 
 [[noreturn]] void refuse_wildcard(const std::string& host) {
   throw UsageError(
-      fmt::format("host {} means every address of this machine, open to every network "
-                  "it is in: give the one address that the job's processes use, such "
-                  "as 127.0.0.1 for this machine alone",
+      fmt::format("host {} means every address of this machine, so every network could connect: "
+                  "give the one address that the job's processes use, such as 127.0.0.1 for this "
+                  "machine only",
                   in_quotes(host)));
 }
 
-// accept(2): the connection failed while it waited, which is no failure of the listener.
+// accept(2): the connection failed while it was pending; the listener is not affected.
 bool is_of_connection(int error) {
   constexpr std::array of_connection{ECONNABORTED, EINTR,       ENETDOWN, EPROTO,
                                      ENOPROTOOPT,  EHOSTDOWN,   ENONET,   EHOSTUNREACH,
@@ -66,7 +66,7 @@ std::string name_of_client(const Address& address, int descriptor, const std::st
 
 Listener Listener::tcp(const std::string& host, std::uint16_t port) {
   if (host.empty()) refuse_wildcard(host);
-  // A machine knows its own names; its name service gets this long when it does not.
+  // A machine usually resolves its own names locally; otherwise its name service has this long.
   const auto addresses = resolve({host, port}, Deadline::after(std::chrono::seconds(30)));
   for (const auto& address : addresses) {
     if (is_wildcard(address)) refuse_wildcard(host);
@@ -111,7 +111,7 @@ std::optional<Socket> Listener::try_accept() {
     }
     if (errno == EAGAIN) return std::nullopt;
     if (!is_of_connection(errno)) {
-      throw SystemError(fmt::format("cannot take a connection at {}", where_), errno);
+      throw SystemError(fmt::format("cannot accept a connection at {}", where_), errno);
     }
   }
 }
@@ -136,7 +136,7 @@ Endpoint Listener::endpoint() const {
 }
 
 std::string Listener::unix_name() const {
-  if (unix_name_.empty()) throw UsageError(fmt::format("{} is no Unix socket", where_));
+  if (unix_name_.empty()) throw UsageError(fmt::format("{} is not a Unix socket", where_));
   return unix_name_;
 }
 

@@ -1,5 +1,5 @@
-// Where others connect to: a TCP port of one address, or a Unix socket of this machine. It never
-// listens on all addresses of a machine: who wants others to reach it says by which.
+// A listening socket: a TCP port of one address, or a Unix socket of this machine. It never listens
+// on all addresses of a machine; the caller names the address.
 #pragma once
 
 #include <cstdint>
@@ -16,37 +16,37 @@ namespace lockstep {
 
 class Listener {
  public:
-  /// Listens by TCP on `host`, a name or address of this machine; port 0 takes a free one.
-  /// Throws UsageError for an address that means all of them ("", 0.0.0.0, ::), SystemError when
-  /// the port is taken or the address is not this machine's.
+  /// Listens by TCP on `host`, a name or address of this machine; port 0 selects a free port.
+  /// Throws UsageError for a wildcard address ("", 0.0.0.0, ::); SystemError when the port is in
+  /// use or the address does not belong to this machine.
   [[nodiscard]] static Listener tcp(const std::string& host, std::uint16_t port = 0);
 
-  /// Listens on the abstract Unix socket `name` (socket.h), which any user of this machine can
-  /// reach: check peer_user of what is accepted.
-  /// Throws UsageError for a name that is empty or too long, SystemError when it is taken.
+  /// Listens on the abstract Unix socket `name` (socket.h). Every user of this machine can connect:
+  /// check peer_user() of accepted connections.
+  /// Throws UsageError for a name that is empty or too long; SystemError when it is in use.
   [[nodiscard]] static Listener unix_socket(std::string_view name);
 
-  /// The same under a new name, `prefix` and 32 random hexadecimal digits: nobody else can have
-  /// taken it, and nobody who was not told can guess it.
+  /// The same with a new name: `prefix` and 32 random hexadecimal digits. The name is unique, and
+  /// other processes cannot guess it.
   [[nodiscard]] static Listener unix_random(std::string_view prefix);
 
-  /// The next connection that waits to be taken; nothing when none does. Connections that ended
-  /// while they waited are passed over. Throws SystemError, as when descriptors have run out
-  /// (EMFILE): the connection still waits then, so back off before the next call.
+  /// Accepts the next pending connection; nullopt when there is none. Connections that ended while
+  /// they were pending are skipped. Throws SystemError, for example with EMFILE when descriptors
+  /// run out: the connection is still pending then, so back off before the next call.
   [[nodiscard]] std::optional<Socket> try_accept();
 
   /// Waits for the next connection. Throws SystemError, with ETIMEDOUT at the deadline.
   [[nodiscard]] Socket accept(Deadline deadline);
 
-  /// The address and port that others connect to. Throws UsageError for a Unix socket.
+  /// The address and port to connect to. Throws UsageError for a Unix socket.
   [[nodiscard]] Endpoint endpoint() const;
 
-  /// The name that others connect to. Throws UsageError for TCP.
+  /// The name to connect to. Throws UsageError for TCP.
   [[nodiscard]] std::string unix_name() const;
 
   /// For messages: "127.0.0.1:29500", or "the Unix socket job-7".
   [[nodiscard]] const std::string& where() const noexcept { return where_; }
-  /// For poll(2) and its kin: readable when a connection waits.
+  /// The descriptor, for poll(2) or epoll(7): readable when a connection is pending.
   [[nodiscard]] int number() const noexcept { return descriptor_.number(); }
 
  private:

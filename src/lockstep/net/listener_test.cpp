@@ -21,12 +21,12 @@ namespace {
 using std::chrono_literals::operator""ms;
 using testing::soon;
 
-TEST(Listener, EveryWildcardIsRefusedInWhateverSpelling) {
+TEST(Listener, EverySpellingOfTheWildcardAddressIsRefused) {
   for (const auto* host : {"", "0.0.0.0", "::", "0", "0x0", "0.0", "::0", "0:0:0:0:0:0:0:0",
                            "::ffff:0.0.0.0", "::ffff:0:0", "::0.0.0.0"}) {
     try {
       (void)Listener::tcp(host);
-      ADD_FAILURE() << "listens everywhere: " << host;
+      ADD_FAILURE() << "listens on all addresses: " << host;
     } catch (const UsageError& error) {
       const std::string said = error.what();
       EXPECT_EQ(said.rfind(fmt::format("host \"{}\" means every address", host), 0), 0u) << said;
@@ -34,7 +34,7 @@ TEST(Listener, EveryWildcardIsRefusedInWhateverSpelling) {
   }
 }
 
-TEST(Listener, TellsWhereItListens) {
+TEST(Listener, ReportsItsAddress) {
   const auto four = Listener::tcp("127.0.0.1");
   EXPECT_EQ(four.endpoint().host, "127.0.0.1");
   EXPECT_NE(four.endpoint().port, 0);
@@ -63,11 +63,11 @@ TEST(Listener, RandomNamesHaveTheirPrefixAndNoOtherListenersName) {
   EXPECT_THROW((void)Listener::tcp("127.0.0.1").unix_name(), UsageError);
 }
 
-TEST(Listener, APlaceThatIsTakenIsNamed) {
+TEST(Listener, AnAddressInUseIsNamed) {
   const auto first = Listener::tcp("127.0.0.1");
   try {
     (void)Listener::tcp("127.0.0.1", first.endpoint().port);
-    FAIL() << "two listen in one place";
+    FAIL() << "two listeners have one address";
   } catch (const SystemError& error) {
     EXPECT_EQ(error.what(),
               fmt::format("cannot listen on {}: Address already in use", first.where()));
@@ -79,14 +79,14 @@ TEST(Listener, APlaceThatIsTakenIsNamed) {
 
 TEST(Listener, AnAddressOfAnotherMachineIsRefused) {
   try {
-    (void)Listener::tcp("203.0.113.7");  // kept for documentation: nobody's
-    FAIL() << "listens on an address that is not this machine's";
+    (void)Listener::tcp("203.0.113.7");  // reserved for documentation
+    FAIL() << "listens on an address of another machine";
   } catch (const SystemError& error) {
     EXPECT_EQ(error.error_number(), EADDRNOTAVAIL);
   }
 }
 
-TEST(Listener, APortCanBeTakenAgainRightAfterItsConnectionsEnd) {
+TEST(Listener, APortCanBeReusedRightAfterItsConnectionsEnd) {
   std::uint16_t port = 0;
   for (int i = 0; i < 3; ++i) {
     auto listener = Listener::tcp("127.0.0.1", port);
@@ -105,7 +105,7 @@ TEST(Listener, UnixNamesHaveOneTo107Bytes) {
   EXPECT_THROW((void)Socket::connect_unix("", soon()), UsageError);
 }
 
-TEST(Listener, HasNothingToAcceptUntilSomebodyConnects) {
+TEST(Listener, HasNothingToAcceptUntilAClientConnects) {
   auto listener = Listener::tcp("127.0.0.1");
   EXPECT_FALSE(listener.try_accept().has_value());
   const auto client = Socket::connect(listener.endpoint(), soon());
@@ -119,7 +119,7 @@ TEST(Listener, AcceptingEndsAtItsDeadline) {
   auto listener = Listener::tcp("127.0.0.1");
   try {
     (void)listener.accept(Deadline::after(50ms));
-    FAIL() << "nobody connected";
+    FAIL() << "accepted a connection without a client";
   } catch (const SystemError& error) {
     EXPECT_EQ(error.what(), fmt::format("waited for a connection to {} until the deadline: "
                                         "Connection timed out",
@@ -127,7 +127,7 @@ TEST(Listener, AcceptingEndsAtItsDeadline) {
   }
 }
 
-TEST(Listener, WantOfDescriptorsIsAnErrorAndTheConnectionWaits) {
+TEST(Listener, LackOfDescriptorsIsAnErrorAndTheConnectionStaysPending) {
   auto listener = Listener::tcp("127.0.0.1");
   const auto client = Socket::connect(listener.endpoint(), soon());
   rlimit before{};

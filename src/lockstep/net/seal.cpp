@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLengthBytes = 4;
 static_assert(kFrameOverheadBytes == kLengthBytes + AesGcm::kTagBytes);
-// Keeps every length in 32 bits, and in the int of OpenSSL.
+// Every length fits in 32 bits and in the int that OpenSSL takes.
 constexpr std::size_t kLargestLimit = 1u << 30;
 constexpr std::size_t kKeptBytes = 128u << 10;
 
@@ -73,7 +73,7 @@ Opener::~Opener() = default;
 
 void Opener::feed(std::span<const std::byte> bytes) {
   if (refused_ != 0) return;
-  // What is opened goes before more comes in; what stays is less than one frame, moved once.
+  // Opened frames are dropped first; less than one frame remains and is moved once.
   buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(begin_));
   begin_ = 0;
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
@@ -95,7 +95,7 @@ std::optional<std::vector<std::byte>> Opener::try_next() {
   ++num_frames_;
   begin_ += kLengthBytes + length;
   if (begin_ == buffer_.size()) {
-    // One long message must not cost a quiet connection its memory for ever.
+    // An idle connection does not keep the memory of one long message.
     if (buffer_.capacity() > kKeptBytes) buffer_ = {};
     buffer_.clear();
     begin_ = 0;
@@ -114,13 +114,13 @@ void Opener::refuse(int error_number) {
   refused_ = error_number;
   if (error_number == EMSGSIZE) {
     const auto length = read_length(std::span<const std::byte>(buffer_).subspan(begin_));
-    throw SystemError(fmt::format("frame {} from {} is to have {} bytes, and the limit is {}",
+    throw SystemError(fmt::format("frame {} from {} claims {} bytes, and the limit is {}",
                                   num_frames_, peer_, length, max_frame_bytes_ + AesGcm::kTagBytes),
                       error_number);
   }
-  throw SystemError(fmt::format("frame {} from {} was changed, lost, repeated or moved on the way",
-                                num_frames_, peer_),
-                    error_number);
+  throw SystemError(
+      fmt::format("frame {} from {} was changed, lost, replayed or reordered", num_frames_, peer_),
+      error_number);
 }
 
 }  // namespace lockstep

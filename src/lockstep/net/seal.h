@@ -1,12 +1,13 @@
-// Frames: messages of one direction of a connection, encrypted and authenticated, so that none can
-// be read, changed, left out, repeated or moved on the way. Bytes in, bytes out.
+// Frames: the messages of one direction of a connection, encrypted and authenticated, so that none
+// can be read, changed, dropped, replayed or reordered on the way. This file only consumes and
+// produces bytes.
 //
 // A frame is
 //   length (u32, little-endian) of what follows | ciphertext | tag (16)
 // by AES-256-GCM under the direction's key, with the length as additional data and the nonce
 //   four zero bytes | number of the frame in its direction (u64, little-endian, from 0).
-// A key is used for one direction of one connection only, so no nonce repeats; a frame at another
-// place than its own has another number, and its tag does not match.
+// A key is used for one direction of one connection only, so no nonce repeats. The nonce depends on
+// the position of a frame: the tag of a frame at a different position does not match.
 #pragma once
 
 #include <cstddef>
@@ -23,20 +24,21 @@ namespace lockstep {
 
 class AesGcm;
 
-/// The longest message, unless both sides choose another: a store's 8 MiB value with its key.
+/// The default limit of a message: an 8 MiB value of the store with its key. Both sides must use
+/// the same limit.
 constexpr std::size_t kMaxFrameBytes = (8u << 20) + (64u << 10);
-/// What a frame adds to its message.
+/// The size of a frame minus that of its message.
 constexpr std::size_t kFrameOverheadBytes = 4 + 16;
 
 class Sealer {
  public:
-  /// `key` is SessionKeys::sending, for this Sealer alone.
+  /// `key` is SessionKeys::sending; no other Sealer may use it.
   explicit Sealer(const Secret& key, std::size_t max_frame_bytes = kMaxFrameBytes);
   Sealer(Sealer&&) noexcept;
   Sealer& operator=(Sealer&&) noexcept;
   ~Sealer();
 
-  /// The frame of `message`, to be sent whole and in the order of the calls.
+  /// Returns the frame of `message`. Send the frames completely and in the order of the calls.
   /// Throws UsageError for a message longer than the Sealer's limit.
   [[nodiscard]] std::vector<std::byte> seal(std::span<const std::byte> message);
 
@@ -48,25 +50,27 @@ class Sealer {
 
 class Opener {
  public:
-  /// `key` is SessionKeys::receiving, for this Opener alone; `peer` is who sends, in messages.
+  /// `key` is SessionKeys::receiving; no other Opener may use it. `peer` names the sender in
+  /// messages.
   explicit Opener(const Secret& key, std::size_t max_frame_bytes = kMaxFrameBytes,
                   std::string peer = "the other side");
   Opener(Opener&&) noexcept;
   Opener& operator=(Opener&&) noexcept;
   ~Opener();
 
-  /// Takes bytes from the connection, in any cuts. Keeps no more memory than was fed: a length is
-  /// only believed as its bytes arrive. To stay bounded, empty try_next between calls.
+  /// Consumes bytes of the connection, in chunks of any size. Memory grows only with the bytes fed,
+  /// not with the length that a frame claims. To bound it, call try_next() until it returns nullopt
+  /// before the next call.
   void feed(std::span<const std::byte> bytes);
 
-  /// The next whole message; nothing when more bytes are needed.
-  /// Throws SystemError, with EMSGSIZE for a length over the limit, as soon as the length is there,
-  /// and with EBADMSG for a frame that was changed, left out, repeated or moved. Nothing that
-  /// follows can be trusted then: close the connection. Every later call throws the same.
+  /// Returns the next complete message; nullopt when more bytes are needed.
+  /// Throws SystemError: with EMSGSIZE for a length over the limit, as soon as the length has
+  /// arrived, and with EBADMSG for a frame that was changed, dropped, replayed or reordered. The
+  /// rest of the stream is untrusted then: close the connection. Every later call throws the same.
   [[nodiscard]] std::optional<std::vector<std::byte>> try_next();
 
-  /// How many bytes complete the length or the frame that comes next, as far as is known; at least
-  /// 1 when try_next has just returned nothing.
+  /// The number of bytes that complete the next length field, or the next frame once its length is
+  /// known. At least 1 right after try_next() has returned nullopt.
   [[nodiscard]] std::size_t wanted() const noexcept;
 
  private:
@@ -77,8 +81,8 @@ class Opener {
   std::string peer_;
   std::uint64_t num_frames_ = 0;
   std::vector<std::byte> buffer_;
-  std::size_t begin_ = 0;  // of what is not yet opened in buffer_
-  int refused_ = 0;        // the error number of the frame that was refused
+  std::size_t begin_ = 0;  // the first byte of buffer_ that is not yet opened
+  int refused_ = 0;        // the error number of the refused frame; 0 without one
 };
 
 }  // namespace lockstep

@@ -64,7 +64,7 @@ TEST_F(Seal, TheLongestMessagePassesAndALongerOneIsRefusedBeforeItIsSent) {
   opener_.feed(sealer_.seal(message));
   EXPECT_EQ(opener_.try_next(), message);
   EXPECT_THROW((void)sealer_.seal(Bytes(kMaxFrameBytes + 1)), UsageError);
-  opener_.feed(sealer_.seal({}));  // the refusal used up no number
+  opener_.feed(sealer_.seal({}));  // the refused message used no frame number
   EXPECT_EQ(opener_.try_next(), Bytes{});
 }
 
@@ -86,7 +86,7 @@ TEST(SealFormat, TheBytesAreThoseOfTheDescription) {
             "021261d7a448e763538831d9a9ecbd27");
 }
 
-TEST_F(Seal, CutsMakeNoDifference) {
+TEST_F(Seal, ChunkSizesMakeNoDifference) {
   const std::vector<Bytes> messages{random_bytes(30), {}, random_bytes(1), random_bytes(70)};
   Bytes stream;
   for (const auto& message : messages) stream = joined({stream, sealer_.seal(message)});
@@ -97,11 +97,11 @@ TEST_F(Seal, CutsMakeNoDifference) {
       opener.feed(std::span(stream).subspan(at, std::min(cut, stream.size() - at)));
       while (auto message = opener.try_next()) opened.push_back(std::move(*message));
     }
-    EXPECT_EQ(opened, messages) << "cut every " << cut << " bytes";
+    EXPECT_EQ(opened, messages) << "chunks of " << cut << " bytes";
   }
 }
 
-TEST_F(Seal, AFrameCutAtAnyByteIsNoMessageAndWantsTheRest) {
+TEST_F(Seal, AnIncompleteFrameIsNoMessageAndWantsTheRemainder) {
   const auto frame = sealer_.seal(random_bytes(50));
   for (std::size_t size = 0; size < frame.size(); ++size) {
     Opener opener(key_);
@@ -118,7 +118,7 @@ TEST_F(Seal, OneFlippedBitAnywhereIsRefused) {
   for (std::size_t bit = 0; bit < frame.size() * 8; ++bit) {
     auto changed = frame;
     changed[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
-    changed.resize(frame.size() + 256);  // so that a longer length finds its bytes
+    changed.resize(frame.size() + 256);  // enough bytes for a larger length
     Opener opener(key_, 512);
     opener.feed(changed);
     const bool over_limit = bit >= 9 && bit < 32;  // of the length
@@ -126,7 +126,7 @@ TEST_F(Seal, OneFlippedBitAnywhereIsRefused) {
   }
 }
 
-TEST_F(Seal, ARepeatedAMovedAndALostFrameAreRefused) {
+TEST_F(Seal, AReplayedAReorderedAndALostFrameAreRefused) {
   const auto first = sealer_.seal(random_bytes(10));
   const auto second = sealer_.seal(random_bytes(10));
   const auto third = sealer_.seal(random_bytes(10));
@@ -156,9 +156,9 @@ TEST_F(Seal, ALengthOverTheLimitIsRefusedWithItsFourthByte) {
     }
     try {
       (void)opener.try_next();
-      FAIL() << "believed a length of " << length;
+      FAIL() << "accepted a length of " << length;
     } catch (const SystemError& error) {
-      EXPECT_EQ(error.what(), "frame 0 from the other side is to have " + std::to_string(length) +
+      EXPECT_EQ(error.what(), "frame 0 from the other side claims " + std::to_string(length) +
                                   " bytes, and the limit is 8454160: Message too long");
     }
   }
@@ -172,7 +172,7 @@ TEST_F(Seal, ALengthTooShortForATagIsRefused) {
   }
 }
 
-TEST_F(Seal, WhatWasRefusedOnceStaysRefusedAndKeepsNoMemory) {
+TEST_F(Seal, ARefusedStreamStaysRefusedAndKeepsNoMemory) {
   const auto good = sealer_.seal(random_bytes(10));
   auto bad = good;
   bad.back() ^= std::byte{1};
@@ -196,7 +196,7 @@ TEST_F(Seal, TheErrorNamesTheFrameAndThePeer) {
     FAIL() << "opened zeros";
   } catch (const SystemError& error) {
     EXPECT_STREQ(error.what(),
-                 "frame 1 from 10.0.0.2:29500 was changed, lost, repeated or moved on the way: Bad "
+                 "frame 1 from 10.0.0.2:29500 was changed, lost, replayed or reordered: Bad "
                  "message");
   }
 }

@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// The file's 64 digits and one byte more for the end of its line, wiped when done.
+// The file's 64 digits and one byte for the end of the line; wiped on destruction.
 struct Digits {
   std::array<char, 2 * Secret::kBytes + 1> text{};
 
@@ -39,7 +39,8 @@ int digit_value(char digit) noexcept {
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
-// Reads up to `bytes` from the file's beginning without moving its place: how many there are.
+// Reads at most `bytes.size()` bytes from the start of the file without changing its offset.
+// Returns how many were read.
 std::size_t read_beginning(int descriptor, std::span<std::byte> bytes, std::string_view what) {
   std::size_t count = 0;
   while (count < bytes.size()) {
@@ -59,29 +60,29 @@ void require_private(const struct stat& status, const std::string& path) {
   }
   if (status.st_uid != ::geteuid()) {
     throw UsageError(
-        fmt::format("secret file {} belongs to user {}, this process to user {}: use a "
-                    "file of your own",
+        fmt::format("secret file {} belongs to user {}, but this process runs as user {}: use a "
+                    "file that you own",
                     path, status.st_uid, ::geteuid()));
   }
   if ((status.st_mode & 077) != 0) {
     throw UsageError(
-        fmt::format("secret file {} has mode {:04o}, so other users may reach it: run "
-                    "chmod 600 {}, and make a new secret if others could have read it",
+        fmt::format("secret file {} has mode {:04o}, which gives other users access: run "
+                    "chmod 600 {}, and create a new secret if others could have read it",
                     path, status.st_mode & 07777, path));
   }
 }
 
 [[noreturn]] void refuse_content(const std::string& path) {
   throw UsageError(
-      fmt::format("secret file {} does not hold 64 hexadecimal digits and nothing "
-                  "else: make it anew with openssl rand -hex 32",
+      fmt::format("secret file {} must contain exactly 64 hexadecimal digits: create it again with "
+                  "openssl rand -hex 32",
                   path));
 }
 
 Secret read_file(const FileDescriptor& file, const std::string& path) {
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) {
-    throw SystemError(fmt::format("cannot look at secret file {}", path), errno);
+    throw SystemError(fmt::format("cannot get the status of secret file {}", path), errno);
   }
   require_private(status, path);
   Digits digits;
@@ -108,7 +109,7 @@ Secret read_file(const FileDescriptor& file, const std::string& path) {
   return secret;
 }
 
-// O_NONBLOCK: a pipe in the file's place must not hold us up.
+// O_NONBLOCK: opening a pipe instead of a file must not block.
 constexpr int kReadFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
 std::optional<Secret> try_read(const std::string& path) {
@@ -126,7 +127,7 @@ void make_folders(const std::filesystem::path& folder) {
     make_folders(folder.parent_path());
     if (::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return;
   }
-  throw SystemError(fmt::format("cannot make folder {}", folder.string()), errno);
+  throw SystemError(fmt::format("cannot create folder {}", folder.string()), errno);
 }
 
 void write_digits(const Secret& secret, int descriptor, const std::string& path) {
@@ -141,8 +142,8 @@ void write_digits(const Secret& secret, int descriptor, const std::string& path)
   write_all(descriptor, std::as_bytes(std::span(digits.text)), path);
 }
 
-// Gives `secret` the name `path`, whole from the first moment: it is written under another name and
-// then linked, which fails when `path` is there, over NFS too. False when it is.
+// Creates `path` with `secret` atomically: writes it under another name and then links it, which
+// fails if `path` exists, also over NFS. Returns false if it exists.
 bool try_publish(const Secret& secret, const std::string& path) {
   std::array<std::uint64_t, 1> unique{};
   fill_random(std::as_writable_bytes(std::span(unique)));
@@ -152,7 +153,7 @@ bool try_publish(const Secret& secret, const std::string& path) {
     const std::string& path;
     ~Remove() { ::unlink(path.c_str()); }
   } const remove{draft};
-  if (::fchmod(file.number(), 0600) != 0) {  // a umask may have taken even our own bits
+  if (::fchmod(file.number(), 0600) != 0) {  // a umask may have cleared even the owner's bits
     throw SystemError(fmt::format("cannot set the mode of {}", draft), errno);
   }
   write_digits(secret, file.number(), draft);
@@ -180,16 +181,16 @@ Secret Secret::from_descriptor(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size != kBytes) {
     throw UsageError(
-        fmt::format("descriptor {} does not hold a job's secret: it must be inherited "
-                    "from the process that started this one",
+        fmt::format("descriptor {} does not contain a job's secret: it must be inherited from the "
+                    "process that started this one",
                     descriptor));
   }
   auto bytes = allocate();
   const auto count =
       read_beginning(descriptor, *bytes, fmt::format("the secret in descriptor {}", descriptor));
   if (count != kBytes) {
-    throw UsageError(
-        fmt::format("descriptor {} holds {} bytes of a secret, not {}", descriptor, count, kBytes));
+    throw UsageError(fmt::format("descriptor {} contains {} bytes of a secret, expected {}",
+                                 descriptor, count, kBytes));
   }
   return Secret(std::move(bytes));
 }
@@ -203,22 +204,22 @@ Secret Secret::create_or_read_file(const std::string& path) {
   make_folders(std::filesystem::path(path).parent_path());
   auto secret = random();
   if (try_publish(secret, path)) return secret;
-  return from_file(path);  // another process was quicker
+  return from_file(path);  // another process has created it first
 }
 
 FileDescriptor Secret::to_descriptor() const {
   FileDescriptor file(::memfd_create("lockstep secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) throw SystemError("cannot make a file in memory for the secret", errno);
-  write_all(file.number(), bytes(), "a file in memory");
+  if (!file) throw SystemError("cannot create a memfd for the secret", errno);
+  write_all(file.number(), bytes(), "a memfd");
   constexpr int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
   if (::fcntl(file.number(), F_ADD_SEALS, seals) != 0) {
-    throw SystemError("cannot seal a file in memory", errno);
+    throw SystemError("cannot seal the memfd of the secret", errno);
   }
   return file;
 }
 
 std::span<const std::byte, Secret::kBytes> Secret::bytes() const noexcept {
-  LOCKSTEP_ASSERT(bytes_ != nullptr, "a secret that was moved away has no bytes");
+  LOCKSTEP_ASSERT(bytes_ != nullptr, "a moved-from secret has no bytes");
   return *bytes_;
 }
 

@@ -1,7 +1,7 @@
-// 32 bytes that prove to belong to a job: whoever knows them is let in. A Secret is moved, never
-// copied by accident, wiped when it goes away, and cannot be printed; it is in
-// no core dump, and a process that is forked does not have it. It travels by a file of mode
-// 0600 or by an inherited descriptor; never in arguments, the environment, logs or messages.
+// The secret of a job: 32 bytes. A process that knows them is accepted as a member of the job. A
+// Secret is move-only, wiped on destruction, and not printable. Core dumps do not contain it, and
+// forked processes do not inherit it. It is passed by a file of mode 0600 or by an inherited
+// descriptor; never in arguments, the environment, logs or messages.
 #pragma once
 
 #include <array>
@@ -18,37 +18,38 @@ class Secret {
  public:
   static constexpr std::size_t kBytes = 32;
 
-  /// A new one, from the kernel's random numbers. Throws SystemError.
+  /// A new random secret. Throws SystemError.
   [[nodiscard]] static Secret random();
 
-  /// A copy of `bytes`, which stay the caller's to wipe.
+  /// A copy of `bytes`; the caller wipes its own.
   [[nodiscard]] static Secret from_bytes(std::span<const std::byte, kBytes> bytes);
 
-  /// Reads what to_descriptor made. `descriptor` stays open and the place in it is not moved, so
-  /// that processes that inherited one descriptor all can read it.
-  /// Throws UsageError when it is not open or no file of 32 bytes.
+  /// Reads the file that to_descriptor() created. `descriptor` stays open and its file offset does
+  /// not change, so that all processes that inherited it can read it.
+  /// Throws UsageError when it is not open or is not a file of 32 bytes.
   [[nodiscard]] static Secret from_descriptor(int descriptor);
 
-  /// Reads a file of 64 hexadecimal digits, with or without an end of line.
-  /// Throws UsageError for a file that belongs to another user, lets group or others in (the
-  /// message says how to close it), is not a regular file, or holds something else; SystemError
-  /// when it cannot be read. A symbolic link is followed; the rules are for what it leads to.
+  /// Reads a file of 64 hexadecimal digits, with or without an end of line. A symbolic link is
+  /// followed; the rules apply to its target.
+  /// Throws UsageError for a file that belongs to another user, gives access to group or others
+  /// (the message names the command that removes it), is not a regular file, or has other content;
+  /// SystemError when the file is not readable.
   [[nodiscard]] static Secret from_file(const std::string& path);
 
-  /// Reads `path` as from_file does, or makes it, with mode 0600 and a new secret, where it is not
-  /// there; missing folders are made with mode 0700. Several processes may call this at once, on
-  /// several machines that share the folder too: all get the same secret. Never writes to a file
-  /// that is there, nor through a symbolic link.
+  /// Reads `path` as from_file() does, or creates it with mode 0600 and a new secret if it does not
+  /// exist; missing folders are created with mode 0700. Several processes may call this at once,
+  /// also on several machines that share the folder: all get the same secret. Never writes to an
+  /// existing file or through a symbolic link.
   [[nodiscard]] static Secret create_or_read_file(const std::string& path);
 
-  /// A sealed file in memory that holds the secret, for children to inherit; close-on-exec, so that
-  /// only a child that is given it (dup2 to a number of its own) has it. Throws SystemError.
+  /// A sealed memfd that contains the secret, for children to inherit. It is close-on-exec: only a
+  /// child for which it is duplicated (dup2) gets it. Throws SystemError.
   [[nodiscard]] FileDescriptor to_descriptor() const;
 
-  /// A second one with the same bytes.
+  /// A second Secret with the same bytes.
   [[nodiscard]] Secret copy() const { return from_bytes(bytes()); }
 
-  /// For computing keys; not to be stored or sent. Not for a Secret that was moved away.
+  /// The bytes, for key derivation; do not store or send them. Invalid for a moved-from Secret.
   [[nodiscard]] std::span<const std::byte, kBytes> bytes() const noexcept;
 
  private:
@@ -58,12 +59,12 @@ class Secret {
   };
   using Owned = std::unique_ptr<Bytes, Wipe>;
 
-  // On a page of its own that is left out of core dumps and wiped in forked children: a supervisor
-  // process executes no other program, and would keep a copy. Throws SystemError.
+  // Allocates a separate page that is excluded from core dumps and wiped in forked children: a
+  // supervisor process executes no other program and would keep a copy. Throws SystemError.
   [[nodiscard]] static Owned allocate();
   explicit Secret(Owned bytes) noexcept : bytes_(std::move(bytes)) {}
 
-  Owned bytes_;  // a move leaves no copy behind, and a dump of the object shows nothing
+  Owned bytes_;  // behind a pointer: a move leaves no copy, and a dump of the object shows no byte
 };
 
 }  // namespace lockstep

@@ -58,7 +58,7 @@ class SecretFile : public ::testing::Test {
     return path;
   }
 
-  // The message that reading `path` is refused with.
+  // The message with which reading `path` is refused.
   static std::string refusal_of(const fs::path& path) {
     try {
       (void)Secret::from_file(path);
@@ -88,17 +88,17 @@ TEST(Secret, PrintingTheObjectShowsNoByteOfIt) {
             object + sizeof secret);
 }
 
-TEST(SecretDeathTest, OneThatWasMovedAwayHasNoBytes) {
+TEST(SecretDeathTest, AMovedFromSecretHasNoBytes) {
   auto secret = Secret::random();
   const auto expected = bytes_of(secret);
   const auto moved = std::move(secret);
   EXPECT_EQ(bytes_of(moved), expected);
   EXPECT_EQ(bytes_of(moved.copy()), expected);
   // NOLINTNEXTLINE(bugprone-use-after-move): this is the claim.
-  EXPECT_DEATH((void)secret.bytes(), "moved away");
+  EXPECT_DEATH((void)secret.bytes(), "moved-from");
 }
 
-TEST(Secret, TravelsThroughADescriptorThatManyCanRead) {
+TEST(Secret, IsPassedByADescriptorThatManyCanRead) {
   const auto secret = Secret::random();
   const auto file = secret.to_descriptor();
   EXPECT_NE(::fcntl(file.number(), F_GETFD) & FD_CLOEXEC, 0);
@@ -121,7 +121,7 @@ TEST(Secret, ADescriptorOfAnythingElseIsRefused) {
   }
 }
 
-TEST_F(SecretFile, IsMadeForItsOwnerAloneAndReadBack) {
+TEST_F(SecretFile, IsCreatedForItsOwnerOnlyAndReadBack) {
   const auto path = folder_ / "new" / "folders" / "secret";
   const auto made = Secret::create_or_read_file(path);
   EXPECT_EQ(mode_of(path), 0600u);
@@ -160,7 +160,7 @@ TEST_F(SecretFile, WithOtherContentIsRefusedWithoutShowingIt) {
   }
 }
 
-TEST_F(SecretFile, ThatOthersCanReachIsRefusedWithTheCommandThatClosesIt) {
+TEST_F(SecretFile, ThatOthersCanAccessIsRefusedWithTheCommandThatFixesIt) {
   for (const mode_t mode : {0640u, 0604u, 0620u, 0610u, 0601u, 0666u}) {
     const auto path = write(kDigits, mode);
     const auto said = refusal_of(path);
@@ -186,7 +186,7 @@ TEST_F(SecretFile, ThatIsAPipeOrAFolderIsRefusedAtOnce) {
   EXPECT_NE(refusal_of(folder_).find("is not a regular file"), std::string::npos);
 }
 
-TEST_F(SecretFile, BehindALinkIsHeldToTheSameRules) {
+TEST_F(SecretFile, BehindALinkFollowsTheSameRules) {
   const auto link = folder_ / "link";
   fs::create_symlink(write(kDigits), link);
   EXPECT_EQ(bytes_of(Secret::create_or_read_file(link)), bytes_of(Secret::from_file(link)));
@@ -194,7 +194,7 @@ TEST_F(SecretFile, BehindALinkIsHeldToTheSameRules) {
   EXPECT_THROW((void)Secret::create_or_read_file(link), UsageError);
 }
 
-TEST_F(SecretFile, IsNeverMadeThroughALink) {
+TEST_F(SecretFile, IsNeverCreatedThroughALink) {
   const auto target = folder_ / "elsewhere";
   const auto link = folder_ / "link";
   fs::create_symlink(target, link);
@@ -203,18 +203,18 @@ TEST_F(SecretFile, IsNeverMadeThroughALink) {
   EXPECT_EQ(num_files(), 1u) << "a draft was left";
 }
 
-TEST_F(SecretFile, ThatIsNotThereIsNamed) {
+TEST_F(SecretFile, ThatDoesNotExistIsNamed) {
   try {
     (void)Secret::from_file(folder_ / "nothing");
-    FAIL() << "read a file that is not there";
+    FAIL() << "read a file that does not exist";
   } catch (const SystemError& error) {
     EXPECT_EQ(error.error_number(), ENOENT);
     EXPECT_NE(std::string(error.what()).find((folder_ / "nothing").string()), std::string::npos);
   }
 }
 
-TEST(SecretOfProcesses, ThatMakeItAtOnceIsTheSame) {
-  // Every process must find the same folder, so it takes its name from the parent of them all.
+TEST(SecretOfProcesses, ThatCreateItAtOnceIsTheSame) {
+  // Every process must find the same folder, so its name contains the id of their common parent.
   const auto run = [](testing::Rank& self) {
     const auto folder = fs::path(::testing::TempDir()) / fmt::format("lockstep_{}", ::getppid());
     for (int i = 0; i < 40; ++i) {

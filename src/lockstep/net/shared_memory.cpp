@@ -16,10 +16,10 @@ namespace lockstep {
 
 SharedMemory::SharedMemory(std::size_t bytes)
     : memory_(::memfd_create("lockstep memory", MFD_CLOEXEC | MFD_ALLOW_SEALING)), bytes_(bytes) {
-  if (!memory_) throw SystemError("cannot make shared memory", errno);
+  if (!memory_) throw SystemError("cannot create shared memory", errno);
   if (::ftruncate(memory_.number(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(memory_.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    throw SystemError(fmt::format("cannot give shared memory its {} bytes", bytes), errno);
+    throw SystemError(fmt::format("cannot allocate {} bytes of shared memory", bytes), errno);
   }
   map();
 }
@@ -30,9 +30,10 @@ SharedMemory::SharedMemory(FileDescriptor memory, std::size_t bytes)
   const bool sized =
       ::fstat(memory_.number(), &facts) == 0 && facts.st_size == static_cast<off_t>(bytes);
   const int seals = ::fcntl(memory_.number(), F_GET_SEALS);
-  // Touching memory whose file shrinks would end the process.
+  // An access to memory whose file has shrunk would end the process with SIGBUS.
   if (!sized || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    throw UsageError(fmt::format("what was received is no shared memory of {} bytes", bytes));
+    throw UsageError(
+        fmt::format("a received descriptor is not sealed shared memory of {} bytes", bytes));
   }
   map();
 }
@@ -46,10 +47,10 @@ void SharedMemory::make_private(std::size_t offset, std::size_t length) {
   void* copy = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) throw SystemError("cannot make a private copy of shared memory", errno);
   std::memcpy(copy, start_ + offset, length);
-  // In one step: no moment in which the address is empty.
+  // One system call: the address is mapped at every moment.
   if (::mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, start_ + offset) ==
       MAP_FAILED) {
-    throw SystemError("cannot put a private copy in the place of shared memory", errno);
+    throw SystemError("cannot replace shared memory by a private copy", errno);
   }
 }
 
@@ -57,7 +58,7 @@ void SharedMemory::map() {
   if (bytes_ == 0) return;  // mmap refuses
   void* start = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, memory_.number(), 0);
   if (start == MAP_FAILED) throw SystemError("cannot map shared memory", errno);
-  // Fewer, larger pages where the system allows them for shared memory; a wish, not a need.
+  // Requests huge pages where the system allows them for shared memory; a failure does not matter.
   ::madvise(start, bytes_, MADV_HUGEPAGE);
   start_ = static_cast<std::byte*>(start);
 }

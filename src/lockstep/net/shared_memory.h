@@ -1,5 +1,5 @@
-// Memory that several processes have mapped, without a name anywhere: a sealed memfd. The kernel
-// frees it with the last process that has it, however that one ends.
+// Memory that several processes map: a sealed memfd, which has no name in a file system. The kernel
+// frees it when the last process that has it ends, in whatever way.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,23 @@ namespace lockstep {
 
 class SharedMemory {
  public:
-  /// New memory, all zero. Throws SystemError.
+  /// Allocates new memory, filled with zeros. Throws SystemError.
   explicit SharedMemory(std::size_t bytes);
-  /// What another process made. Throws UsageError unless it is `bytes` long and can never shrink,
-  /// SystemError when it cannot be mapped.
+  /// Maps the memory that another process allocated. Throws UsageError unless it is `bytes` long
+  /// and sealed against shrinking; SystemError when mapping fails.
   SharedMemory(FileDescriptor memory, std::size_t bytes);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory();
 
-  /// Replaces [offset, offset + length), both whole pages, by a private copy at the same address:
-  /// what others write there afterwards is not seen here any more. Throws SystemError.
+  /// Replaces [offset, offset + length), both multiples of the page size, by a private copy at the
+  /// same address: later writes of other processes are not visible here. Throws SystemError.
   void make_private(std::size_t offset, std::size_t length);
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {start_, bytes_}; }
-  /// For handing on.
+  /// The descriptor to send to other processes.
   [[nodiscard]] int descriptor() const noexcept { return memory_.number(); }
-  /// Nobody else will be given it. The mapping stays.
+  /// Closes the descriptor once all processes have received it. The mapping stays.
   void close_descriptor() noexcept { memory_.reset(); }
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 FileDescriptor copy_of(int descriptor) { return FileDescriptor(::dup(descriptor)); }
 
-TEST(SharedMemory, IsZeroAndSeenByWhoeverIsGivenIt) {
+TEST(SharedMemory, IsZeroAndSeenByEveryProcessThatReceivesIt) {
   const SharedMemory made(3 * page_bytes());
   const SharedMemory given(copy_of(made.descriptor()), 3 * page_bytes());
   EXPECT_NE(made.bytes().data(), given.bytes().data());
@@ -26,7 +26,7 @@ TEST(SharedMemory, IsZeroAndSeenByWhoeverIsGivenIt) {
   EXPECT_EQ(given.bytes()[5000], std::byte{7});
 }
 
-TEST(SharedMemory, APartMadePrivateKeepsItsBytesAndSeesNoMore) {
+TEST(SharedMemory, APartMadePrivateKeepsItsBytesAndSeesNoLaterWrites) {
   const auto page = page_bytes();
   const SharedMemory made(3 * page);
   SharedMemory given(copy_of(made.descriptor()), 3 * page);
@@ -47,7 +47,7 @@ TEST(SharedMemory, CanNeitherShrinkNorGrow) {
   EXPECT_NE(::ftruncate(made.descriptor(), static_cast<off_t>(2 * page_bytes())), 0);
 }
 
-TEST(SharedMemory, WhatCouldShrinkOrIsOfAnotherSizeIsRefused) {
+TEST(SharedMemory, MemoryThatCouldShrinkOrHasAnotherSizeIsRefused) {
   const SharedMemory made(2 * page_bytes());
   EXPECT_THROW(SharedMemory(copy_of(made.descriptor()), page_bytes()), UsageError);
   FileDescriptor loose(::memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -82,7 +82,7 @@ TEST(SharedMemory, LeavesNothingMapped) {
   EXPECT_EQ(mapped(), 0U);
 }
 
-TEST(SharedMemory, NothingIsMemoryToo) {
+TEST(SharedMemory, MayHaveNoBytes) {
   const SharedMemory made(0);
   EXPECT_TRUE(made.bytes().empty());
 }

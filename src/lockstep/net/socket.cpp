@@ -37,10 +37,11 @@ int domain_of(int descriptor) {
   return domain;
 }
 
-// Of the process at the other end, when it connected or began to listen.
+// The credentials that the process at the other end had when it connected or listened.
 ucred credentials_of(int descriptor, const std::string& peer) {
   if (domain_of(descriptor) != AF_UNIX) {
-    throw UsageError(fmt::format("the user of {} is unknown: only a Unix socket tells", peer));
+    throw UsageError(
+        fmt::format("the user of {} is not available: only Unix sockets report it", peer));
   }
   ucred credentials{};
   socklen_t size = sizeof credentials;
@@ -50,26 +51,27 @@ ucred credentials_of(int descriptor, const std::string& peer) {
   return credentials;
 }
 
-// A process that ends is noticed through its kernel; a machine that loses power only through
-// silence. A stopped process still answers these probes: a debugger loses no connection.
+// The kernel of a process that ends closes its connections; a machine that loses power only stops
+// answering, which keep-alive probes detect. The kernel answers probes for a stopped process too,
+// so a debugger loses no connection.
 void tune_tcp(int descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, 15);  // seconds of silence, then
-  set_option(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 5);  // a probe every so many seconds, and
-  set_option(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3);    // after this many the peer is lost
-  // While sent bytes are not acknowledged there are no probes, and the kernel would try for about
-  // 15 minutes. Milliseconds; as long as silence may last.
+  set_option(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, 15);  // seconds of silence before a probe
+  set_option(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 5);  // seconds between probes
+  set_option(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3);  // unanswered probes until the peer is lost
+  // While sent bytes are unacknowledged there are no probes, and the kernel would retransmit for
+  // about 15 minutes. The limit in milliseconds is as long as that of the probes.
   set_option(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
 }
 
 FileDescriptor new_socket(int family, int flags) {
   FileDescriptor descriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
-  if (!descriptor) throw SystemError("cannot make a socket", errno);
+  if (!descriptor) throw SystemError("cannot create a socket", errno);
   return descriptor;
 }
 
-// Waits until one of `events` or an error is there; false when the deadline passes first.
+// Waits for one of `events` or an error. Returns false when the deadline passes first.
 bool wait_until_ready(int descriptor, short events, Deadline deadline) {
   pollfd ready{descriptor, events, 0};
   for (;;) {
@@ -80,10 +82,10 @@ bool wait_until_ready(int descriptor, short events, Deadline deadline) {
   }
 }
 
-// 0 when `descriptor` is connected to `address`, else why not.
+// Connects `descriptor` to `address`. Returns 0, or the error number.
 int connect_to(int descriptor, const Address& address, Deadline deadline) {
   if (::connect(descriptor, address.get(), address.size_bytes) != 0) {
-    // An interrupted connect goes on in the kernel.
+    // An interrupted connect continues in the kernel.
     if (errno != EINPROGRESS && errno != EINTR) return errno;
     if (!wait_until_ready(descriptor, POLLOUT, deadline)) return ETIMEDOUT;
     int error = 0;
@@ -91,8 +93,8 @@ int connect_to(int descriptor, const Address& address, Deadline deadline) {
     if (::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
     if (error != 0) return error;
   }
-  // A connect to a free port of this machine can be given that very port for its own end, and then
-  // TCP connects the socket to itself.
+  // For a connect to a free port of this machine the kernel can choose the same port as the local
+  // one; TCP then connects the socket to itself.
   Address self;
   Address peer;
   if (::getsockname(descriptor, self.get(), &self.size_bytes) != 0 ||
@@ -103,7 +105,7 @@ int connect_to(int descriptor, const Address& address, Deadline deadline) {
 }
 
 timeval as_timeval(Deadline deadline) {
-  // Zero would mean without end; a year is as good as the rest of time.
+  // Zero would mean no limit; one year is long enough to be none.
   constexpr int longest = 365 * 24 * 3600;
   const auto left = std::chrono::ceil<std::chrono::microseconds>(deadline.remaining());
   const auto count = std::clamp<std::int64_t>(left.count(), 1, longest * std::int64_t{1'000'000});
@@ -132,15 +134,15 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
                        Deadline::after(deadline.remaining() / num_left));
     if (error == 0) return {std::move(descriptor), endpoint.to_string()};
   }
-  throw SystemError(fmt::format("cannot connect to {} (does its process run and listen there?)",
-                                endpoint.to_string()),
-                    error);
+  throw SystemError(
+      fmt::format("cannot connect to {} (is a process listening there?)", endpoint.to_string()),
+      error);
 }
 
 Socket Socket::connect_unix(std::string_view name, Deadline deadline) {
   const auto address = unix_address(name);
-  // A full queue makes a non-blocking connect fail at once, and poll(2) does not tell when it has
-  // room; a blocking one waits, as long as sending may take.
+  // If the listener's queue is full, a non-blocking connect fails at once, and poll(2) does not
+  // report when there is room. A blocking connect waits, for at most the send timeout.
   auto descriptor = new_socket(AF_UNIX, 0);
   int result = 0;
   do {
@@ -151,8 +153,8 @@ Socket Socket::connect_unix(std::string_view name, Deadline deadline) {
     result = ::connect(descriptor.number(), address.get(), address.size_bytes);
   } while (result != 0 && errno == EINTR);
   if (result != 0) {
-    throw SystemError(fmt::format("cannot connect to the Unix socket {} (does its process run and "
-                                  "listen there?)",
+    throw SystemError(fmt::format("cannot connect to the Unix socket {} (is a process listening "
+                                  "there?)",
                                   in_quotes(name)),
                       errno == EAGAIN ? ETIMEDOUT : errno);
   }
@@ -162,7 +164,7 @@ Socket Socket::connect_unix(std::string_view name, Deadline deadline) {
 std::pair<Socket, Socket> Socket::pair() {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    throw SystemError("cannot make a pair of sockets", errno);
+    throw SystemError("cannot create a pair of sockets", errno);
   }
   FileDescriptor left(ends[0]);
   FileDescriptor right(ends[1]);
@@ -206,7 +208,8 @@ std::optional<std::size_t> Socket::try_send(std::span<const std::byte> bytes) {
 }
 
 std::optional<std::size_t> Socket::try_receive(std::span<std::byte> bytes) {
-  LOCKSTEP_ASSERT(!bytes.empty(), "receiving no bytes looks like the end of the stream");
+  LOCKSTEP_ASSERT(!bytes.empty(),
+                  "an empty receive is indistinguishable from the end of the stream");
   for (;;) {
     const auto count = ::recv(number(), bytes.data(), bytes.size(), 0);
     if (count >= 0) return static_cast<std::size_t>(count);
@@ -229,7 +232,7 @@ Endpoint Socket::local_endpoint() const {
 
 bool Socket::peer_lost() const noexcept {
   pollfd ready{number(), POLLRDHUP, 0};
-  return ::poll(&ready, 1, 0) > 0;  // errors and hang-ups are reported unasked
+  return ::poll(&ready, 1, 0) > 0;  // poll always reports errors and hang-ups
 }
 
 void Socket::wait_for(short events, std::string_view what_for, Deadline deadline) const {

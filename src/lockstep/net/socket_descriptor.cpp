@@ -1,4 +1,4 @@
-// Socket's two verbs that hand an open file to another process, by SCM_RIGHTS (unix(7)).
+// The two functions of Socket that pass an open file to another process, by SCM_RIGHTS (unix(7)).
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -14,19 +14,19 @@
 namespace lockstep {
 namespace {
 
-// Every descriptor that came with `message`, owned, so that none is left open by mistake.
-std::vector<FileDescriptor> release_descriptors(msghdr& message) {
-  std::vector<FileDescriptor> taken;
+// All descriptors that arrived with `message`, owned, so that none stays open by mistake.
+std::vector<FileDescriptor> received_descriptors(msghdr& message) {
+  std::vector<FileDescriptor> received;
   for (auto* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     const auto num_descriptors = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < num_descriptors; ++i) {
       int number = -1;
       std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof number);
-      taken.emplace_back(number);
+      received.emplace_back(number);
     }
   }
-  return taken;
+  return received;
 }
 
 }  // namespace
@@ -75,14 +75,16 @@ FileDescriptor Socket::receive_descriptor(Deadline deadline) {
     throw SystemError(fmt::format("{} closed the connection before it sent a descriptor", peer_),
                       ECONNRESET);
   }
-  // More than one may fit by alignment; more than fit are dropped by the kernel, which says so.
-  auto taken = release_descriptors(message);
-  if (taken.size() != 1 || (message.msg_flags & MSG_CTRUNC) != 0) {
-    throw SystemError(fmt::format("wanted one descriptor from {}, got {}{}", peer_, taken.size(),
-                                  (message.msg_flags & MSG_CTRUNC) != 0 ? " and more" : ""),
-                      EPROTO);
+  // Alignment may leave room for more than one; the kernel drops those without room and sets a
+  // flag.
+  auto received = received_descriptors(message);
+  if (received.size() != 1 || (message.msg_flags & MSG_CTRUNC) != 0) {
+    throw SystemError(
+        fmt::format("expected one descriptor from {}, got {}{}", peer_, received.size(),
+                    (message.msg_flags & MSG_CTRUNC) != 0 ? " and more" : ""),
+        EPROTO);
   }
-  return std::move(taken.front());
+  return std::move(received.front());
 }
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ std::size_t num_open_descriptors() {
       std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
 
-// The error number of what receiving a descriptor throws; 0 when it throws nothing.
+// The error number that receiving a descriptor throws; 0 when it does not throw.
 int refusal_of_receiving(Socket& socket) {
   try {
     (void)socket.receive_descriptor(soon());
@@ -64,7 +64,7 @@ TEST(SocketDescriptor, PassesAnOpenFile) {
   EXPECT_EQ(letter, 'x');
 }
 
-// Sends `count` descriptors in one message, as no Socket does.
+// Sends `count` descriptors in one message, which Socket never does.
 void send_many(const Socket& to, int descriptor, std::size_t count) {
   std::vector<std::byte> control(CMSG_SPACE(count * sizeof(int)));
   std::byte mark{};
@@ -98,7 +98,7 @@ TEST(SocketDescriptor, UnwantedDescriptorsAreRefusedAndClosed) {
   right.receive_exactly(byte, soon());  // as if it were only bytes
   { const Socket closed = std::move(left); }
   EXPECT_EQ(refusal_of_receiving(right), ECONNRESET);
-  EXPECT_EQ(num_open_descriptors(), before - 1) << "only the closed end should have gone";
+  EXPECT_EQ(num_open_descriptors(), before - 1) << "more than the closed end was closed";
 }
 
 }  // namespace

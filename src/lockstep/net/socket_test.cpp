@@ -110,23 +110,21 @@ TEST(Socket, IsNotInheritedAndNeverBlocks) {
   EXPECT_EQ(client.try_receive(byte), std::nullopt);
 }
 
-TEST(Socket, AConnectThatNobodyAnswersNamesTheEndpoint) {
+TEST(Socket, AConnectWithoutAListenerNamesTheEndpoint) {
   const auto endpoint = Listener::tcp("127.0.0.1").endpoint();  // free again at once
   const auto failure = failure_of([&] { (void)Socket::connect(endpoint, soon()); });
   EXPECT_EQ(failure.error_number, ECONNREFUSED);
   EXPECT_EQ(failure.message,
-            fmt::format("cannot connect to {} (does its process run and listen there?): Connection "
-                        "refused",
+            fmt::format("cannot connect to {} (is a process listening there?): Connection refused",
                         endpoint.to_string()));
   const auto local = failure_of([&] { (void)Socket::connect_unix(unique_name("gone"), soon()); });
   EXPECT_EQ(local.error_number, ECONNREFUSED);
   EXPECT_NE(local.message.find(unique_name("gone")), std::string::npos);
 }
 
-// Linux gives connects the even ones of its free ports first, one after the other: so many connects
-// to one of them are once given that very port, and TCP connects the socket to itself.
-// The kernel gives even ports to connections, odd ones to listeners; other tests may have the
-// first.
+// Linux chooses even free ports for connects, one after the other, and odd ones for listeners. So
+// one of many connects to an even free port gets that same port as its local one, and TCP connects
+// the socket to itself. Other tests may use the first port that is tried.
 Endpoint free_even_endpoint() {
   auto port = Listener::tcp("127.0.0.1").endpoint().port & ~1u;
   for (int tries = 0;; ++tries, port -= 2) {
@@ -149,14 +147,14 @@ TEST(Socket, AnUnknownHostIsNamedWithinTheDeadline) {
   const auto begin = std::chrono::steady_clock::now();
   try {
     (void)Socket::connect({"no-such-host.invalid", 1}, Deadline::after(300ms));
-    FAIL() << "connected to a host that cannot be";
+    FAIL() << "connected to a host that does not exist";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("no-such-host.invalid"), std::string::npos);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
 }
 
-// Connections that nobody takes, so many that the next one waits.
+// So many connections that are not accepted that the next one waits.
 std::vector<FileDescriptor> fill_queue(const Listener& listener) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
@@ -213,7 +211,7 @@ TEST(Socket, SendingAndReceivingEndAtTheirDeadline) {
   EXPECT_LT(waited, 5s);
 }
 
-TEST(Socket, SendingToOneThatIsGoneThrowsAndRaisesNoSignal) {
+TEST(Socket, SendingToALostPeerThrowsAndRaisesNoSignal) {
   ASSERT_EQ(::signal(SIGPIPE, SIG_DFL), SIG_DFL);
   auto listener = Listener::tcp("127.0.0.1");
   auto tcp = connected(listener);
@@ -244,7 +242,7 @@ TEST(Socket, TheEndOfTheStreamIsAnErrorInTheMiddleOfAMessage) {
   EXPECT_EQ(left.try_receive(bytes), 0u);
 }
 
-TEST(Socket, KnowsTheUserBehindAUnixSocketOnly) {
+TEST(Socket, KnowsTheUserOfAUnixSocketOnly) {
   auto listener = Listener::unix_socket(unique_name("user"));
   const auto client = Socket::connect_unix(unique_name("user"), soon());
   const auto server = listener.accept(soon());
@@ -271,7 +269,7 @@ TEST(Socket, NoFailureLeavesADescriptorOpen) {
   EXPECT_EQ(num_open_descriptors(), before);
 }
 
-// Rank 0 listens and tells its port through a Unix socket; rank 1 connects and is killed.
+// Rank 0 listens and sends its port through a Unix socket; rank 1 connects and is killed.
 TEST(SocketOfProcesses, AKilledPeerIsNoticedAtOnce) {
   const auto run = [](testing::Rank& self) {
     const auto name = fmt::format("lockstep socket_test killed {}", ::getppid());

@@ -1,4 +1,4 @@
-// For tests of this room: one process is killed, the other must notice at once.
+// For tests of this room: one process is killed, and the other must detect it at once.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,12 +13,11 @@
 
 namespace lockstep {
 
-/// What rank 1 notes before it waits.
+/// The note of rank 1 before it waits.
 constexpr char kWaitingToBeKilled[] = "waiting to be killed";
 
 /// Runs `body` as two processes. Rank 1 is killed once it has noted kWaitingToBeKilled and rank 0
-/// `ready`; rank 0 is expected to end well within 5 s of that: it would wait minutes for a peer
-/// that it thinks alive.
+/// has noted `ready`. Rank 0 must then succeed within 5 s: it would wait minutes for a live peer.
 inline void kill_rank_1(const std::function<void(testing::Rank&)>& body, const std::string& ready) {
   std::chrono::steady_clock::time_point killed;
   const auto meanwhile = [&](const testing::RunningRanks& ranks) {
