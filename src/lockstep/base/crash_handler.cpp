@@ -143,8 +143,7 @@ AlternateSignalStack::~AlternateSignalStack() {
 CrashHandler::CrashHandler(int descriptor, const CrashHandlerOptions& options) {
   if (::fcntl(descriptor, F_GETFD) < 0) {
     throw UsageError(fmt::format(
-        "a CrashHandler was given descriptor {}, which is not open: open it first",
-        descriptor));
+        "a CrashHandler was given descriptor {}, which is not open: open it first", descriptor));
   }
   if (options.limit < std::chrono::seconds(1) || options.limit > std::chrono::hours(1)) {
     throw UsageError(

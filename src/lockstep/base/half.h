@@ -13,11 +13,11 @@ namespace lockstep {
 enum class Float16 : std::uint16_t {};
 enum class BFloat16 : std::uint16_t {};
 
-[[gnu::always_inline]] inline float widen_bfloat16(std::uint32_t bits) noexcept {
+[[gnu::always_inline]] constexpr float widen_bfloat16(std::uint32_t bits) noexcept {
   return std::bit_cast<float>(bits << 16);
 }
 
-[[gnu::always_inline]] inline std::uint32_t narrow_to_bfloat16(float value) noexcept {
+[[gnu::always_inline]] constexpr std::uint32_t narrow_to_bfloat16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
   return (value != value ? bits | 0x400000U : rounded) >> 16;
@@ -25,7 +25,7 @@ enum class BFloat16 : std::uint16_t {};
 
 // A multiplication by a power of two moves the exponent; it is exact and normalizes subnormal
 // halves.
-[[gnu::always_inline]] inline float widen_float16(std::uint32_t bits) noexcept {
+[[gnu::always_inline]] constexpr float widen_float16(std::uint32_t bits) noexcept {
   const std::uint32_t sign = (bits & 0x8000U) << 16;
   const std::uint32_t rest = (bits & 0x7FFFU) << 13;
   // 2^112 turns the half's exponent bias of 15 into the float's of 127.
@@ -35,7 +35,7 @@ enum class BFloat16 : std::uint16_t {};
       sign | (rest >= 0x0F800000U ? special : std::bit_cast<std::uint32_t>(scaled)));
 }
 
-[[gnu::always_inline]] inline std::uint32_t narrow_to_float16(float value) noexcept {
+[[gnu::always_inline]] constexpr std::uint32_t narrow_to_float16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   // Normal halves: rounded at 13 bits, with the exponent moved by 112.

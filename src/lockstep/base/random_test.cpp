@@ -12,7 +12,8 @@ namespace {
 
 using Block = std::array<std::uint64_t, 4>;
 
-// The authors' published results; tests/oracle/random_agreement.py compares whole streams with numpy.
+// The authors' published results; tests/oracle/random_agreement.py compares whole streams with
+// numpy.
 TEST(Philox, GivesThePublishedResults) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Block{0x16554d9eca36314cu, 0xdb20fe9d672d0fdcu,
                                                  0xd7e772cee186176bu, 0x7e68b68aec7ba23bu}));
