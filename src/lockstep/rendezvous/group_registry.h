@@ -1,6 +1,6 @@
-// What the groups of one world share in a process: each other, so that a wait in one group also
-// advances the others (two ranks may wait for the same two operations in different order), and what
-// is looked up or measured once.
+// The state that the groups of one world share in a process: the list of groups, so that a wait in
+// one group also advances the others (two ranks may wait for the same two operations in a different
+// order), and values that are looked up or measured once.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@ class GroupRegistryMember {
   GroupRegistryMember& operator=(const GroupRegistryMember&) = delete;
   virtual ~GroupRegistryMember() = default;
 
-  /// Does what can be done without waiting, unless another thread is at it.
+  /// Advances as far as possible without waiting. Does nothing while another thread advances.
   virtual void try_advance() noexcept = 0;
-  /// The call in which `global_rank` waits for this rank, which has not entered it; in words.
+  /// Describes the call in which `global_rank` waits for this rank, which has not entered it.
   [[nodiscard]] virtual std::optional<std::string> awaits_this_rank(int global_rank) = 0;
 };
 
@@ -39,20 +39,20 @@ class GroupRegistry {
     std::erase(members_, &member);
   }
 
-  /// How many operations of all groups are not done.
+  /// The number of incomplete operations of all groups.
   void count_pending(int change) noexcept { pending_.fetch_add(change, std::memory_order_relaxed); }
   [[nodiscard]] int pending() const noexcept { return pending_.load(std::memory_order_relaxed); }
 
   void advance_others(const GroupRegistryMember& own) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock) return;  // another thread is at it
+    if (!lock) return;  // another thread advances them
     for (auto* member : members_) {
       if (member != &own) member->try_advance();
     }
   }
 
-  /// What keeps another rank, by its number in the world, from the call that this rank waits in: a
-  /// call of another group that this rank has not entered. Neither can continue then.
+  /// Describes a cycle of waits: the call of another group in which `global_rank` waits for this
+  /// rank, while this rank waits for `global_rank` in group `own`. Neither can continue then.
   [[nodiscard]] std::optional<std::string> find_cycle(const GroupRegistryMember& own,
                                                       int global_rank) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -63,13 +63,14 @@ class GroupRegistry {
     return std::nullopt;
   }
 
-  /// Shared by the groups.
+  /// The watched processes, shared by the groups.
   [[nodiscard]] ProcessWatches& watches() noexcept { return watches_; }
 
-  /// For the names of groups: 0, 1, … in the order they are made, equal on all ranks.
+  /// The next number for the name of a group: 0, 1, … in the order of construction, which is the
+  /// same on all ranks.
   [[nodiscard]] int next_group() noexcept { return groups_.fetch_add(1); }
 
-  /// The one-shot threshold measured for a group of `size`, if it was.
+  /// The one-shot threshold measured for groups of `size`; nullopt if none was measured.
   [[nodiscard]] std::optional<std::size_t> threshold(int size) {
     const std::lock_guard lock(mutex_);
     const auto found = thresholds_.find(size);

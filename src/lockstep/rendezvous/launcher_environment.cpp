@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// The variables in which one launcher says the six numbers; an empty one is never said.
+// The variables in which one launcher gives the six numbers; empty for a number it never gives.
 struct Names {
   std::string_view rank, size, local_rank, local_size, node_rank, num_nodes;
 };
@@ -28,10 +28,10 @@ constexpr Names kOpenMpiNames{"OMPI_COMM_WORLD_RANK",
                               "OMPI_COMM_WORLD_LOCAL_RANK",
                               "OMPI_COMM_WORLD_LOCAL_SIZE",
                               "",
-                              ""};  // _NODE_RANK is no node's number
+                              ""};  // _NODE_RANK is not the number of a node
 constexpr Names kMpichNames{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", ""};
 
-// What one launcher says, and in which words.
+// The placement by one launcher, and the names of its variables.
 struct Claim {
   Placement placement;
   Names names;
@@ -55,7 +55,7 @@ void expect_at_most(std::string_view small_name, int small, std::string_view big
                                small, big_name, big, big));
 }
 
-// Throws unless the numbers of one launcher can be true together.
+// Throws unless the numbers of one launcher are consistent.
 void check(const Claim& claim) {
   const auto& [placement, names, one_per_node] = claim;
   expect_below(names.rank, placement.rank, names.size, placement.size);
@@ -79,7 +79,8 @@ std::optional<int> find_number(const Environment& environment, std::string_view 
   const auto number = environment.find_integer(name);
   if (!number) return std::nullopt;
   if (*number < 0 || *number > kMaxMembers) {
-    throw UsageError(fmt::format("{}={} is no number from 0 to {}", name, *number, kMaxMembers));
+    throw UsageError(
+        fmt::format("{}={} is invalid: it must be from 0 to {}", name, *number, kMaxMembers));
   }
   return static_cast<int>(*number);
 }
@@ -121,18 +122,20 @@ std::optional<Endpoint> find_master(const Environment& environment) {
                                  host ? "MASTER_PORT" : "MASTER_ADDR"));
   }
   if (*port < 1 || *port > 65535) {
-    throw UsageError(fmt::format("MASTER_PORT={} is no port from 1 to 65535", *port));
+    throw UsageError(fmt::format("MASTER_PORT={} is invalid: it must be from 1 to 65535", *port));
   }
   return Endpoint{*host, static_cast<std::uint16_t>(*port)};
 }
 
 std::uint64_t find_round(const Environment& environment, std::string_view name) {
   const auto round = environment.find_integer(name).value_or(0);
-  if (round < 0) throw UsageError(fmt::format("{}={} is below 0", name, round));
+  if (round < 0) {
+    throw UsageError(fmt::format("{}={} is invalid: it must not be negative", name, round));
+  }
   return static_cast<std::uint64_t>(round);
 }
 
-// Short enough for a handshake; what is cut off is kept as a digest.
+// Shortens a name to the limit of the handshake; a digest of the whole name replaces its end.
 std::string job_name(std::string name) {
   constexpr std::size_t kept = kMaxJobBytes - 17;
   if (name.size() <= kMaxJobBytes) return name;
@@ -165,7 +168,7 @@ std::optional<Claim> find_plain(const Environment& environment) {
   auto names = kTorchrunNames;
   const bool indexed = !environment.find("RANK") && environment.find("JOB_COMPLETION_INDEX");
   if (indexed) names.rank = "JOB_COMPLETION_INDEX";
-  // An indexed Job need not be a training job; without a size it means nothing here.
+  // Not every indexed Job is a training job; without a size it is ignored.
   if (!environment.find("WORLD_SIZE") && (indexed || !environment.find("RANK"))) {
     return std::nullopt;
   }
@@ -179,8 +182,8 @@ std::optional<Claim> find_plain(const Environment& environment) {
 bool is_slurm_step(const Environment& environment) {
   if (!environment.find("SLURM_PROCID")) return false;
   const auto step = text_of(environment, "SLURM_STEP_ID");
-  // SLURM's numbers for the steps that are none, from slurm.h: SLURM_EXTERN_CONT,
-  // SLURM_BATCH_SCRIPT, SLURM_INTERACTIVE_STEP, SLURM_PENDING_STEP.
+  // SLURM's special step numbers, from slurm.h: SLURM_EXTERN_CONT, SLURM_BATCH_SCRIPT,
+  // SLURM_INTERACTIVE_STEP, SLURM_PENDING_STEP.
   constexpr std::array<std::string_view, 8> not_steps{
       "", "batch", "extern", "interactive", "4294967290", "4294967291", "4294967292", "4294967293"};
   if (std::find(not_steps.begin(), not_steps.end(), step) != not_steps.end()) return false;
@@ -188,7 +191,7 @@ bool is_slurm_step(const Environment& environment) {
   return job != "bash" && job != "interactive";
 }
 
-// The first of two variables that is set: a step's own number before the whole job's.
+// The first of two variables that is set: the number of the step before that of the whole job.
 std::string_view step_or_job(const Environment& environment, std::string_view step,
                              std::string_view job) {
   return environment.find(step) ? step : job;
@@ -199,7 +202,7 @@ Endpoint slurm_master(const Environment& environment, const std::vector<std::str
   const auto step = environment.find_integer("SLURM_STEP_ID").value_or(0);
   const auto port = environment.find_integer("MASTER_PORT").value_or(15000 + (job + step) % 10000);
   if (port < 1 || port > 65535) {
-    throw UsageError(fmt::format("MASTER_PORT={} is no port from 1 to 65535", port));
+    throw UsageError(fmt::format("MASTER_PORT={} is invalid: it must be from 1 to 65535", port));
   }
   return {environment.find("MASTER_ADDR").value_or(nodes.front()),
           static_cast<std::uint16_t>(port)};
@@ -272,7 +275,7 @@ bool agree(const Claim& a, const Claim& b) {
          same(a.placement.local_rank, b.placement.local_rank);
 }
 
-// Whether `outer` started one process a node, and one of them the ranks that `inner` speaks of.
+// Whether `outer` started one process per node, and one of these started the ranks of `inner`.
 bool explains(const Claim& outer, const Claim& inner) {
   const auto& nodes = inner.placement.num_nodes;
   return outer.one_per_node && outer.placement.size <= inner.placement.size &&
@@ -282,12 +285,12 @@ bool explains(const Claim& outer, const Claim& inner) {
          outer.placement.source != PlacementSource::plain;
 }
 
-// The one that counts of two, `first` being earlier in the order.
+// Chooses one of two claims; `first` is earlier in the order.
 const Claim& choose(const Claim& first, const Claim& second) {
   if (agree(first, second)) return first;
   if (explains(second, first)) return first;
   if (first.placement.source == PlacementSource::slurm && explains(first, second)) return second;
-  auto message = fmt::format("two launchers give this process different places: {}, but {}",
+  auto message = fmt::format("two launchers give this process different ranks: {}, but {}",
                              in_words(first), in_words(second));
   if (first.placement.rank == second.placement.rank &&
       first.placement.size == second.placement.size) {
@@ -297,7 +300,7 @@ const Claim& choose(const Claim& first, const Claim& second) {
   throw UsageError(message + ": unset the variables of the one that did not start the ranks");
 }
 
-// What follows from the numbers that are there.
+// Adds the numbers that follow from the given ones.
 void complete(Placement& placement) {
   if (placement.size == 1) {
     placement.local_rank = placement.local_rank.value_or(0);

@@ -10,7 +10,7 @@ namespace {
 
 using Variables = std::initializer_list<std::pair<const std::string, std::string>>;
 
-// What each launcher sets for one rank, as captured (docs: notes on hosts).
+// The variables that each launcher sets for one rank, captured from real runs.
 Environment torchrun() {
   return {{"RANK", "3"},
           {"WORLD_SIZE", "4"},
@@ -41,7 +41,7 @@ Environment srun() {
           {"SLURM_JOB_NAME", "train"},   {"SLURM_LAUNCH_NODE_IPADDR", "10.77.0.1"}};
 }
 
-// One task a node, as one starts torchrun or as mpirun starts its daemons.
+// One task per node, as for torchrun or for the daemons of mpirun.
 Environment srun_one_a_node() {
   auto environment = srun();
   for (const auto& [name, value] : Variables{{"SLURM_PROCID", "1"},
@@ -167,7 +167,7 @@ TEST(LauncherEnvironment, AShellOrScriptInsideSlurmIsNoStep) {
   }
 }
 
-TEST(LauncherEnvironment, OpenMpiDoesNotTellTheNode) {
+TEST(LauncherEnvironment, OpenMpiDoesNotGiveTheNode) {
   const auto placement = find_placement(mpirun());
   expect_numbers(placement, 3, 4, 1, 2, {}, {});
   EXPECT_EQ(placement.source, PlacementSource::open_mpi);
@@ -217,7 +217,7 @@ TEST(LauncherEnvironment, LaunchersThatAgreeAreFine) {
   EXPECT_EQ(find_placement(pmi).source, PlacementSource::slurm);
 }
 
-TEST(LauncherEnvironment, AnOuterLauncherOfOneProcessANodeIsExplainedByTheInnerOne) {
+TEST(LauncherEnvironment, AnOuterLauncherOfOneProcessPerNodeIsCompatibleWithTheInnerOne) {
   const auto inner_torchrun = find_placement(joined(srun_one_a_node(), torchrun()));
   EXPECT_EQ(inner_torchrun.source, PlacementSource::torchrun);
   EXPECT_EQ(inner_torchrun.rank, 3);
@@ -236,7 +236,7 @@ TEST(LauncherEnvironment, AnOuterLauncherOfOneProcessANodeIsExplainedByTheInnerO
             PlacementSource::torchrun);
 }
 
-TEST(LauncherEnvironment, TwoLaunchersThatDifferAreNamedWithWhatTheySay) {
+TEST(LauncherEnvironment, TwoLaunchersThatDifferAreNamedWithTheirValues) {
   expect_error(joined(srun(), with(torchrun(), "RANK", "2")),
                {"torchrun says RANK=2 and WORLD_SIZE=4",
                 "srun (SLURM) says SLURM_PROCID=3 and SLURM_STEP_NUM_TASKS=4", "unset"});
@@ -254,7 +254,7 @@ TEST(LauncherEnvironment, TwoLaunchersThatDifferAreNamedWithWhatTheySay) {
   expect_error(with(other_local, "LOCAL_RANK", "0"), {"SLURM_LOCALID=1", "LOCAL_RANK=0"});
 }
 
-TEST(LauncherEnvironment, NumbersThatCannotBeAreNamed) {
+TEST(LauncherEnvironment, InvalidNumbersAreNamed) {
   expect_error(with(torchrun(), "RANK", "4"), {"RANK=4 contradicts WORLD_SIZE=4", "0 to 3"});
   expect_error(with(torchrun(), "LOCAL_RANK", "2"), {"LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"});
   expect_error(with(torchrun(), "GROUP_RANK", "7"), {"GROUP_RANK=7", "GROUP_WORLD_SIZE=2"});
@@ -275,7 +275,7 @@ TEST(LauncherEnvironment, NumbersThatCannotBeAreNamed) {
   expect_error(with(mpirun(), "PMIX_RANK", "0"), {"OMPI_COMM_WORLD_RANK=3", "PMIX_RANK=0"});
 }
 
-TEST(LauncherEnvironment, ALongJobNameIsCutButStaysItsOwn) {
+TEST(LauncherEnvironment, ALongJobNameIsCutButStaysUnique) {
   const auto job = [](char last) {
     return find_placement(with(torchrun(), "TORCHELASTIC_RUN_ID", std::string(100, 'x') + last))
         .job;

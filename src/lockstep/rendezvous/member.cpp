@@ -37,7 +37,7 @@ std::string to_string(const Member& member) {
 }
 
 std::string to_string(std::span<const Member> members) {
-  if (members.empty()) return "nobody";
+  if (members.empty()) return "none";
   const auto first_node = static_cast<std::size_t>(
       std::count_if(members.begin(), members.end(),
                     [](const Member& member) { return member.kind == MemberKind::rank; }));

@@ -1,4 +1,4 @@
-// Who takes part in a rendezvous: a rank of the job, or the launcher of a node.
+// The members of a rendezvous: ranks of the job, and launchers of nodes.
 #pragma once
 
 #include <compare>
@@ -23,7 +23,7 @@ constexpr int kMaxMembers = 65536;  // of each kind
 
 [[nodiscard]] std::string to_string(const Member& member);
 
-/// A list for a message: "ranks 0-3 and 7", "rank 2", "rank 0 and nodes 1-2"; "nobody" when empty.
+/// A list for a message: "ranks 0-3 and 7", "rank 2", "rank 0 and nodes 1-2"; "none" when empty.
 /// `members` is in ascending order.
 [[nodiscard]] std::string to_string(std::span<const Member> members);
 

@@ -1,5 +1,5 @@
-// Text that another process of the job wrote. It may be of another version of lockstep, so that
-// what does not parse is the user's to mend, not a broken invariant of ours.
+// Parsing of text that another process of the job wrote. That process may run another version of
+// lockstep, so text that does not parse is a UsageError, not a broken invariant.
 #pragma once
 
 #include <exception>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// What `read` returns. Throws UsageError, naming `what`, in the place of an exception of the
-/// parser.
+/// Returns the result of `read`. Replaces an exception of the parser by a UsageError that names
+/// `what`.
 template <typename Read>
 auto read_peer_text(std::string_view what, const Read& read) {
   try {
@@ -19,7 +19,7 @@ auto read_peer_text(std::string_view what, const Read& read) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw UsageError(std::string(what) + " cannot be read (" + error.what() +
+    throw UsageError(std::string(what) + " has an invalid format (" + error.what() +
                      "): start all processes of the job with the same version of lockstep");
   }
 }

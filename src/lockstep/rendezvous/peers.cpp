@@ -18,7 +18,7 @@ std::shared_ptr<const FileDescriptor> ProcessWatches::watch(const ProcessIdentit
   if (!opened && errno != ESRCH) {
     throw SystemError(fmt::format("cannot watch process {} (pidfd_open)", process.process), errno);
   }
-  // Looked at when the descriptor holds the number: another process may have been given it before.
+  // Compared after the pidfd is open: the number may have been reused for another process before.
   if (opened && process.started != 0 && ProcessIdentity::of(process.process) != process) {
     opened.reset();
   }
@@ -45,8 +45,8 @@ std::string Peers::describe(int rank) const {
   const auto stat = stat_after_name(process);
   const char state = stat.empty() ? '?' : stat.front();
   const auto* words = state == 'T'   ? ", stopped by a signal"
-                      : state == 't' ? ", held by a debugger"
-                      : state == 'D' ? ", waiting for the kernel (disk or driver)"
+                      : state == 't' ? ", stopped by a debugger"
+                      : state == 'D' ? ", in uninterruptible sleep (disk or driver)"
                                      : "";
   return fmt::format("pid {}{}", process, words);
 }

@@ -1,4 +1,4 @@
-// Whether the processes of a group's other ranks still run, as the kernel says.
+// Detects through the kernel whether the processes of a group's other ranks still run.
 #pragma once
 
 #include <sys/types.h>
@@ -18,11 +18,12 @@
 
 namespace lockstep {
 
-/// The pidfds of the processes that some group of this process watches, one for each: groups of
-/// many ranks would need as many descriptors each. Safe from any thread.
+/// The pidfds of all processes that the groups of this process watch, one per process: without
+/// sharing, every group would need one descriptor per rank. Thread-safe.
 class ProcessWatches {
  public:
-  /// Closed where the process had ended before. Throws SystemError.
+  /// A pidfd of `process`; an empty descriptor if the process has already ended. Throws
+  /// SystemError.
   [[nodiscard]] std::shared_ptr<const FileDescriptor> watch(const ProcessIdentity& process);
 
  private:
@@ -32,8 +33,8 @@ class ProcessWatches {
 
 class Peers {
  public:
-  /// `processes` of all ranks, this one's among them. A process that has already ended counts as
-  /// dead. Throws SystemError.
+  /// `processes` are those of all ranks, including this one. A process that has already ended
+  /// counts as dead. Throws SystemError.
   Peers(std::span<const ProcessIdentity> processes, ProcessWatches& watches);
 
   /// True when the rank's process has ended, reaped or not.
@@ -41,8 +42,7 @@ class Peers {
   [[nodiscard]] pid_t process(int rank) const {
     return processes_[static_cast<std::size_t>(rank)].process;
   }
-  /// "pid 4711", and what keeps it from running where something does: "pid 4711, stopped by a
-  /// signal".
+  /// "pid 4711", with the reason if the process is not running: "pid 4711, stopped by a signal".
   [[nodiscard]] std::string describe(int rank) const;
 
  private:

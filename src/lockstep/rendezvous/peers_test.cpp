@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// A process that does nothing until it is killed; reaped at the end.
+// An idle process until it is killed; reaped at the end.
 class Idle {
  public:
   Idle() : process_(::fork()) {
@@ -42,7 +42,7 @@ bool soon(const Condition& condition) {
   return true;
 }
 
-TEST(Peers, WhoLivesIsNotDead) {
+TEST(Peers, ALiveProcessIsNotDead) {
   const Idle idle;
   ProcessWatches watches;
   const Peers peers(
@@ -53,7 +53,7 @@ TEST(Peers, WhoLivesIsNotDead) {
   EXPECT_EQ(peers.describe(1), "pid " + std::to_string(idle.process()));
 }
 
-TEST(Peers, AProcessThatWasGivenTheNumberOfAnEndedOneIsNotTakenForIt) {
+TEST(Peers, AProcessWithTheReusedNumberOfAnEndedOneIsNotMistakenForIt) {
   const Idle idle;
   ProcessWatches watches;
   auto before = ProcessIdentity::of(idle.process());
@@ -88,7 +88,7 @@ TEST(Peers, AKilledProcessIsDeadBeforeItIsReapedAndAfter) {
   EXPECT_TRUE(peers.dead(0));
 }
 
-TEST(Peers, AProcessThatWasGoneFromTheStartIsDead) {
+TEST(Peers, AProcessThatEndedBeforeTheWatchIsDead) {
   pid_t process = 0;
   {
     const Idle idle;
@@ -98,7 +98,7 @@ TEST(Peers, AProcessThatWasGoneFromTheStartIsDead) {
   EXPECT_TRUE(Peers(std::array{ProcessIdentity::of(process)}, watches).dead(0));
 }
 
-TEST(Peers, AStoppedProcessIsAliveAndSaidToBeStopped) {
+TEST(Peers, AStoppedProcessIsAliveAndReportedAsStopped) {
   const Idle idle;
   ProcessWatches watches;
   const Peers peers(std::array{ProcessIdentity::of(idle.process())}, watches);

@@ -18,13 +18,12 @@ std::string stat_after_name(pid_t process) {
   // Reading fails when the process has ended since the file was opened.
   const auto bytes = file.number() < 0 ? -1 : ::read(file.number(), buffer.data(), buffer.size());
   const std::string text(buffer.data(), bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
-  const auto end = text.rfind(") ");  // a program's name may hold spaces and brackets
+  const auto end = text.rfind(") ");  // a program's name may contain spaces and parentheses
   return end == std::string::npos ? "" : text.substr(end + 2);
 }
 
 ProcessIdentity ProcessIdentity::of(pid_t process) {
-  constexpr int kFieldsBetween =
-      19;  // of /proc/<pid>/stat, from the state to the time of the start
+  constexpr int kFieldsBetween = 19;  // of /proc/<pid>/stat, from the state to the start time
   std::istringstream fields(stat_after_name(process));
   std::string skipped;
   for (int i = 0; i < kFieldsBetween; ++i) fields >> skipped;

@@ -1,4 +1,4 @@
-// A process of this host: its number, and when it started, since numbers are given again.
+// The identity of a process of this host: its pid and its start time, since pids are reused.
 #pragma once
 
 #include <sys/types.h>
@@ -10,16 +10,16 @@ namespace lockstep {
 
 struct ProcessIdentity {
   pid_t process = 0;
-  std::int64_t started = 0;  // in clock ticks since the host's start; 0: /proc does not tell
+  std::int64_t started = 0;  // in clock ticks since boot; 0 when /proc is not available
 
-  /// Of the process that has the number `process` now.
+  /// The identity of the process that has the pid `process` now.
   [[nodiscard]] static ProcessIdentity of(pid_t process);
 
   friend bool operator==(const ProcessIdentity&, const ProcessIdentity&) = default;
 };
 
-/// What /proc/<pid>/stat says after the program's name, the state first; empty when the process has
-/// ended.
+/// The fields of /proc/<pid>/stat after the program's name, the state first; empty when the process
+/// has ended.
 [[nodiscard]] std::string stat_after_name(pid_t process);
 
 }  // namespace lockstep

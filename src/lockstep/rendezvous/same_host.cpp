@@ -34,7 +34,8 @@ std::vector<int> ranks_of(std::string_view text) {
   return ranks;
 }
 
-// One rank's part of the proof. The keys lie under a name of the leader's, the first rank.
+// One rank's part of the proof. The keys have a prefix with the number of the leader, the first
+// rank.
 class Proof {
  public:
   Proof(Store& store, std::span<const int> supposed, Deadline deadline)
@@ -44,11 +45,11 @@ class Proof {
         prefix_(fmt::format("host/{}", supposed.front())) {
     for (const int rank : supposed) members_.push_back({MemberKind::rank, rank});
     const auto self = std::find(supposed.begin(), supposed.end(), store.member().number);
-    LOCKSTEP_ASSERT(self != supposed.end(), "a rank takes part in its own host's proof only");
+    LOCKSTEP_ASSERT(self != supposed.end(), "a rank takes part only in the proof of its own host");
     slot_ = static_cast<std::size_t>(self - supposed.begin());
   }
 
-  // Offers the page, lets everyone write, then reads who did.
+  // Offers the page, waits until all ranks have written, then checks each slot.
   std::vector<int> lead() {
     const auto nonce = fresh_nonce();
     std::unique_ptr<SharedPage> page;
@@ -58,7 +59,7 @@ class Proof {
       page->write(0, nonce);
       server = std::make_unique<PageServer>(*page);
     } catch (const SystemError&) {
-      server.reset();  // a machine that cannot share a page has nobody on the same host
+      server.reset();  // without a shared page, every rank counts as a host
     }
     store_.set(key("nonce"), hexadecimal(nonce), deadline_);
     store_.set(key("page"), server ? server->name() : "", deadline_);
@@ -85,13 +86,13 @@ class Proof {
   }
 
  private:
-  // Writes `nonce` into the page if it is the leader's; nothing when that does not work out.
+  // Writes `nonce` into the page if it is the leader's page; returns null on any failure.
   [[nodiscard]] std::unique_ptr<SharedPage> try_write(const std::string& name,
                                                       const std::string& leaders_nonce,
                                                       const HandshakeNonce& nonce) const {
     if (name.empty()) return nullptr;
     try {
-      auto page = std::make_unique<SharedPage>(ask_for_page(name, deadline_), supposed_.size());
+      auto page = std::make_unique<SharedPage>(request_page(name, deadline_), supposed_.size());
       if (hexadecimal(page->read(0)) != leaders_nonce) return nullptr;
       page->write(slot_, nonce);
       return page;

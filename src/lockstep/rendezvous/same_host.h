@@ -1,10 +1,10 @@
-// Which ranks run on one host, so that they can share memory. Names and counts do not tell: every
-// container of a machine has its own name, and several machines can have the same. Two steps do:
+// Determines which ranks run on one host, so that they can share memory. Host names do not suffice:
+// every container of a machine has its own name, and several machines can have the same name. Two
+// steps do:
 //   1. host_identity (machine/host_identity.h) names the running kernel and the namespaces of this
-//   process. Ranks whose
-//      identities differ are on different hosts, and nothing more is tried.
-//   2. prove_same_host makes those with equal identities share a page of memory, and write into it
-//      what the others know to look for. Who cannot is on another host.
+//      process. Ranks with different identities are on different hosts.
+//   2. prove_same_host makes ranks with equal identities share a page of memory, in which each
+//      writes a nonce that the others check. A rank that fails is on another host.
 #pragma once
 
 #include <span>
@@ -15,12 +15,12 @@
 
 namespace lockstep {
 
-/// Which ranks of `supposed` share memory with its first: that one, and all that have proven it, in
-/// ascending order. `supposed` is in ascending order, has this Store's rank, and each rank is given
-/// the same answer.
-/// Collective among the supposed ranks, once for a Store.
-/// Throws PeerError when one of them is lost or late, SystemError when the server is gone; that a
-/// proof fails is no error.
+/// Returns the ranks of `supposed` that share memory with its first rank: that rank, and all that
+/// have proven it, in ascending order; the same result on each rank. `supposed` is in ascending
+/// order and contains this Store's rank.
+/// Collective: every rank of `supposed` calls this, once per Store.
+/// Throws PeerError when one of them is lost or times out, SystemError when the server is lost. A
+/// proof that fails is not an error.
 [[nodiscard]] std::vector<int> prove_same_host(Store& store, std::span<const int> supposed,
                                                Deadline deadline);
 

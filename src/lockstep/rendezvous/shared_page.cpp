@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kSlotBytes = sizeof(HandshakeNonce);
 constexpr std::size_t kSlotWords = kSlotBytes / sizeof(std::uint64_t);
-constexpr std::chrono::seconds kPatience{5};  // with one process that asks
+constexpr std::chrono::seconds kRequestLimit{5};  // for one request
 
 }  // namespace
 
@@ -54,7 +54,7 @@ PageServer::PageServer(const SharedPage& page)
     : page_(page),
       listener_(Listener::unix_random("lockstep-page-")),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!stop_) throw SystemError("cannot make an eventfd", errno);
+  if (!stop_) throw SystemError("cannot create an eventfd", errno);
   thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
 }
 
@@ -72,10 +72,10 @@ void PageServer::serve(const std::stop_token& stop) {
       // The name is random, but every user of the machine can see it.
       auto socket = listener_.try_accept();
       if (!socket || socket->peer_user() != ::geteuid()) continue;
-      socket->send_descriptor(page_.descriptor(), Deadline::after(kPatience));
+      socket->send_descriptor(page_.descriptor(), Deadline::after(kRequestLimit));
     } catch (const Error&) {
-      // Who asked does without, and is a host of its own. Descriptors that have run out would wake
-      // us without end.
+      // The process that asked gets no page and counts as a separate host. Pauses, because lack of
+      // descriptors would make poll return again and again.
       watched[0].fd = -1;
       ::poll(&watched[1], 1, 100);
       watched[0].fd = listener_.number();
@@ -83,8 +83,8 @@ void PageServer::serve(const std::stop_token& stop) {
   }
 }
 
-FileDescriptor ask_for_page(const std::string& name, Deadline deadline) {
-  const auto limit = std::min(deadline, Deadline::after(kPatience));
+FileDescriptor request_page(const std::string& name, Deadline deadline) {
+  const auto limit = std::min(deadline, Deadline::after(kRequestLimit));
   auto socket = Socket::connect_unix(name, limit);
   if (socket.peer_user() != ::geteuid()) {
     throw UsageError(fmt::format("the Unix socket {} belongs to another user", name));

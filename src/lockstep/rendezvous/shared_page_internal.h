@@ -1,6 +1,6 @@
-// A piece of memory that the ranks of one host share to prove that they can: a slot for each, into
-// which it writes 32 bytes. One rank makes it and gives its descriptor to whoever of the same user
-// asks at an abstract Unix socket.
+// Memory that the ranks of one host share to prove that they can share memory: one slot per rank,
+// into which the rank writes 32 bytes. One rank allocates it and sends its descriptor to every
+// process of the same user that connects to an abstract Unix socket.
 #pragma once
 
 #include <atomic>
@@ -20,9 +20,9 @@ namespace lockstep {
 
 class SharedPage {
  public:
-  /// New memory of `num_slots` slots. Throws SystemError.
+  /// Allocates `num_slots` slots. Throws SystemError.
   explicit SharedPage(std::size_t num_slots);
-  /// What another process made. Throws as SharedMemory.
+  /// Maps the page of another process. Throws as SharedMemory.
   SharedPage(FileDescriptor memory, std::size_t num_slots);
 
   void write(std::size_t slot, const HandshakeNonce& value) noexcept;
@@ -35,10 +35,10 @@ class SharedPage {
   SharedMemory memory_;
 };
 
-/// Gives `page` away at a Unix socket of a random name until destroyed.
+/// Sends `page` to processes that connect to a Unix socket with a random name, until destroyed.
 class PageServer {
  public:
-  /// `page` outlives it. Throws SystemError.
+  /// `page` must outlive this. Throws SystemError.
   explicit PageServer(const SharedPage& page);
   PageServer(const PageServer&) = delete;
   PageServer& operator=(const PageServer&) = delete;
@@ -55,8 +55,8 @@ class PageServer {
   std::jthread thread_;
 };
 
-/// Asks a PageServer for its page. Throws UsageError when the server is another user's, or as
-/// SharedPage does; SystemError when nobody answers.
-[[nodiscard]] FileDescriptor ask_for_page(const std::string& name, Deadline deadline);
+/// Requests the page of a PageServer. Throws UsageError when the server belongs to another user;
+/// SystemError when it does not answer.
+[[nodiscard]] FileDescriptor request_page(const std::string& name, Deadline deadline);
 
 }  // namespace lockstep

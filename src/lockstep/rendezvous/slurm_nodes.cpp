@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 [[noreturn]] void fail(std::string_view list, const std::string& why) {
-  throw UsageError(fmt::format("cannot read SLURM's list \"{}\": {}", list, why));
+  throw UsageError(fmt::format("SLURM's list \"{}\" is invalid: {}", list, why));
 }
 
 std::optional<int> try_number(std::string_view digits) {
@@ -25,7 +25,7 @@ std::optional<int> try_number(std::string_view digits) {
   return number;
 }
 
-// `text` cut at the commas that are outside of brackets.
+// Splits `text` at the commas outside of brackets.
 std::vector<std::string_view> items_of(std::string_view list, std::string_view text) {
   std::vector<std::string_view> items;
   std::size_t begin = 0;
@@ -51,7 +51,7 @@ std::vector<std::string> numbers_of(std::string_view list, std::string_view rang
   const auto last_digits = dash == std::string_view::npos ? first_digits : range.substr(dash + 1);
   const auto first = try_number(first_digits);
   const auto last = try_number(last_digits);
-  if (!first || !last || *first > *last) fail(list, fmt::format("\"{}\" is no range", range));
+  if (!first || !last || *first > *last) fail(list, fmt::format("\"{}\" is not a range", range));
   if (static_cast<std::size_t>(*last - *first) >= kMaxSlurmNodes) {
     fail(list, fmt::format("it names more than {} nodes", kMaxSlurmNodes));
   }
@@ -62,7 +62,7 @@ std::vector<std::string> numbers_of(std::string_view list, std::string_view rang
   return numbers;
 }
 
-// Each of `names` with each of the bracket's numbers behind it.
+// Every combination of one of `names` followed by one of the bracket's numbers.
 std::vector<std::string> times(std::string_view list, const std::vector<std::string>& names,
                                std::string_view bracket) {
   std::vector<std::string> numbers;
@@ -115,9 +115,9 @@ std::vector<int> expand_slurm_counts(std::string_view list) {
       times = item.back() == ')' ? try_number(item.substr(open + 2, item.size() - open - 3))
                                  : std::nullopt;
     }
-    if (!count || !times || *times < 1) fail(list, fmt::format("\"{}\" is no count", item));
+    if (!count || !times || *times < 1) fail(list, fmt::format("\"{}\" is not a count", item));
     if (counts.size() + static_cast<std::size_t>(*times) > kMaxSlurmNodes) {
-      fail(list, fmt::format("it is for more than {} nodes", kMaxSlurmNodes));
+      fail(list, fmt::format("it has counts for more than {} nodes", kMaxSlurmNodes));
     }
     counts.insert(counts.end(), static_cast<std::size_t>(*times), *count);
   }

@@ -10,7 +10,7 @@ namespace {
 using Names = std::vector<std::string>;
 using Counts = std::vector<int>;
 
-TEST(SlurmNodes, RangesAndSingleNumbersAreWrittenOut) {
+TEST(SlurmNodes, RangesAndSingleNumbersAreExpanded) {
   EXPECT_EQ(expand_slurm_nodes("h[0-1]"), (Names{"h0", "h1"}));
   EXPECT_EQ(expand_slurm_nodes("h[0-3,7],x1"), (Names{"h0", "h1", "h2", "h3", "h7", "x1"}));
   EXPECT_EQ(expand_slurm_nodes("login"), (Names{"login"}));
@@ -22,18 +22,18 @@ TEST(SlurmNodes, LeadingZerosStay) {
   EXPECT_EQ(expand_slurm_nodes("n[001,100]"), (Names{"n001", "n100"}));
 }
 
-TEST(SlurmNodes, SeveralBracketsAndADomainBehindThem) {
+TEST(SlurmNodes, SeveralBracketsAndADomainAreExpanded) {
   EXPECT_EQ(expand_slurm_nodes("r[0-1]n[2-3]"), (Names{"r0n2", "r0n3", "r1n2", "r1n3"}));
   EXPECT_EQ(expand_slurm_nodes("h[1-2].x.org"), (Names{"h1.x.org", "h2.x.org"}));
   EXPECT_EQ(expand_slurm_nodes("gpu-[1-2]-a"), (Names{"gpu-1-a", "gpu-2-a"}));
 }
 
-TEST(SlurmNodes, WhatIsNoListIsRefusedWithItsText) {
+TEST(SlurmNodes, AnInvalidListIsRefusedAndQuoted) {
   for (const char* list : {"", ",", "a,", "h[", "h]", "h[]", "h[1", "h[1-]", "h[-1]", "h[3-1]",
                            "h[a-b]", "h[1,]", "h[[1]]", "h[1-2-3]", "h[0-99999999999]"}) {
     try {
       (void)expand_slurm_nodes(list);
-      ADD_FAILURE() << list << " was taken";
+      ADD_FAILURE() << list << " was accepted";
     } catch (const UsageError& error) {
       EXPECT_NE(std::string(error.what()).find('"' + std::string(list) + '"'), std::string::npos)
           << error.what();
@@ -41,7 +41,7 @@ TEST(SlurmNodes, WhatIsNoListIsRefusedWithItsText) {
   }
 }
 
-TEST(SlurmNodes, AListOfTooManyNodesIsRefusedBeforeItIsMade) {
+TEST(SlurmNodes, AListOfTooManyNodesIsRefusedBeforeItIsExpanded) {
   EXPECT_THROW((void)expand_slurm_nodes("h[0-65536]"), UsageError);
   EXPECT_THROW((void)expand_slurm_nodes("a[0-999]b[0-999]c[0-999]d[0-999]"), UsageError);
   EXPECT_EQ(expand_slurm_nodes("h[0-65535]").size(), kMaxSlurmNodes);

@@ -33,11 +33,11 @@ struct Store::Connection {
   std::string local_address;
   Secret secret;
 
-  std::mutex mutex;  // guards taken
+  std::mutex mutex;  // guards `used`
   std::condition_variable free;
-  bool taken = false;  // by the thread whose turn it is; it alone touches what follows and channel
+  bool used = false;  // by one thread, which alone accesses the channel and the members below
   std::uint64_t last_id = 0;
-  int gone = 0;  // errno's value once the connection is of no more use
+  int lost = 0;  // the value of errno once the connection is unusable
 };
 
 namespace {
@@ -48,16 +48,16 @@ class Turn {
  public:
   Turn(Connection& connection, Deadline deadline) : connection_(connection) {
     std::unique_lock lock(connection_.mutex);
-    if (!connection_.free.wait_until(lock, deadline.at(), [&] { return !connection_.taken; })) {
-      throw SystemError("another thread of this process still waits for the store", ETIMEDOUT);
+    if (!connection_.free.wait_until(lock, deadline.at(), [&] { return !connection_.used; })) {
+      throw SystemError("another thread of this process still uses the store", ETIMEDOUT);
     }
-    connection_.taken = true;
+    connection_.used = true;
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
     const std::lock_guard lock(connection_.mutex);
-    connection_.taken = false;
+    connection_.used = false;
     connection_.free.notify_one();
   }
 
@@ -74,8 +74,8 @@ Deadline later(Deadline deadline, std::chrono::milliseconds grace) {
   return Deadline(deadline.at() > last - grace ? last : deadline.at() + grace);
 }
 
-SystemError server_is_gone(const std::string& server, int error_number) {
-  return {fmt::format("the rendezvous server at {} is gone", server), error_number};
+SystemError server_is_lost(const std::string& server, int error_number) {
+  return {fmt::format("the rendezvous server at {} is lost", server), error_number};
 }
 
 StoreReply or_throw(StoreReply reply) {
@@ -89,28 +89,29 @@ StoreReply or_throw(StoreReply reply) {
   return reply;
 }
 
-// The answer as the kind its request has.
+// The answer, if it has the kind that belongs to the request.
 template <typename Reply>
 Reply expect(StoreReply reply) {
   auto* expected = std::get_if<Reply>(&reply);
   if (expected != nullptr) return std::move(*expected);
   throw UsageError(
-      fmt::format("the store answered with message kind {}, which is no answer to "
-                  "what was asked; do all processes use the same version of lockstep?",
+      fmt::format("the store answered with a message of kind {}, which does not belong to the "
+                  "request: start all processes with the same version of lockstep",
                   reply.index()));
 }
 
-constexpr std::chrono::milliseconds kOneTry = 5000ms;  // must not use up the time of all
+constexpr std::chrono::milliseconds kOneTry = 5000ms;  // leaves time for further tries
 
-// For a connection alone. The first tries are short: where a flood has filled the server's queue,
-// the kernel repeats the first packet only after a second.
+// The deadline for connecting only. The first tries are short: if a flood has filled the server's
+// queue, the kernel retransmits the first packet only after a second.
 Deadline for_connecting(Deadline deadline, int tries) {
   return std::min(deadline,
                   Deadline::after(std::min(300ms * (1 << std::min(tries - 1, 5)), kOneTry)));
 }
 
-// What `attempt` returns, called with the number of the try, from 1. While it throws SystemError,
-// tries again until the deadline: the server may not be there yet, or too busy with others.
+// Returns the result of `attempt`, which is called with the number of the try, from 1. While it
+// throws SystemError, tries again until the deadline: the server may not have started yet, or may
+// be too busy.
 template <typename Attempt>
 auto until_reached(const std::string& server, Deadline deadline, const Attempt& attempt) {
   auto pause = 5ms;
@@ -170,17 +171,17 @@ Store::Store(std::unique_ptr<Connection> connection) noexcept
     : connection_(std::move(connection)) {}
 Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&& other) noexcept {
-  std::swap(connection_, other.connection_);  // ours says goodbye with `other`
+  std::swap(connection_, other.connection_);  // the old connection leaves when `other` is destroyed
   return *this;
 }
 
 Store::~Store() {
-  if (!connection_ || connection_->gone != 0) return;
+  if (!connection_ || connection_->lost != 0) return;
   try {
     connection_->channel.send(
         encode(StoreRequestMessage{++connection_->last_id, request::Goodbye{}}),
         Deadline::after(100ms));
-  } catch (const Error&) {  // then it is lost instead; nobody is left to be told here
+  } catch (const Error&) {  // then the server reports this member as lost
   }
 }
 
@@ -251,7 +252,7 @@ int Store::number() const noexcept { return connection_->channel.number(); }
 StoreReply Store::ask(StoreRequest request, Deadline deadline, std::chrono::milliseconds grace) {
   auto& connection = *connection_;
   const Turn turn(connection, deadline);
-  if (connection.gone != 0) throw server_is_gone(connection.server, connection.gone);
+  if (connection.lost != 0) throw server_is_lost(connection.server, connection.lost);
   const auto id = ++connection.last_id;
   const auto message = encode(StoreRequestMessage{id, std::move(request)});
   const auto limit = later(deadline, grace);
@@ -262,17 +263,18 @@ StoreReply Store::ask(StoreRequest request, Deadline deadline, std::chrono::mill
     sent = true;
     do {
       answer = decode_reply(connection.channel.receive(limit));
-    } while (answer.id != id);  // an older one answers a request whose caller has given up
+    } while (answer.id != id);  // skips answers to requests that timed out
   } catch (const SystemError& error) {
-    // A request that went out whole and was not answered in time leaves the connection usable.
+    // A complete request without an answer in time leaves the connection usable.
     if (sent && error.error_number() == ETIMEDOUT && limit.expired()) {
       throw SystemError(
-          fmt::format("the rendezvous server at {} does not answer; it is stopped, or cut off",
+          fmt::format("the rendezvous server at {} does not answer: its process may be stopped, or "
+                      "the network interrupted",
                       connection.server),
           ETIMEDOUT);
     }
-    connection.gone = error.error_number();
-    throw server_is_gone(connection.server, connection.gone);
+    connection.lost = error.error_number();
+    throw server_is_lost(connection.server, connection.lost);
   }
   return or_throw(std::move(answer.reply));
 }

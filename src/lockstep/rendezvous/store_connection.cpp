@@ -20,7 +20,7 @@ std::optional<std::vector<std::byte>> StoreConnection::try_next() {
 }
 
 void StoreConnection::send(std::span<const std::byte> message) {
-  LOCKSTEP_ASSERT(sealer_.has_value(), "only a proven peer is answered");
+  LOCKSTEP_ASSERT(sealer_.has_value(), "only an authenticated peer gets an answer");
   output_.push_back(sealer_->seal(message));
 }
 
@@ -41,7 +41,8 @@ bool StoreConnection::flush() {
 
 bool StoreConnection::receive() {
   std::array<std::byte, 64u << 10> buffer;  // NOLINT: filled by the kernel
-  // During the handshake not a byte more than it wants is taken, so nothing is kept for strangers.
+  // During the handshake no more bytes are read than it needs, so an unauthenticated peer occupies
+  // no buffer.
   const auto space = std::span(buffer).first(
       handshake_ ? std::min(handshake_->wanted(), buffer.size()) : buffer.size());
   const auto size = socket_.try_receive(space);
@@ -55,7 +56,7 @@ bool StoreConnection::receive() {
     return true;
   }
   const auto used = handshake_->feed(space.first(*size));
-  LOCKSTEP_ASSERT(used == *size, "the handshake takes the bytes it wants");
+  LOCKSTEP_ASSERT(used == *size, "the handshake consumes the bytes that it wanted");
   if (auto bytes = handshake_->release_output(); !bytes.empty()) {
     output_.push_back(std::move(bytes));
     flush();
@@ -77,8 +78,8 @@ void keep_alive(int socket) noexcept {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 6);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  // No probes are sent while sent bytes are not acknowledged: without this limit the kernel repeats
-  // them for about 15 minutes.
+  // The kernel sends no probes while sent bytes are unacknowledged: without this limit it
+  // retransmits them for about 15 minutes.
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 12'000);
 }
 

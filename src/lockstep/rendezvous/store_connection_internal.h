@@ -1,6 +1,5 @@
-// One connection as the store's server sees it: the handshake, then requests in and replies out,
-// never waiting. Its memory is bounded: while a reply waits to be sent, no further request is
-// taken.
+// One connection of the store's server: the handshake, then requests and replies, without blocking.
+// Its memory is bounded: while a reply is not yet sent, no further request is read.
 #pragma once
 
 #include <cstddef>
@@ -22,25 +21,26 @@ class StoreConnection {
   StoreConnection(Socket socket, std::shared_ptr<const HandshakeKeys> keys)
       : socket_(std::move(socket)), handshake_(Handshake::server(std::move(keys))) {}
 
-  /// The next whole message, from what was received before or is there to be received now; nothing
-  /// when none is, or when the peer has ended the connection (see ended).
-  /// Throws UsageError or SystemError when the peer cannot be trusted or the connection is gone.
+  /// The next complete message of those that have arrived; nullopt when there is none, or when the
+  /// peer has closed the connection (see ended()).
+  /// Throws UsageError or SystemError when the peer fails authentication or the connection is lost.
   [[nodiscard]] std::optional<std::vector<std::byte>> try_next();
 
-  /// Queues one message; only once the handshake is done.
+  /// Queues one message. Requires a completed handshake.
   void send(std::span<const std::byte> message);
-  /// Sends what the kernel takes now; true when that was at least one byte, or nothing waits.
+  /// Sends what the kernel accepts now. Returns true when it accepted at least one byte or the
+  /// queue is empty.
   bool flush();
 
-  /// The peer has sent its first message of the handshake.
+  /// True once the peer has sent its first message of the handshake.
   [[nodiscard]] bool has_spoken() const noexcept { return !handshake_ || handshake_->has_heard(); }
   [[nodiscard]] bool has_output() const noexcept { return !output_.empty(); }
-  /// The peer has closed, and everything it had sent was given out.
+  /// True when the peer has closed and try_next() has returned all its messages.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] int number() const noexcept { return socket_.number(); }
 
  private:
-  /// False when nothing is there.
+  /// Reads available bytes. Returns false when there are none.
   bool receive();
 
   Socket socket_;
@@ -48,12 +48,12 @@ class StoreConnection {
   std::optional<Sealer> sealer_;        // from then on
   std::optional<Opener> opener_;
   std::deque<std::vector<std::byte>> output_;
-  std::size_t sent_ = 0;  // of the first in output_
+  std::size_t sent_ = 0;  // bytes of the first message in output_
   bool ended_ = false;
 };
 
-/// Lets the kernel notice a peer whose machine or link is gone within about 12 s, also while bytes
-/// are on their way to it. Does nothing for a Unix socket.
+/// Makes the kernel detect a peer whose machine or link is lost within about 12 s, also while sent
+/// bytes are unacknowledged. Does nothing for a Unix socket.
 void keep_alive(int socket) noexcept;
 
 }  // namespace lockstep

@@ -15,14 +15,13 @@
 namespace lockstep {
 namespace {
 
-// Writer and Reader take the same fields in the same order, so one list of fields a message, in
-// `fields` below, is its whole schema. Both check the same limits.
+// Writer and Reader process the same fields in the same order, so the one list of fields per
+// message, in `fields` below, is its schema. Both check the same limits.
 
 void expect_size(std::string_view what, std::size_t size, std::size_t least, std::size_t most) {
   if (size >= least && size <= most) return;
-  throw UsageError(
-      fmt::format("a message to or from the store has {} of size {}; it may be {} to {}", what,
-                  size, least, most));
+  throw UsageError(fmt::format("a message of the store has {} of size {}; the limits are {} to {}",
+                               what, size, least, most));
 }
 
 void expect_ascending(std::span<const Member> members) {
@@ -41,9 +40,8 @@ class Writer {
   void number(T value, T least, T most) {
     if (value < least || value > most) {
       throw UsageError(
-          fmt::format("a message to or from the store has the number {}, which is not "
-                      "from {} to {}",
-                      value, least, most));
+          fmt::format("a message of the store has the number {}, which is not from {} to {}", value,
+                      least, most));
     }
     auto bits = static_cast<std::make_unsigned_t<T>>(value);
     for (std::size_t i = 0; i < sizeof(T); ++i) {
@@ -71,7 +69,7 @@ class Writer {
     for (const auto& value : values) each(value);
   }
 
-  [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
+  [[nodiscard]] std::vector<std::byte> release() { return std::move(bytes_); }
 
  private:
   void length(std::size_t size) { number<std::uint32_t>(static_cast<std::uint32_t>(size), 0, ~0u); }
@@ -96,7 +94,7 @@ class Reader {
   template <std::integral T>
   void number(T& value, T least, T most) {
     std::uint64_t bits = 0;
-    const auto content = take(sizeof(T));
+    const auto content = read(sizeof(T));
     for (std::size_t i = 0; i < sizeof(T); ++i) {
       bits |= std::to_integer<std::uint64_t>(content[i]) << (8 * i);
     }
@@ -107,12 +105,12 @@ class Reader {
   }
 
   void text(std::string& value, std::string_view what, std::size_t least, std::size_t most) {
-    const auto content = take(length(what, least, most));
+    const auto content = read(length(what, least, most));
     value.assign(reinterpret_cast<const char*>(content.data()), content.size());
   }
 
   void value(StoreValue& value) {
-    const auto content = take(length("a value", 0, kMaxValueBytes));
+    const auto content = read(length("a value", 0, kMaxValueBytes));
     value.assign(content.begin(), content.end());
   }
 
@@ -123,7 +121,8 @@ class Reader {
     if (present == 1) each(value.emplace());
   }
 
-  // Grows item by item: a count that the bytes cannot hold ends at the first missing item.
+  // Grows item by item: a count that is larger than the bytes allow fails at the first missing
+  // item.
   template <typename T, typename Each>
   void list(std::vector<T>& values, std::string_view what, std::size_t least, std::size_t most,
             const Each& each) {
@@ -131,7 +130,7 @@ class Reader {
   }
 
   void expect_end() const {
-    if (!rest_.empty()) fail(fmt::format("{} bytes follow the message's end", rest_.size()));
+    if (!rest_.empty()) fail(fmt::format("{} bytes follow the end of the message", rest_.size()));
   }
 
  private:
@@ -145,7 +144,7 @@ class Reader {
     return size;
   }
 
-  std::span<const std::byte> take(std::size_t size) {
+  std::span<const std::byte> read(std::size_t size) {
     if (size > rest_.size()) fail(fmt::format("{} bytes are missing", size - rest_.size()));
     const auto content = rest_.first(size);
     rest_ = rest_.subspan(size);
@@ -154,8 +153,8 @@ class Reader {
 
   [[noreturn]] void fail(const std::string& what) const {
     throw UsageError(
-        fmt::format("{} bytes are no message to or from the store: at byte {}, {}; do all "
-                    "processes of the job use the same version of lockstep?",
+        fmt::format("{} bytes are not a valid message of the store: at byte {}, {}: start all "
+                    "processes of the job with the same version of lockstep",
                     size_, size_ - rest_.size(), what));
   }
 
@@ -310,10 +309,10 @@ std::vector<std::byte> encode_any(std::uint64_t id, const Variant& message) {
   writer.number<std::uint64_t>(id, 0, ~std::uint64_t{0});
   writer.number<std::uint8_t>(static_cast<std::uint8_t>(message.index()), 0, kLastKind<Variant>);
   std::visit([&](const auto& each) { fields(writer, each); }, message);
-  return writer.take();
+  return writer.release();
 }
 
-// The variant's alternative number `kind`, empty.
+// A default value of the variant's alternative number `kind`.
 template <typename Variant, std::size_t... kIndex>
 Variant make_kind(std::size_t kind, std::index_sequence<kIndex...> /*all*/) {
   Variant result;

@@ -1,10 +1,10 @@
-// What a Store and its server say to each other, as values and as bytes.
+// The messages between a Store and its server, as values and as bytes.
 //
 // A message is: id (8 bytes), kind (1 byte), then the fields of its struct in the order they are
 // declared. Integers are little-endian; text and bytes are a length (4 bytes) and the content; an
 // optional is 0 or 1 (1 byte) and, for 1, the content; a list is a count (4 bytes) and the items.
-// Every message has exactly one encoding: what decodes encodes to the same bytes again. The answer
-// to a request carries the request's id.
+// Every message has exactly one encoding: decoding and encoding gives the same bytes. The answer to
+// a request carries the request's id.
 #pragma once
 
 #include <chrono>
@@ -30,8 +30,8 @@ using StoreValue = std::vector<std::byte>;
 
 enum class MemberState : std::uint8_t {
   connected,
-  left,  // said goodbye
-  lost,  // its connection ended without one
+  left,  // sent Goodbye
+  lost,  // its connection ended without Goodbye
 };
 
 struct MemberStatus {
@@ -55,7 +55,7 @@ struct Set {
   friend bool operator==(const Set&, const Set&) = default;
 };
 
-/// Answered when the key is there, when `limit` has passed, or when `from` is gone.
+/// Answered when the key exists, when `limit` has passed, or when `from` is lost or has left.
 struct Get {
   std::string key;
   std::optional<Member> from;
@@ -74,7 +74,7 @@ struct Add {
   friend bool operator==(const Add&, const Add&) = default;
 };
 
-/// Nothing expected means that the key must not be there. Both values together stay within
+/// No `expected` means that the key must not exist. Both values together have at most
 /// kMaxValueBytes.
 struct CompareExchange {
   std::string key;
@@ -88,7 +88,7 @@ struct Remove {
   friend bool operator==(const Remove&, const Remove&) = default;
 };
 
-/// As Get, for one key or more, without their values.
+/// As Get, for one or more keys, without their values.
 struct Wait {
   std::vector<std::string> keys;
   std::optional<Member> from;
@@ -96,7 +96,7 @@ struct Wait {
   friend bool operator==(const Wait&, const Wait&) = default;
 };
 
-/// `members` is not empty and in ascending order, each once.
+/// `members` is not empty, in ascending order and without duplicates.
 struct Barrier {
   std::string name;
   std::vector<Member> members;
@@ -121,19 +121,19 @@ struct Done {
   friend bool operator==(const Done&, const Done&) = default;
 };
 
-/// Of Get, TryGet.
+/// The answer to Get and TryGet.
 struct Value {
   std::optional<StoreValue> value;
   friend bool operator==(const Value&, const Value&) = default;
 };
 
-/// Of Add (the sum), Remove (how many keys went).
+/// The answer to Add (the sum) and Remove (the number of removed keys).
 struct Number {
   std::int64_t number = 0;
   friend bool operator==(const Number&, const Number&) = default;
 };
 
-/// What was there before; the exchange happened if that was expected.
+/// The value before the exchange, and whether the exchange happened.
 struct Exchanged {
   std::uint8_t happened = 0;  // 0 or 1
   std::optional<StoreValue> before;
@@ -145,13 +145,13 @@ struct Members {
   friend bool operator==(const Members&, const Members&) = default;
 };
 
-/// The caller's mistake.
+/// The request is invalid.
 struct Refused {
   std::string text;
   friend bool operator==(const Refused&, const Refused&) = default;
 };
 
-/// `member` is gone, or has not come in time.
+/// `member` is lost, has left, or timed out.
 struct PeerFailed {
   Member member;
   std::string text;
@@ -185,13 +185,13 @@ struct StoreReplyMessage {
   friend bool operator==(const StoreReplyMessage&, const StoreReplyMessage&) = default;
 };
 
-/// Throws UsageError for what breaks a limit above: an empty or overlong key, an overlong value, a
-/// list out of order. Text is cut to kMaxTextBytes instead.
+/// Throws UsageError for a message over a limit above: an empty or too long key, a too long value,
+/// a list that is not in order.
 [[nodiscard]] std::vector<std::byte> encode(const StoreRequestMessage& message);
 [[nodiscard]] std::vector<std::byte> encode(const StoreReplyMessage& message);
 
-/// Throws UsageError, saying what is wrong where, for bytes that are no message. Allocates no more
-/// than a few times the size of `bytes`, whatever they claim.
+/// Throws UsageError, with the position and the reason, for bytes that are not a valid message.
+/// Allocates at most a few times the size of `bytes`, whatever lengths they claim.
 [[nodiscard]] StoreRequestMessage decode_request(std::span<const std::byte> bytes);
 [[nodiscard]] StoreReplyMessage decode_reply(std::span<const std::byte> bytes);
 

@@ -1,6 +1,6 @@
-// Fuzz target: any bytes as a message to or from the store. They are refused with a UsageError, or
-// encode to the same bytes again; everything else, another exception too, is a crash. What is taken
-// as a request is also handled, so that the server's rules see every request there can be.
+// Fuzz target: arbitrary bytes as a message of the store. They are refused with a UsageError, or
+// encode to the same bytes again; everything else, including another exception, is a crash. Valid
+// requests are also handled, so that the server's rules see every possible request.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace {
 
 using lockstep::StoreState;
 
-// Two members; each piece of the input, a length byte and that many bytes, is one's request.
+// Two members. Each piece of the input, a length byte and that many bytes, is a request of one.
 void play(std::span<const std::byte> script) {
   StoreState state(1u << 16);
   StoreState::Time now{};
@@ -24,7 +24,7 @@ void play(std::span<const std::byte> script) {
     const lockstep::Member member{lockstep::MemberKind::rank, static_cast<int>(connection)};
     state.handle(connection, {0, lockstep::request::Hello{member}}, now);
   }
-  constexpr int most_pieces = 32;  // a longer script plays nothing new, only slower
+  constexpr int most_pieces = 32;  // a longer script only costs time
   StoreState::Connection connection = 0;
   for (int i = 0; i < most_pieces && !script.empty(); ++i, connection ^= 1) {
     const auto size = std::min(std::to_integer<std::size_t>(script[0]), script.size() - 1);
@@ -39,7 +39,7 @@ void play(std::span<const std::byte> script) {
     script = script.subspan(1 + size);
   }
   state.expire(now + lockstep::kLongestWait);
-  LOCKSTEP_ASSERT(!state.next_expiry(), "no wait outlasts its limit");
+  LOCKSTEP_ASSERT(!state.next_expiry(), "no wait lasts longer than its limit");
 }
 
 }  // namespace

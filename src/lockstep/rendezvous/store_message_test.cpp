@@ -44,7 +44,7 @@ std::vector<StoreReply> every_reply() {
           reply::TimedOut{"late"}};
 }
 
-TEST(StoreMessage, EveryMessageComesBackAsItWas) {
+TEST(StoreMessage, EveryMessageDecodesToItself) {
   for (const auto& request : every_request()) {
     const StoreRequestMessage message{0x0123456789abcdefu, request};
     EXPECT_EQ(decode_request(encode(message)), message) << request.index();
@@ -68,7 +68,7 @@ TEST(StoreMessage, TheBytesAreThoseOfTheDescription) {
   EXPECT_EQ(bytes, expected);
 }
 
-TEST(StoreMessage, AMessageCutShortOrWithMoreBehindItIsRefused) {
+TEST(StoreMessage, AnIncompleteMessageOrOneWithExtraBytesIsRefused) {
   for (const auto& request : every_request()) {
     auto bytes = encode(StoreRequestMessage{9, request});
     for (std::size_t size = 0; size < bytes.size(); ++size) {
@@ -79,7 +79,7 @@ TEST(StoreMessage, AMessageCutShortOrWithMoreBehindItIsRefused) {
   }
 }
 
-TEST(StoreMessage, LimitsHoldBothWays) {
+TEST(StoreMessage, LimitsHoldInBothDirections) {
   const auto encoded = [](StoreRequest request) {
     return encode(StoreRequestMessage{1, std::move(request)});
   };
@@ -96,7 +96,7 @@ TEST(StoreMessage, LimitsHoldBothWays) {
   EXPECT_THROW((void)encoded(request::Hello{{MemberKind::rank, -1}}), UsageError);
 }
 
-TEST(StoreMessage, ABarriersMembersAreInOrderAndOnceEach) {
+TEST(StoreMessage, TheMembersOfABarrierAreInOrderWithoutDuplicates) {
   const Member rank0{MemberKind::rank, 0};
   const Member rank1{MemberKind::rank, 1};
   EXPECT_THROW((void)encode(StoreRequestMessage{1, request::Barrier{"b", {rank1, rank0}, 1ms}}),
@@ -106,7 +106,7 @@ TEST(StoreMessage, ABarriersMembersAreInOrderAndOnceEach) {
   EXPECT_THROW((void)encode(StoreRequestMessage{1, request::Barrier{"b", {}, 1ms}}), UsageError);
 }
 
-TEST(StoreMessage, ClaimsOfGigabytesAreRefusedWithoutBeingBelieved) {
+TEST(StoreMessage, ClaimedGigabytesAreRefusedWithoutAllocation) {
   for (const std::string_view claim : {std::string_view("\xff\xff\xff\xff", 4),
                                        std::string_view("\0\0\x80\0", 4)}) {  // 4 GiB - 1, 8 MiB
     for (const char kind : {'\x01', '\x03', '\x07'}) {

@@ -31,13 +31,13 @@ namespace {
 using Clock = Deadline::Clock;
 using std::chrono_literals::operator""ms;
 
-// What epoll hands back with an event: these, or the number of a connection.
+// The data of an epoll event: one of these, or the number of a connection.
 constexpr std::uint64_t kStop = 0;
 constexpr std::uint64_t kAccept = 1;
 constexpr std::uint64_t kFirstConnection = 2;
 
 constexpr auto kAcceptPause = 100ms;  // when descriptors have run out
-constexpr int kMostAtOnce = 64;       // accepts, or one connection's messages, before others' turn
+constexpr int kMostAtOnce = 64;       // accepts, or messages of one connection, in one turn
 
 FileDescriptor checked(int number, std::string_view what) {
   if (number < 0) throw SystemError(what, errno);
@@ -46,7 +46,7 @@ FileDescriptor checked(int number, std::string_view what) {
 
 }  // namespace
 
-// Lives on the server's thread, but for its construction, wake and where.
+// Runs on the server's thread, except for the constructor, wake, listener and has_had_members.
 class StoreServer::Loop {
  public:
   Loop(Listener listener, const Secret& secret, HandshakeContext context,
@@ -54,8 +54,8 @@ class StoreServer::Loop {
       : listener_(std::move(listener)),
         keys_(std::make_shared<const HandshakeKeys>(secret, std::move(context))),
         options_(options),
-        epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "cannot make an epoll descriptor")),
-        stop_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "cannot make an eventfd")),
+        epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "cannot create an epoll descriptor")),
+        stop_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "cannot create an eventfd")),
         state_(options.max_stored_bytes) {
     watch(EPOLL_CTL_ADD, stop_.number(), kStop, EPOLLIN);
     watch(EPOLL_CTL_ADD, listener_.number(), kAccept, EPOLLIN);
@@ -82,7 +82,7 @@ class StoreServer::Loop {
 
   struct Client {
     StoreConnection connection;
-    std::optional<Clock::time_point> limit;  // when it is dropped unless something happens
+    std::optional<Clock::time_point> limit;  // when it is dropped unless it makes progress
     bool writing = false;                    // epoll watches for room to write, not for requests
     bool closing = false;                    // dropped once its output is sent
   };
@@ -110,11 +110,12 @@ class StoreServer::Loop {
       try {
         auto socket = listener_.try_accept();
         if (!socket) return;
-        // A member has sent its first message by now: it is served before others can push it out.
+        // A member has usually sent its first message already: it is served before new connections
+        // can displace it.
         serve(admit({std::move(*socket), keys_}));
       } catch (const std::exception&) {
-        // Descriptors or memory have run out. The connection stays in the kernel's queue, which
-        // would wake us without end: look away for a moment.
+        // Descriptors or memory have run out. The connection stays in the kernel's queue, and epoll
+        // would report it again at once: stop watching the listener for a moment.
         try_watch(EPOLL_CTL_MOD, listener_.number(), kAccept, 0);
         accept_again_ = Clock::now() + kAcceptPause;
         return;
@@ -134,13 +135,14 @@ class StoreServer::Loop {
     return id;
   }
 
-  // Of a set that is not empty. Numbers are given in turn, so a number in its range chooses fairly.
+  // A random element of a set that is not empty. Ids are consecutive, so a random number in their
+  // range chooses fairly.
   Id any_of(const std::set<Id>& ids) {
     std::uniform_int_distribution<Id> range(*ids.begin(), *ids.rbegin());
     return *ids.lower_bound(range(random_));
   }
 
-  // Takes what a connection has to say, as far as it reads its replies.
+  // Handles the requests of a connection, as long as it reads its replies.
   void serve(Id id) {
     try {
       for (int i = 0; i < kMostAtOnce; ++i) {
@@ -151,19 +153,19 @@ class StoreServer::Loop {
         if (client->second.connection.has_spoken() && silent_.erase(id) > 0) pending_.insert(id);
         if (!message) {
           if (client->second.connection.ended()) return drop(id);
-          // The handshake may have left a reply that did not go out at once.
+          // A reply of the handshake may still be queued.
           flush(id, client->second);
           return;
         }
-        take(id, decode_request(*message));
+        handle(id, decode_request(*message));
       }
       unfinished_.insert(id);
     } catch (const std::exception&) {
-      drop(id);  // it broke the protocol, or its connection is gone
+      drop(id);  // it violated the protocol, or its connection is lost
     }
   }
 
-  void take(Id id, StoreRequestMessage message) {
+  void handle(Id id, StoreRequestMessage message) {
     const bool was_member = state_.is_member(id);
     state_.handle(id, std::move(message), Clock::now());
     deliver();
@@ -173,10 +175,10 @@ class StoreServer::Loop {
       keep_alive(clients_.at(id).connection.number());
       has_had_members_ = true;
     }
-    if (was_member && !is_member) drop(id);  // it said goodbye
+    if (was_member && !is_member) drop(id);  // it has left
   }
 
-  // Sends what waits; false when some still does, or the connection is no more.
+  // Sends queued output. Returns false when some is still queued or the connection was dropped.
   bool flush(Id id, Client& client) {
     const bool progress = client.connection.flush();
     const bool more = client.connection.has_output();
@@ -196,7 +198,7 @@ class StoreServer::Loop {
     return clients_.contains(id);
   }
 
-  // Hands the state's answers to their connections.
+  // Queues the state's answers at their connections.
   void deliver() {
     for (auto answers = state_.release_answers(); !answers.empty();
          answers = state_.release_answers()) {
@@ -230,7 +232,7 @@ class StoreServer::Loop {
     limit(id, std::nullopt);
     silent_.erase(id);
     pending_.erase(id);
-    clients_.erase(id);  // closing its descriptor takes it out of epoll
+    clients_.erase(id);  // closing the descriptor removes it from epoll
     state_.disconnected(id);
   }
 
@@ -264,12 +266,12 @@ class StoreServer::Loop {
   StoreState state_;
   Id next_id_ = kFirstConnection;
   std::unordered_map<Id, Client> clients_;
-  std::set<Id> silent_;                                // have sent no whole first message
-  std::set<Id> pending_;                               // have, and are not members yet
-  std::minstd_rand random_{std::random_device{}()};    // whom of these to push out
+  std::set<Id> silent_;                                // have sent no complete first message
+  std::set<Id> pending_;                               // have sent it, and are not members yet
+  std::minstd_rand random_{std::random_device{}()};    // chooses which of these to close
   std::atomic<bool> has_had_members_ = false;          // read by other threads
   std::set<std::pair<Clock::time_point, Id>> limits_;  // the clients' limits, in order
-  std::set<Id> unfinished_;                            // had more to say than its turn allowed
+  std::set<Id> unfinished_;                            // have more messages than one turn allows
   std::optional<Clock::time_point> accept_again_;      // while descriptors have run out
 };
 

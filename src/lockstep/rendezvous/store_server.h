@@ -1,11 +1,12 @@
 // The server of a job's store: one thread that answers every Store of the job. It runs in the
-// launcher, or in rank 0 under someone else's launcher.
+// launcher, or in rank 0 under another launcher.
 //
-// Who does not prove to know the job's secret is never answered more than the handshake (net's
-// handshake.h), and can neither use up the server's memory or descriptors nor disturb members:
-// unproven connections are few, each has a limit of time, and one of them, by chance, makes way for
-// the next: one that has said nothing before one that has begun its handshake. So a member gets in
-// during a flood, too. A member that does not read is dropped after a while and holds up nobody.
+// A peer that does not know the job's secret gets no answer beyond the handshake (handshake.h of
+// net), and can neither exhaust the server's memory or descriptors nor disturb members. The number
+// of unauthenticated connections is limited, and each has a time limit. Beyond the limit, a random
+// one is closed for every new connection: a silent one first, then one that has begun its
+// handshake. So a member can join during a flood of connections. A member that does not read its
+// replies is dropped after a time limit and delays no other member.
 #pragma once
 
 #include <chrono>
@@ -23,28 +24,28 @@
 namespace lockstep {
 
 struct StoreServerOptions {
-  std::size_t max_pending = 128;                  // connections that have not said who they are
-  std::chrono::milliseconds pending_limit{5000};  // to prove itself and say who it is
-  std::chrono::milliseconds stalled_reader_limit{60'000};  // without taking one byte of its replies
+  std::size_t max_pending = 128;                           // connections that are not members yet
+  std::chrono::milliseconds pending_limit{5000};           // to authenticate and become a member
+  std::chrono::milliseconds stalled_reader_limit{60'000};  // without reading a byte of its replies
   std::size_t max_stored_bytes = std::size_t{1} << 30;     // keys and values together
 };
 
 class StoreServer {
  public:
-  /// Serves what connects to `listener` from here on. Throws SystemError when the thread or its
-  /// descriptors cannot be made, UsageError for a job name longer than kMaxJobBytes.
+  /// Starts to serve connections to `listener`. Throws SystemError when the thread or its
+  /// descriptors are not available, UsageError for a job name longer than kMaxJobBytes.
   StoreServer(Listener listener, const Secret& secret, HandshakeContext context,
               const StoreServerOptions& options = {});
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
-  /// Ends all connections; Stores notice that the server is gone.
+  /// Closes all connections; Stores detect that the server is lost.
   ~StoreServer();
 
-  /// Where Stores connect to. Throws UsageError when the listener is a Unix socket.
+  /// The endpoint for Store::connect. Throws UsageError when the listener is a Unix socket.
   [[nodiscard]] Endpoint endpoint() const;
-  /// For messages.
+  /// The address in messages.
   [[nodiscard]] const std::string& where() const noexcept;
-  /// Whether anybody has ever joined. Safe from any thread.
+  /// Whether any member has ever joined. Thread-safe.
   [[nodiscard]] bool has_had_members() const noexcept;
 
  private:

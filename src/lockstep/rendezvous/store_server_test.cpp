@@ -1,4 +1,4 @@
-// What strangers, broken members and crowds do to the server, and that members do not notice.
+// Unauthenticated peers, broken members and floods of connections do not disturb members.
 #include "lockstep/rendezvous/store_server.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ using std::chrono_literals::operator""s;
 using testing::Rank;
 using Clock = Deadline::Clock;
 
-// Two members that use the store without pause, and remember the longest a verb took.
+// Two members that use the store continuously, and record the longest duration of a call.
 class Traffic {
  public:
   explicit Traffic(const Endpoint& server) {
@@ -52,7 +52,7 @@ class Traffic {
         }
       });
     }
-    // Strangers come to a job that runs.
+    // The attack starts while the job runs.
     while (num_connected_ < 2 || num_rounds_ < 10) ::poll(nullptr, 0, 1);
   }
 
@@ -63,7 +63,7 @@ class Traffic {
     while (num_rounds_ < before + 10 && !limit.expired()) ::poll(nullptr, 0, 1);
     EXPECT_GE(num_rounds_, before + 10) << "the members' traffic has stopped";
     threads_.clear();
-    EXPECT_LT(longest_, 2000) << "milliseconds for two verbs";
+    EXPECT_LT(longest_, 2000) << "milliseconds for two calls";
   }
 
  private:
@@ -73,7 +73,7 @@ class Traffic {
   std::vector<std::jthread> threads_;
 };
 
-// A client that can break every rule: handshake and frames by hand.
+// A client that can violate every rule: it writes handshake and frames itself.
 class Stranger {
  public:
   explicit Stranger(const Endpoint& server) : socket_(Socket::connect(server, soon())) {}
@@ -99,7 +99,7 @@ class Stranger {
     send(sealer_->seal(encode(StoreRequestMessage{++last_id_, std::move(request)})));
   }
 
-  // Reads to the end: how many bytes came; nothing when the server had not closed by `deadline`.
+  // Reads to the end. Returns the number of bytes; nullopt when the server did not close in time.
   std::optional<std::size_t> read_to_end(Deadline deadline = soon()) {
     std::size_t total = 0;
     std::vector<std::byte> byte(1);
@@ -128,17 +128,17 @@ class StoreServerUnderAttack : public ::testing::Test {
   Traffic traffic{server.endpoint()};
 };
 
-TEST_F(StoreServerUnderAttack, WhoSaysNothingIsDropped) {
+TEST_F(StoreServerUnderAttack, ASilentConnectionIsDropped) {
   Stranger stranger(server.endpoint());
   EXPECT_EQ(stranger.read_to_end(), 0u);
   traffic.expect_undisturbed();
 }
 
-TEST_F(StoreServerUnderAttack, WhoDoesNotKnowTheSecretIsDropped) {
+TEST_F(StoreServerUnderAttack, APeerWithoutTheSecretIsDropped) {
   EXPECT_THROW((void)Store::connect(server.endpoint(), test_secret(9), test_context(),
                                     rank_member(5), soon()),
                UsageError);
-  // One that goes on regardless: a proof that is none.
+  // A peer that continues anyway, with an invalid proof.
   Stranger stranger(server.endpoint());
   auto hello = Handshake::client(test_secret(9), test_context());
   stranger.send(hello.release_output());
@@ -147,7 +147,7 @@ TEST_F(StoreServerUnderAttack, WhoDoesNotKnowTheSecretIsDropped) {
   traffic.expect_undisturbed();
 }
 
-TEST_F(StoreServerUnderAttack, ARecordedConnectionIsWorthNothing) {
+TEST_F(StoreServerUnderAttack, AReplayedConnectionIsRefused) {
   std::vector<std::byte> recorded;
   {
     Stranger member(server.endpoint());
@@ -192,10 +192,10 @@ TEST_F(StoreServerUnderAttack, GarbageIsDropped) {
   Stranger raw(server.endpoint());
   try {
     raw.send(garbage);
-  } catch (const SystemError&) {  // closed before all of it was taken
+  } catch (const SystemError&) {  // closed before all of it was read
   }
   EXPECT_EQ(raw.read_to_end(), 0u);
-  Stranger proven(server.endpoint());  // knows the secret, and sends a sealed frame of nonsense
+  Stranger proven(server.endpoint());  // knows the secret, and sends a sealed frame of garbage
   proven.shake_hands();
   try {
     proven.send(garbage);
@@ -205,7 +205,7 @@ TEST_F(StoreServerUnderAttack, GarbageIsDropped) {
   traffic.expect_undisturbed();
 }
 
-TEST_F(StoreServerUnderAttack, AByteNowAndThenBuysNoTime) {
+TEST_F(StoreServerUnderAttack, OccasionalBytesDoNotExtendTheTimeLimit) {
   Stranger stranger(server.endpoint());
   const auto hello = Handshake::client(test_secret(), test_context()).release_output();
   std::size_t sent = 0;
@@ -216,7 +216,7 @@ TEST_F(StoreServerUnderAttack, AByteNowAndThenBuysNoTime) {
     }
   } catch (const SystemError&) {  // closed between the two
   }
-  // A byte every 50 ms: with a limit that each byte begins anew, all of them would be sent.
+  // A byte every 50 ms: if each byte restarted the limit, all of them would be sent.
   EXPECT_LT(sent, hello.size() - 1);
   traffic.expect_undisturbed();
 }
@@ -230,7 +230,7 @@ TEST_F(StoreServerUnderAttack, AClaimOf4GiBIsDroppedAtTheClaim) {
   traffic.expect_undisturbed();
 }
 
-TEST_F(StoreServerUnderAttack, AMemberThatBreaksTheProtocolIsLostAndNamed) {
+TEST_F(StoreServerUnderAttack, AMemberThatViolatesTheProtocolIsLostAndNamed) {
   Stranger member(server.endpoint());
   member.shake_hands();
   member.ask(request::Hello{rank_member(7)});
@@ -246,7 +246,7 @@ TEST_F(StoreServerUnderAttack, AMemberThatBreaksTheProtocolIsLostAndNamed) {
   traffic.expect_undisturbed();
 }
 
-TEST_F(StoreServerUnderAttack, AMemberThatAsksAndNeverReadsIsDroppedAndHoldsUpNobody) {
+TEST_F(StoreServerUnderAttack, AMemberThatNeverReadsIsDroppedAndDelaysNoOther) {
   auto store =
       Store::connect(server.endpoint(), test_secret(), test_context(), rank_member(8), soon());
   store.set("big", StoreValue(kMaxValueBytes), soon());
@@ -267,7 +267,7 @@ TEST_F(StoreServerUnderAttack, AMemberThatAsksAndNeverReadsIsDroppedAndHoldsUpNo
 // others are the crowd.
 void be_attacked(Rank& self, int connections_each, const std::function<void()>& prepare) {
   const auto point = MeetingPoint::of_processes();
-  std::optional<StoreServer> board;  // on which the port of the server under attack is written
+  std::optional<StoreServer> board;  // a second store, for the port of the server under attack
   if (self.rank() == 0)
     board.emplace(Listener::unix_socket(point.name), test_secret(), test_context());
   auto notes = point.connect(self.rank());
@@ -280,8 +280,8 @@ void be_attacked(Rank& self, int connections_each, const std::function<void()>& 
     return;
   }
   const StoreServer server(Listener::tcp("127.0.0.1"), test_secret(), test_context());
-  // One run of the traffic beforehand: the undefined-behaviour sanitizer opens a pipe to look at an
-  // object of a class it has not met, and takes failing at that for a broken object.
+  // Runs the traffic once before: the undefined-behavior sanitizer opens a pipe to inspect the
+  // first object of a class, and reports a broken object if that fails.
   Traffic(server.endpoint()).expect_undisturbed();
   Traffic traffic(server.endpoint());
   prepare();
@@ -289,7 +289,7 @@ void be_attacked(Rank& self, int connections_each, const std::function<void()>& 
   notes.barrier("the crowd is here", all_ranks(self.size()), soon());
   traffic.expect_undisturbed();
   const auto cpu_before = std::clock();
-  ::poll(nullptr, 0, 500);  // the crowd stays; the server has nothing to do
+  ::poll(nullptr, 0, 500);  // the crowd stays connected; the server is idle
   const auto busy = (std::clock() - cpu_before) * 1000 / CLOCKS_PER_SEC;
   EXPECT_LT(busy, 250) << "milliseconds of 500: the server spins";
   notes.barrier("enough", all_ranks(self.size()), soon());
@@ -298,11 +298,11 @@ void be_attacked(Rank& self, int connections_each, const std::function<void()>& 
   late.set("k", "v", soon());
 }
 
-TEST(StoreServer, TwoThousandConnectionsDisturbNobody) {
+TEST(StoreServer, TwoThousandConnectionsDoNotDisturbMembers) {
   (void)testing::run_ranks_as_processes(5, [](Rank& self) { be_attacked(self, 500, [] {}); });
 }
 
-TEST(StoreServer, RunningOutOfDescriptorsStopsNothingAndDoesNotSpin) {
+TEST(StoreServer, RunningOutOfDescriptorsDoesNotStopMembersAndDoesNotSpin) {
   (void)testing::run_ranks_as_processes(2, [](Rank& self) {
     be_attacked(self, 200, [] {
       EXPECT_EQ(SystemError("met before", EMFILE).error_number(), EMFILE);  // the same for this
@@ -312,7 +312,7 @@ TEST(StoreServer, RunningOutOfDescriptorsStopsNothingAndDoesNotSpin) {
   });
 }
 
-TEST(StoreServer, AnUnprovenConnectionMakesWay) {
+TEST(StoreServer, AnUnauthenticatedConnectionIsClosedForANewOne) {
   const StoreServer server(Listener::tcp("127.0.0.1"), test_secret(), test_context(),
                            {.max_pending = 3, .pending_limit = 60s});
   std::vector<Stranger> strangers;
@@ -333,11 +333,10 @@ TEST(StoreServer, AMemberJoinsDuringAFloodOfConnections) {
   const StoreServer server(Listener::tcp("127.0.0.1"), test_secret(), test_context());
   const auto flood = [&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      std::vector<Socket> wave;  // they say nothing, and each wave is larger than what may wait
+      std::vector<Socket> wave;  // silent, and more than may be pending
       for (int i = 0; i < 200; ++i) {
         wave.push_back(Socket::connect(server.endpoint(), soon()));
-        const linger reset{1,
-                           0};  // or each connection would keep a port of this machine for a minute
+        const linger reset{1, 0};  // else each connection would occupy a port for a minute
         ::setsockopt(wave.back().number(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
       }
     }
@@ -345,7 +344,7 @@ TEST(StoreServer, AMemberJoinsDuringAFloodOfConnections) {
   const std::jthread first(flood);
   const std::jthread second(flood);
   ::poll(nullptr, 0, 50);
-  // A server that pushed out the oldest let nobody in before the end of the flood.
+  // A server that closed the oldest connection would accept no member before the flood ends.
   for (int rank = 0; rank < 5; ++rank) {
     auto member = Store::connect(server.endpoint(), test_secret(), test_context(),
                                  rank_member(rank), Deadline::after(10s));

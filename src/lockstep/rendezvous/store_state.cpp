@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// A key as a message shows it: short, and nothing a terminal would obey.
+// A key in a message: cut if it is long, with control characters escaped.
 std::string shown(std::string_view key) {
   constexpr std::size_t most = 80;
   std::string text = "\"";
@@ -49,8 +49,7 @@ void StoreState::handle(Connection from, StoreRequestMessage message, Time now) 
     if (const auto* hello = std::get_if<request::Hello>(&message.request)) {
       return welcome(from, message.id, *hello);
     }
-    return answer(from, message.id, reply::Refused{"the first request must say who is there"},
-                  true);
+    return answer(from, message.id, reply::Refused{"the first request must be Hello"}, true);
   }
   end_wait(from);
   std::visit([&](auto& each) { on(from, message.id, each, now); }, message.request);
@@ -82,8 +81,8 @@ void StoreState::welcome(Connection from, std::uint64_t id, const request::Hello
   const auto known = members_.find(hello.member);
   if (known != members_.end() && known->second.state == MemberState::connected) {
     return answer(from, id,
-                  reply::Refused{fmt::format("{} is already here: two processes were given the "
-                                             "same place in the job",
+                  reply::Refused{fmt::format("{} is already connected: two processes have the "
+                                             "same rank or node number",
                                              to_string(hello.member))},
                   true);
   }
@@ -121,15 +120,15 @@ void StoreState::on(Connection from, std::uint64_t id, request::Add& add, Time /
       found == values_.end() ? std::optional<std::int64_t>(0) : try_number(found->second);
   if (!before) {
     return answer(from, id,
-                  reply::Refused{fmt::format("cannot add to {}: its value of {} bytes is no whole "
-                                             "number",
+                  reply::Refused{fmt::format("cannot add to {}: its value of {} bytes is not an "
+                                             "integer",
                                              shown(add.key), found->second.size())});
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(*before, add.amount, &sum)) {
     return answer(
         from, id,
-        reply::Refused{fmt::format("cannot add {} to {}: its value {} would leave 64 bits",
+        reply::Refused{fmt::format("cannot add {} to {}: its value {} would overflow 64 bits",
                                    add.amount, shown(add.key), *before)});
   }
   if (!put(from, id, add.key, text_value(sum))) return;
@@ -170,7 +169,7 @@ void StoreState::on(Connection from, std::uint64_t id, request::Barrier& barrier
         reply::Refused{fmt::format("{} is not among the members of barrier {}: {}", to_string(self),
                                    shown(barrier.name), to_string(barrier.members))});
   }
-  const auto awaited = fmt::format("come to barrier {}", shown(barrier.name));
+  const auto awaited = fmt::format("reach barrier {}", shown(barrier.name));
   for (const auto& member : barrier.members) {
     if (auto reason = why_not_coming(member, awaited)) return answer(from, id, *reason);
   }
@@ -179,8 +178,8 @@ void StoreState::on(Connection from, std::uint64_t id, request::Barrier& barrier
   if (open.members != barrier.members) {
     return answer(from, id,
                   reply::Refused{fmt::format(
-                      "{} came to barrier {} of {}, but {} came to it as one of {}: all must name "
-                      "the same members",
+                      "{} called barrier {} with {}, but {} called it with {}: all members must "
+                      "pass the same list",
                       to_string(self), shown(barrier.name), to_string(barrier.members),
                       to_string(open.came.begin()->first), to_string(open.members))});
   }
@@ -307,7 +306,7 @@ void StoreState::fail_waits_for(const Member& member) {
     const auto& members = barriers_.at(name).members;
     if (!std::binary_search(members.begin(), members.end(), member)) continue;
     failed.emplace_back(connection,
-                        *why_not_coming(member, fmt::format("come to barrier {}", shown(name))));
+                        *why_not_coming(member, fmt::format("reach barrier {}", shown(name))));
   }
   for (auto& [connection, reply] : failed) finish(connection, std::move(reply));
 }
@@ -317,11 +316,11 @@ std::optional<StoreReply> StoreState::why_not_coming(const Member& member,
   const auto known = members_.find(member);
   if (known == members_.end() || known->second.state == MemberState::connected) return std::nullopt;
   if (known->second.state == MemberState::lost) {
-    return reply::PeerFailed{
-        member, fmt::format("{} is lost, its connection ended without a goodbye, so it will not {}",
-                            to_string(member), awaited)};
+    return reply::PeerFailed{member,
+                             fmt::format("{} is lost (its connection ended), so it will not {}",
+                                         to_string(member), awaited)};
   }
-  // Who leaves early often does so because of another.
+  // A member that leaves early often does so because another is lost.
   std::vector<Member> lost;
   for (const auto& [other, presence] : members_) {
     if (presence.state == MemberState::lost) lost.push_back(other);
@@ -335,7 +334,7 @@ StoreReply StoreState::late(const PendingWait& wait) const {
   if (const auto* keys = std::get_if<KeyWait>(&wait.what)) {
     const auto& missing = keys->keys[keys->next];
     if (!keys->from) {
-      return reply::TimedOut{fmt::format("nobody set {} in the store within {}", shown(missing),
+      return reply::TimedOut{fmt::format("no member set {} in the store within {}", shown(missing),
                                          in_words(wait.limit))};
     }
     const bool here = members_.contains(*keys->from);
@@ -356,12 +355,14 @@ StoreReply StoreState::late(const PendingWait& wait) const {
   }
   const auto first = !absent.empty()      ? absent.front()
                      : !elsewhere.empty() ? elsewhere.front()
-                                          : *barrier.gave_up.begin();  // came, but not at once
+                                          : *barrier.gave_up.begin();  // all came, but not together
   auto text =
-      fmt::format("{} of {} came to barrier {} within {}. Came: {}.", came.size(),
+      fmt::format("{} of {} members reached barrier {} within {}. Reached it: {}.", came.size(),
                   barrier.members.size(), shown(name), in_words(wait.limit), to_string(came));
   if (!absent.empty()) text += fmt::format(" Never connected: {}.", to_string(absent));
-  if (!elsewhere.empty()) text += fmt::format(" Connected but not here: {}.", to_string(elsewhere));
+  if (!elsewhere.empty()) {
+    text += fmt::format(" Connected, but not at the barrier: {}.", to_string(elsewhere));
+  }
   if (!barrier.gave_up.empty()) {
     text += fmt::format(" No longer waiting: {}.",
                         to_string(std::vector(barrier.gave_up.begin(), barrier.gave_up.end())));

@@ -1,10 +1,10 @@
-// What a store's server knows, and how it answers: keys, members, and who waits for what. No socket
-// and no clock: requests, ends of connections and the time come in, answers come out, so its rules
+// The state of a store's server and its rules: keys, members and waits. It has no socket and no
+// clock: it receives requests, ends of connections and the time, and produces answers. So the rules
 // are tested without a network.
 //
-// Words: a connection is a number its owner chose; it becomes a member's by its Hello. A wait is a
-// request that is answered later; a connection has at most one, and its next request ends an older
-// one unanswered (its client has given that one up).
+// Words: a connection is a number that its owner chose; Hello assigns it to a member. A wait is a
+// request that is answered later. A connection has at most one; its next request cancels an older
+// wait without an answer (its client has timed out).
 #pragma once
 
 #include <cstddef>
@@ -32,23 +32,23 @@ class StoreState {
   struct Answer {
     Connection to = 0;
     StoreReplyMessage message;
-    bool then_close = false;  // it cannot stay
+    bool then_close = false;  // the connection is refused
   };
 
   explicit StoreState(std::size_t max_stored_bytes) : max_stored_bytes_(max_stored_bytes) {}
 
   void handle(Connection from, StoreRequestMessage message, Time now);
-  /// The connection has ended. A member that has not said goodbye is lost, and whoever waits for
-  /// it is told so.
+  /// The connection has ended. If its member has not left, it is lost: waits for it end with an
+  /// error.
   void disconnected(Connection connection);
-  /// Answers the waits whose time is up.
+  /// Answers the waits whose limit has passed.
   void expire(Time now);
 
-  /// What is to be sent since the last call, in order.
+  /// Returns the answers since the last call, in order.
   [[nodiscard]] std::vector<Answer> release_answers() { return std::exchange(answers_, {}); }
-  /// When expire has something to do next.
+  /// When the next wait expires; nullopt without waits.
   [[nodiscard]] std::optional<Time> next_expiry() const;
-  /// True for a connection that has said Hello and is still a member's.
+  /// True for a connection that has sent Hello and has not ended or left.
   [[nodiscard]] bool is_member(Connection connection) const {
     return sessions_.contains(connection);
   }
@@ -56,7 +56,7 @@ class StoreState {
  private:
   struct KeyWait {
     std::vector<std::string> keys;
-    std::size_t next = 0;  // the first that was not there when looked at
+    std::size_t next = 0;  // the first key that did not exist when checked
     std::optional<Member> from;
     bool wants_value = false;
   };
@@ -79,8 +79,8 @@ class StoreState {
   };
   struct Barrier {
     std::vector<Member> members;
-    std::map<Member, Connection> came;  // and wait
-    std::set<Member> gave_up;           // came and wait no more; for the others' message
+    std::map<Member, Connection> came;  // members that wait in it
+    std::set<Member> gave_up;           // members that came and timed out; for the others' message
   };
 
   void welcome(Connection from, std::uint64_t id, const request::Hello& hello);
@@ -97,16 +97,16 @@ class StoreState {
   void on(Connection from, std::uint64_t id, request::Goodbye& goodbye, Time now);
 
   void answer(Connection to, std::uint64_t id, StoreReply reply, bool then_close = false);
-  /// Stores and wakes; false, with the refusal answered, when the store is full.
+  /// Stores the value. Returns false, after an answer that refuses it, when the store is full.
   bool put(Connection from, std::uint64_t id, const std::string& key, StoreValue value);
   void begin_wait(Connection from, PendingWait wait);
   void end_wait(Connection connection);
   /// Ends the wait of `connection` with `reply`.
   void finish(Connection connection, StoreReply reply);
-  /// Passes keys that are there; finishes the wait or leaves it at the next missing key.
+  /// Skips keys that exist; finishes the wait, or leaves it at the next missing key.
   void advance(Connection connection);
   void wake(const std::string& key);
-  /// `member` has left or is lost: ends the waits that need it.
+  /// `member` has left or is lost: ends the waits for it with an error.
   void fail_waits_for(const Member& member);
   [[nodiscard]] std::optional<StoreReply> why_not_coming(const Member& member,
                                                          const std::string& awaited) const;
@@ -117,9 +117,9 @@ class StoreState {
   std::unordered_map<std::string, StoreValue> values_;
   std::map<Member, Presence> members_;
   std::unordered_map<Connection, Session> sessions_;
-  std::unordered_map<std::string, std::set<Connection>> key_waiters_;  // by the key waited for now
-  std::map<std::string, Barrier> barriers_;                            // those somebody waits in
-  std::set<std::pair<Time, Connection>> expiries_;                     // one for each wait
+  std::unordered_map<std::string, std::set<Connection>> key_waiters_;  // by the next missing key
+  std::map<std::string, Barrier> barriers_;                            // those with waiting members
+  std::set<std::pair<Time, Connection>> expiries_;                     // one per wait
   std::vector<Answer> answers_;
 };
 

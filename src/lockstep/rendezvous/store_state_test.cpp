@@ -1,4 +1,4 @@
-// The store's rules without a network and without a clock.
+// The rules of the store, without a network and without a clock.
 #include <gtest/gtest.h>
 
 #include "lockstep/rendezvous/store_state_internal.h"
@@ -24,7 +24,7 @@ class Room {
     }
   }
 
-  // The connection of rank i is number i; a request's id is its place in the test.
+  // The connection of rank i has the number i; a request's id is its position in the test.
   void say(int from, StoreRequest request) {
     state.handle(static_cast<std::uint64_t>(from), {++last_id, std::move(request)}, now);
     collect();
@@ -38,7 +38,7 @@ class Room {
     state.expire(now);
     collect();
   }
-  // The only answer that waits for `who`; nothing when there is none.
+  // The only answer for `who`; nullopt when there is none.
   std::optional<StoreReply> answer_to(int who) {
     auto& waiting = answers[who];
     if (waiting.empty()) return std::nullopt;
@@ -64,14 +64,14 @@ TEST(StoreState, ASecondMemberOfTheSameNameIsRefusedAndTheFirstStays) {
   room.say(9, request::Hello{rank(3)});
   EXPECT_TRUE(room.answers[9].at(0).then_close);
   EXPECT_EQ(room.answer_to(9),
-            StoreReply(reply::Refused{"rank 3 is already here: two processes were "
-                                      "given the same place in the job"}));
+            StoreReply(reply::Refused{"rank 3 is already connected: two processes have the same "
+                                      "rank or node number"}));
   room.lose(9);
   room.say(3, request::TryGet{"k"});
   EXPECT_EQ(room.answer_to(3), StoreReply(reply::Value{}));
 }
 
-TEST(StoreState, WhoHasNotSaidHelloGetsNothing) {
+TEST(StoreState, AConnectionWithoutHelloGetsNoData) {
   Room room(1);
   room.say(0, request::Set{"k", value("v")});
   (void)room.answer_to(0);
@@ -80,7 +80,7 @@ TEST(StoreState, WhoHasNotSaidHelloGetsNothing) {
   EXPECT_TRUE(std::holds_alternative<reply::Refused>(*room.answer_to(5)));
 }
 
-TEST(StoreState, AGetWaitsUntilTheKeyIsThereOrItsTimeIsUp) {
+TEST(StoreState, AGetWaitsUntilTheKeyExistsOrItsLimitPasses) {
   Room room(2);
   room.say(0, request::Get{"k", {}, 100ms});
   room.pass(99ms);
@@ -91,7 +91,7 @@ TEST(StoreState, AGetWaitsUntilTheKeyIsThereOrItsTimeIsUp) {
   room.say(0, request::Get{"other", {}, 100ms});
   room.pass(100ms);
   EXPECT_EQ(room.answer_to(0),
-            StoreReply(reply::TimedOut{"nobody set \"other\" in the store within 100 ms"}));
+            StoreReply(reply::TimedOut{"no member set \"other\" in the store within 100 ms"}));
   EXPECT_FALSE(room.state.next_expiry());
 }
 
@@ -106,14 +106,14 @@ TEST(StoreState, AWaitForSeveralKeysEndsWithTheLastOfThem) {
   EXPECT_EQ(room.answer_to(0), StoreReply(reply::Done{}));
 }
 
-TEST(StoreState, AWaitForALostMemberEndsAtOnceUnlessTheKeyIsThere) {
+TEST(StoreState, AWaitForALostMemberEndsAtOnceUnlessTheKeyExists) {
   Room room(3);
   room.say(0, request::Get{"k", rank(2), 100ms});
   room.lose(2);
   EXPECT_EQ(room.answer_to(0),
             StoreReply(reply::PeerFailed{rank(2),
-                                         "rank 2 is lost, its connection ended without a "
-                                         "goodbye, so it will not set \"k\""}));
+                                         "rank 2 is lost (its connection ended), so it will not "
+                                         "set \"k\""}));
   room.say(0, request::Get{"k", rank(2), 100ms});
   EXPECT_TRUE(std::holds_alternative<reply::PeerFailed>(*room.answer_to(0)));
   room.say(1, request::Set{"k", value("v")});
@@ -152,18 +152,18 @@ TEST(StoreState, ABarrierThatNeedsALostMemberEndsAtOnceForAll) {
   EXPECT_FALSE(room.answer_to(0));
 }
 
-TEST(StoreState, WhoLeftIsNotWaitedForEitherAndTheLostAreNamed) {
+TEST(StoreState, AWaitForAMemberThatLeftEndsTooAndTheLostAreNamed) {
   Room room(3);
   room.say(0, request::Barrier{"b", all_ranks(2), 100ms});
   room.lose(2);
   room.say(1, request::Goodbye{});
   EXPECT_EQ(room.answer_to(0),
             StoreReply(reply::PeerFailed{rank(1),
-                                         "rank 1 has left, so it will not come to barrier "
-                                         "\"b\"; lost before: rank 2"}));
+                                         "rank 1 has left, so it will not reach barrier \"b\"; "
+                                         "lost before: rank 2"}));
 }
 
-TEST(StoreState, ALateBarrierSaysWhoCameAndWhoDidNot) {
+TEST(StoreState, ALateBarrierListsTheMembersThatReachedItAndThoseThatDidNot) {
   Room room(4);
   room.say(0, request::Barrier{"b", all_ranks(6), 100ms});
   room.say(2, request::Barrier{"b", all_ranks(6), 100ms});
@@ -171,28 +171,28 @@ TEST(StoreState, ALateBarrierSaysWhoCameAndWhoDidNot) {
   EXPECT_EQ(room.answer_to(0),
             StoreReply(reply::PeerFailed{
                 rank(4),
-                "2 of 6 came to barrier \"b\" within 100 ms. Came: ranks 0 and 2. Never "
-                "connected: ranks 4-5. Connected but not here: ranks 1 and 3."}));
+                "2 of 6 members reached barrier \"b\" within 100 ms. Reached it: ranks 0 and 2. "
+                "Never connected: ranks 4-5. Connected, but not at the barrier: ranks 1 and 3."}));
   EXPECT_EQ(room.answer_to(2),
             StoreReply(reply::PeerFailed{
                 rank(4),
-                "2 of 6 came to barrier \"b\" within 100 ms. Came: ranks 0 and 2. Never "
-                "connected: ranks 4-5. Connected but not here: ranks 1 and 3. No longer "
-                "waiting: rank 0."}));
+                "2 of 6 members reached barrier \"b\" within 100 ms. Reached it: ranks 0 and 2. "
+                "Never connected: ranks 4-5. Connected, but not at the barrier: ranks 1 and 3. No "
+                "longer waiting: rank 0."}));
 }
 
-TEST(StoreState, MembersThatDifferAboutABarrierAreTold) {
+TEST(StoreState, DifferentMemberListsOfABarrierAreRefused) {
   Room room(3);
   room.say(0, request::Barrier{"b", all_ranks(2), 100ms});
   room.say(1, request::Barrier{"b", all_ranks(3), 100ms});
   EXPECT_EQ(room.answer_to(1), StoreReply(reply::Refused{
-                                   "rank 1 came to barrier \"b\" of ranks 0-2, but rank 0 came "
-                                   "to it as one of ranks 0-1: all must name the same members"}));
+                                   "rank 1 called barrier \"b\" with ranks 0-2, but rank 0 called "
+                                   "it with ranks 0-1: all members must pass the same list"}));
   room.say(2, request::Barrier{"b", all_ranks(2), 100ms});
   EXPECT_TRUE(std::holds_alternative<reply::Refused>(*room.answer_to(2)));
 }
 
-TEST(StoreState, ANewRequestEndsAnOlderWaitUnanswered) {
+TEST(StoreState, ANewRequestCancelsAnOlderWait) {
   Room room(2);
   room.say(0, request::Get{"k", {}, 100ms});
   room.say(0, request::TryGet{"k"});
@@ -202,7 +202,7 @@ TEST(StoreState, ANewRequestEndsAnOlderWaitUnanswered) {
   EXPECT_FALSE(room.answer_to(0));
 }
 
-TEST(StoreState, AddCountsAndRefusesWhatIsNoNumber) {
+TEST(StoreState, AddCountsAndRefusesAValueThatIsNoInteger) {
   Room room(1);
   const auto add = [&](std::int64_t amount) {
     room.say(0, request::Add{"n", amount});
@@ -213,11 +213,11 @@ TEST(StoreState, AddCountsAndRefusesWhatIsNoNumber) {
   EXPECT_TRUE(std::holds_alternative<reply::Refused>(add(INT64_MIN)));
   room.say(0, request::Set{"n", value("two")});
   (void)room.answer_to(0);
-  EXPECT_EQ(add(1), StoreReply(reply::Refused{"cannot add to \"n\": its value of 3 bytes is no "
-                                              "whole number"}));
+  EXPECT_EQ(add(1), StoreReply(reply::Refused{"cannot add to \"n\": its value of 3 bytes is not an "
+                                              "integer"}));
 }
 
-TEST(StoreState, CompareExchangeTellsAbsentFromEmpty) {
+TEST(StoreState, CompareExchangeDistinguishesAbsentFromEmpty) {
   Room room(1);
   const auto exchange = [&](std::optional<StoreValue> expected, StoreValue desired) {
     room.say(0, request::CompareExchange{"k", std::move(expected), std::move(desired)});
@@ -244,7 +244,7 @@ TEST(StoreState, AFullStoreRefusesAndRemoveMakesRoom) {
   EXPECT_FALSE(set("b", 100));
 }
 
-TEST(StoreState, MembersAreListedWithHowTheyAre) {
+TEST(StoreState, MembersAreListedWithTheirStates) {
   Room room(3);
   room.lose(1);
   room.say(2, request::Goodbye{});

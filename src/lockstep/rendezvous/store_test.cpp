@@ -31,7 +31,7 @@ StoreValue value(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Every verb, by every rank of `size`, with answers that do not depend on who is first.
+// Every function, called by every rank of `size`, with results that do not depend on the order.
 void use_every_verb(Store& store, int rank, int size) {
   const auto own_key = fmt::format("key of {}", rank);
   store.set(own_key, fmt::format("value of {}", rank), soon());
@@ -47,7 +47,7 @@ void use_every_verb(Store& store, int rank, int size) {
   if (claim.exchanged) store.set("has won", own_key, soon());
   store.wait(std::array<std::string, 2>{"winner", "has won"}, soon());
   EXPECT_EQ(store.try_get("winner", soon()), store.try_get("has won", soon()));
-  EXPECT_FALSE(store.try_get("nobody's", soon()));
+  EXPECT_FALSE(store.try_get("not set", soon()));
 
   store.barrier("looked", all_ranks(size), soon());
   EXPECT_TRUE(store.remove(own_key, soon()));
@@ -56,7 +56,7 @@ void use_every_verb(Store& store, int rank, int size) {
   store.barrier("end", all_ranks(size), soon());
 }
 
-// What a verb threw, and how long it took to.
+// The exception of a call, and how long the call took.
 struct Failure {
   std::string text;
   int rank = -1;         // of a PeerError
@@ -93,7 +93,7 @@ void expect_words(const std::string& text, std::initializer_list<std::string_vie
 class StoreOfSize : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, StoreOfSize, ::testing::Range(1, 6));
 
-TEST_P(StoreOfSize, EveryVerbWorksAmongThreadsOverTcp) {
+TEST_P(StoreOfSize, EveryFunctionWorksAmongThreadsOverTcp) {
   const StoreServer server(Listener::tcp("127.0.0.1"), test_secret(), test_context());
   testing::run_ranks_as_threads(GetParam(), [&](Rank& self) {
     auto store = Store::connect(server.endpoint(), test_secret(), test_context(),
@@ -103,21 +103,21 @@ TEST_P(StoreOfSize, EveryVerbWorksAmongThreadsOverTcp) {
   });
 }
 
-TEST_P(StoreOfSize, EveryVerbWorksAmongProcessesOverAUnixSocket) {
+TEST_P(StoreOfSize, EveryFunctionWorksAmongProcessesOverAUnixSocket) {
   (void)testing::run_ranks_as_processes(GetParam(), [](Rank& self) {
     const auto point = MeetingPoint::of_processes();
     std::optional<StoreServer> server;
     if (self.rank() == 0)
       server.emplace(Listener::unix_socket(point.name), test_secret(), test_context());
     {
-      auto store = point.connect(self.rank());  // waits until the server is there
+      auto store = point.connect(self.rank());  // waits until the server listens
       use_every_verb(store, self.rank(), self.size());
     }
     self.barrier(soon());  // the server stays until all have left
   });
 }
 
-TEST(Store, ValuesOf8MiBGoThroughAndMoreIsRefused) {
+TEST(Store, ValuesOf8MiBAreAcceptedAndLongerOnesRefused) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(3, [&](Rank& self) {
@@ -129,7 +129,7 @@ TEST(Store, ValuesOf8MiBGoThroughAndMoreIsRefused) {
     big.push_back(std::byte{1});
     const auto failure = failure_of([&] { store.set("bigger", big, soon()); });
     expect_words(failure.text, {"8388609", "0 to 8388608"});
-    EXPECT_TRUE(store.try_get("big", soon()));  // the Store is still of use
+    EXPECT_TRUE(store.try_get("big", soon()));  // the Store is still usable
     store.barrier("end", all_ranks(3), soon());
   });
 }
@@ -144,13 +144,13 @@ TEST(Store, ThreadsOfOneMemberTakeTurns) {
   EXPECT_EQ(store.get_text("n", soon()), "200");
 }
 
-TEST(Store, WaitsEndAtTheirDeadlineAndTheStoreStaysOfUse) {
+TEST(Store, WaitsEndAtTheirDeadlineAndTheStoreStaysUsable) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   auto store = point.connect(0);
   const auto get = failure_of([&] { (void)store.get("never", Deadline::after(200ms)); });
   EXPECT_EQ(get.error_number, ETIMEDOUT);
-  expect_words(get.text, {"nobody set \"never\"", "within 200 ms"});
+  expect_words(get.text, {"no member set \"never\"", "within 200 ms"});
   const auto from =
       failure_of([&] { (void)store.get("k", Deadline::after(200ms), rank_member(4)); });
   EXPECT_EQ(from.rank, 4);
@@ -158,7 +158,7 @@ TEST(Store, WaitsEndAtTheirDeadlineAndTheStoreStaysOfUse) {
   const auto barrier =
       failure_of([&] { store.barrier("b", all_ranks(3), Deadline::after(200ms)); });
   EXPECT_EQ(barrier.rank, 1);
-  expect_words(barrier.text, {"1 of 3", "Came: rank 0.", "Never connected: ranks 1-2."});
+  expect_words(barrier.text, {"1 of 3", "Reached it: rank 0.", "Never connected: ranks 1-2."});
   for (const auto& failure : {get, from, barrier}) {
     EXPECT_GE(failure.after, 200ms);
     EXPECT_LT(failure.after, 10 * kAnswerGrace);
@@ -167,18 +167,18 @@ TEST(Store, WaitsEndAtTheirDeadlineAndTheStoreStaysOfUse) {
   EXPECT_EQ(store.get_text("k", soon()), "v");
 }
 
-TEST(Store, AMemberThatIsAlreadyHereIsRefused) {
+TEST(Store, AMemberThatIsAlreadyConnectedIsRefused) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   auto first = point.connect(3);
-  expect_words(failure_of([&] { (void)point.connect(3); }).text, {"rank 3 is already here"});
+  expect_words(failure_of([&] { (void)point.connect(3); }).text, {"rank 3 is already connected"});
   first.set("k", "v", soon());
   { auto moved = std::move(first); }
   auto again = point.connect(3);  // it had left
   EXPECT_EQ(again.get_text("k", soon()), "v");
 }
 
-TEST(Store, AnotherSecretJobOrRoundIsToldSo) {
+TEST(Store, AnotherSecretJobOrRoundIsReported) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   for (const auto& context : {HandshakeContext{"test", 2}, HandshakeContext{"other", 1}}) {
@@ -191,7 +191,7 @@ TEST(Store, AnotherSecretJobOrRoundIsToldSo) {
       UsageError);
 }
 
-TEST(Store, AServerThatNeverComesIsReportedAtTheDeadline) {
+TEST(Store, AMissingServerIsReportedAtTheDeadline) {
   const auto failure = failure_of([] {
     (void)Store::connect_unix("lockstep-test-nobody", test_secret(), test_context(), rank_member(0),
                               Deadline::after(300ms));
@@ -201,7 +201,7 @@ TEST(Store, AServerThatNeverComesIsReportedAtTheDeadline) {
   EXPECT_LT(failure.after, 3s);
 }
 
-TEST(Store, AServerThatEndsIsNoticedByAWaitAtOnce) {
+TEST(Store, AWaitDetectsTheEndOfTheServerAtOnce) {
   const auto point = MeetingPoint::of_threads();
   std::optional<StoreServer> server(std::in_place, Listener::unix_socket(point.name), test_secret(),
                                     test_context());
@@ -213,10 +213,10 @@ TEST(Store, AServerThatEndsIsNoticedByAWaitAtOnce) {
   });
   store.set("waiting", "", soon());
   const auto failure = failure_of([&] { (void)store.get("never", soon()); });
-  expect_words(failure.text, {"the rendezvous server at the Unix socket", "is gone"});
+  expect_words(failure.text, {"the rendezvous server at the Unix socket", "is lost"});
   EXPECT_LT(failure.after, 10s);
   const auto later = failure_of([&] { store.set("k", "v", soon()); });
-  expect_words(later.text, {"is gone"});
+  expect_words(later.text, {"is lost"});
 }
 
 [[noreturn]] void wait_to_be_killed(Rank& self) {
@@ -224,17 +224,17 @@ TEST(Store, AServerThatEndsIsNoticedByAWaitAtOnce) {
   for (;;) ::pause();
 }
 
-// Kills `victim` once everyone else waits, and says when on the machine's clock.
+// Kills `victim` once all other ranks wait. Returns the time, on the machine's clock.
 void kill_when_waited_for(const testing::RunningRanks& ranks, int victim) {
   for (int rank = 0; rank < ranks.size(); ++rank) {
     if (rank != victim) ranks.wait_for_note(rank, "waiting for the others", Deadline::after(30s));
   }
   ranks.wait_for_note(victim, "waiting to be killed", Deadline::after(30s));
-  ::poll(nullptr, 0, 100);  // until the waits are in the server; too short only makes a later wait
+  ::poll(nullptr, 0, 100);  // until the server has the waits; if too short, they only start later
   ranks.send_signal(victim, SIGKILL);
 }
 
-TEST(Store, AKilledMemberIsNamedToThoseWhoWaitForItWithinASecond) {
+TEST(Store, MembersThatWaitForAKilledOneLearnItWithinASecond) {
   const auto body = [](Rank& self) {
     const StayUntilTold stay;
     const auto point = MeetingPoint::of_processes();
@@ -253,7 +253,7 @@ TEST(Store, AKilledMemberIsNamedToThoseWhoWaitForItWithinASecond) {
     EXPECT_LT(failure.after, 5s);
     std::printf("noticed %ld\n", Clock::now().time_since_epoch() / 1ms);
     self.note("heard");
-    stay.wait();  // for those who still need the server
+    stay.wait();  // other ranks may still need the server
   };
   long killed = 0;
   const auto outcomes = testing::run_ranks_as_processes(
@@ -274,7 +274,7 @@ TEST(Store, AKilledMemberIsNamedToThoseWhoWaitForItWithinASecond) {
   }
 }
 
-TEST(Store, AKilledServerIsNoticedWithinASecond) {
+TEST(Store, AKilledServerIsDetectedWithinASecond) {
   const auto body = [](Rank& self) {
     const auto point = MeetingPoint::of_processes();
     if (self.rank() == 0) {
@@ -284,7 +284,7 @@ TEST(Store, AKilledServerIsNoticedWithinASecond) {
     auto store = point.connect(self.rank());
     self.note("waiting for the others");
     const auto failure = failure_of([&] { store.barrier("b", all_ranks(3), soon()); });
-    expect_words(failure.text, {"the rendezvous server at the Unix socket", "is gone"});
+    expect_words(failure.text, {"the rendezvous server at the Unix socket", "is lost"});
     std::printf("noticed %ld\n", Clock::now().time_since_epoch() / 1ms);
   };
   long killed = 0;
@@ -301,7 +301,7 @@ TEST(Store, AKilledServerIsNoticedWithinASecond) {
   }
 }
 
-TEST(Store, AStoppedServerIsReportedAtTheDeadlineAndAfterwardsUsedAgain) {
+TEST(Store, AStoppedServerIsReportedAtTheDeadlineAndUsableAfterwards) {
   const auto body = [](Rank& self) {
     const auto point = MeetingPoint::of_processes();
     if (self.rank() == 0) {
@@ -317,7 +317,7 @@ TEST(Store, AStoppedServerIsReportedAtTheDeadlineAndAfterwardsUsedAgain) {
       const auto failure = failure_of([&] { (void)store.get("never", Deadline::after(700ms)); });
       expect_words(failure.text, {"the rendezvous server", "does not answer"});
       EXPECT_LT(failure.after, 7s);
-      self.note("go on");
+      self.note("continue");
       EXPECT_EQ(store.get_text("k", soon()), "v");
     }
     self.barrier(soon());
@@ -326,7 +326,7 @@ TEST(Store, AStoppedServerIsReportedAtTheDeadlineAndAfterwardsUsedAgain) {
                                         {.meanwhile = [](const testing::RunningRanks& ranks) {
                                           ranks.wait_for_note(1, "stop it", Deadline::after(30s));
                                           ranks.send_signal(0, SIGSTOP);
-                                          ranks.wait_for_note(1, "go on", Deadline::after(30s));
+                                          ranks.wait_for_note(1, "continue", Deadline::after(30s));
                                           ranks.send_signal(0, SIGCONT);
                                         }});
 }

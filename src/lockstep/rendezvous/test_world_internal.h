@@ -1,6 +1,6 @@
-// For tests. Where the ranks of a test meet, whether they are threads of one process or processes:
-// a Unix socket named after the process that they have in common, with a secret that all of them
-// know. They meet as members of a store, or as a world.
+// For tests. The rendezvous of a test's ranks, which are threads of one process or processes: a
+// Unix socket with the pid of their common process in its name, and a fixed secret. They meet as
+// members of a store, or as a world.
 #pragma once
 
 #include <unistd.h>
@@ -33,16 +33,16 @@ inline HandshakeContext test_context() { return {"test", 1}; }
 
 inline Member rank_member(int rank) { return {MemberKind::rank, rank}; }
 
-// Where the ranks of one world meet. One of them, or the test itself, serves.
+// The rendezvous of one world. One of its ranks, or the test itself, runs the server.
 struct MeetingPoint {
   std::string name;
 
-  // For ranks as threads: called once, before the run.
+  // For ranks as threads: call it once, before the run.
   [[nodiscard]] static MeetingPoint of_threads() {
     static int count = 0;
     return {"lockstep-test-" + std::to_string(::getpid()) + "-" + std::to_string(++count)};
   }
-  // For ranks as processes: called by each, with a number for each world they meet in.
+  // For ranks as processes: each of them calls it, with a number per world.
   [[nodiscard]] static MeetingPoint of_processes(int number = 0) {
     return {"lockstep-test-of-" + std::to_string(::getppid()) + "-" + std::to_string(number)};
   }
@@ -64,7 +64,7 @@ struct MeetingPoint {
   }
 };
 
-// The world of processes, served by its rank 0 for as long as any copy of it lives there.
+// The world of ranks that are processes. Rank 0 runs the server while any copy of its World lives.
 inline World world_of_processes(int rank, int size, int number = 0,
                                 std::optional<std::string> run_dir = {}) {
   const auto point = MeetingPoint::of_processes(number);

@@ -20,7 +20,7 @@
 namespace lockstep {
 
 struct World::State {
-  std::vector<std::shared_ptr<const void>> companions;  // first, so that they go last
+  std::vector<std::shared_ptr<const void>> companions;  // first, so destroyed last
   Placement placement;
   std::vector<RankLocation> locations;
   std::vector<std::string> addresses;
@@ -36,14 +36,14 @@ std::string key_of(std::string_view what, int rank) {
   return fmt::format("world/{}/{}", what, rank);
 }
 
-// What every rank says, at every rank. Rank 0 collects it, so that the server is asked 2 questions
-// a rank, not one for each pair of ranks.
+// Gathers the facts of every rank at every rank. Rank 0 collects them, so that the server gets 2
+// requests per rank, not one per pair of ranks.
 std::vector<RankFacts> exchange(Store& store, const RankFacts& own, int size, Deadline deadline) {
   const int rank = store.member().number;
   store.set(key_of("rank", rank), to_text(std::span(&own, 1)), deadline);
   store.barrier("world/arrived", all_ranks(size), deadline);
   const auto read = [](const std::string& text) {
-    return read_peer_text("what another rank says of itself",
+    return read_peer_text("the placement that another rank sent",
                           [&] { return facts_from_text(text); });
   };
   if (rank != 0) return read(store.get_text("world/ranks", deadline, kRank0));
@@ -53,7 +53,9 @@ std::vector<RankFacts> exchange(Store& store, const RankFacts& own, int size, De
     const auto own_facts = read(text);
     if (own_facts.size() != 1) {
       throw UsageError(
-          fmt::format("rank {} describes {} ranks, not itself", member.number, own_facts.size()));
+          fmt::format("rank {} sent the placements of {} ranks, expected its own: start all ranks "
+                      "with the same version of lockstep",
+                      member.number, own_facts.size()));
     }
     facts.push_back(own_facts.front());
   }
@@ -77,7 +79,8 @@ std::vector<int> numbers_of(const std::string& text) {
   });
 }
 
-// The host of every rank, at every rank; collected by rank 0 from the first rank of each group.
+// Determines the host of every rank, at every rank. Rank 0 collects them from the first rank of
+// each group.
 std::vector<int> find_hosts(Store& store, std::span<const RankFacts> facts, Deadline deadline) {
   const int rank = store.member().number;
   const auto size = static_cast<int>(facts.size());
@@ -99,15 +102,17 @@ std::vector<int> find_hosts(Store& store, std::span<const RankFacts> facts, Dead
 }
 
 [[noreturn]] void no_store() {
-  throw UsageError("a world of one that no launcher started has no store");
+  throw UsageError("a world of one process that no launcher started has no store");
 }
 
 }  // namespace
 
 World World::alone(const Placement& placement) {
   if (placement.size != 1) {
-    throw UsageError(fmt::format("rank {} of {}, placed by {}, is not alone: meet the others",
-                                 placement.rank, placement.size, to_string(placement.source)));
+    throw UsageError(
+        fmt::format("World::alone() was called for rank {} of {}, placed by {}: call init() or "
+                    "meet() instead",
+                    placement.rank, placement.size, to_string(placement.source)));
   }
   auto state = std::make_shared<State>();
   state->placement = placement;
@@ -136,7 +141,7 @@ World meet(Store store, const Placement& placement, Deadline deadline,
   state->placement = placement;
   state->locations = locate_ranks(facts, hosts);
   for (const auto& each : facts) state->addresses.push_back(each.address);
-  // Nobody leaves while others still ask for what it has set.
+  // No rank leaves while others still read its keys.
   store.barrier("world/met", all_ranks(placement.size), deadline);
   state->store = std::move(store);
   return World(std::move(state));
@@ -180,7 +185,7 @@ const Secret& World::secret() const { return store().secret(); }
 
 std::size_t World::index_of(int rank) const {
   if (rank < 0 || rank >= size()) {
-    throw UsageError(fmt::format("there is no rank {} in a world of {}", rank, size()));
+    throw UsageError(fmt::format("rank {} is invalid in a world of {} ranks", rank, size()));
   }
   return static_cast<std::size_t>(rank);
 }

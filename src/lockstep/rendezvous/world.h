@@ -1,9 +1,9 @@
-// The ranks of a job as each of them knows it: how many there are, which one this is, where the
+// The ranks of a job as seen by one of them: how many there are, which one this is, where the
 // others run.
 //
-// Words: a node is what the launcher calls one, and local rank and size count within it; a host is
-// a set of ranks that have proven to share memory (same_host.h). They are the same where the
-// launcher says nothing, and nearly always.
+// Words: a node is what the launcher calls a node; local rank and local size count within it. A
+// host is a set of ranks that have proven to share memory (same_host.h). Nodes and hosts are the
+// same if the launcher gives no nodes, and nearly always otherwise.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ struct RankLocation;
 /// A value, cheap to copy.
 class World {
  public:
-  /// One process that needs nobody: rank 0 of 1, without a store. Source and run folder are the
-  /// placement's. Throws UsageError when its size is not 1.
+  /// A world of one process: rank 0 of 1, without a store. Source and run folder are those of
+  /// `placement`. Throws UsageError when the placement's size is not 1.
   [[nodiscard]] static World alone(const Placement& placement = {});
 
   [[nodiscard]] int rank() const noexcept;
@@ -37,32 +37,31 @@ class World {
   [[nodiscard]] int num_nodes() const noexcept;
 
   /// The number of the host that `rank` runs on; hosts are numbered in the order of their lowest
-  /// ranks. These three throw UsageError for a rank that does not exist.
+  /// ranks. host_of, same_host and address_of throw UsageError for an invalid rank.
   [[nodiscard]] int host_of(int rank) const;
   /// True when `a` and `b` have proven to share memory, and for a == b.
   [[nodiscard]] bool same_host(int a, int b) const;
-  /// The IP address that `rank` can be reached at: the one its machine reached the store's server
-  /// from.
+  /// The IP address of `rank`: the local address of its connection to the store's server.
   [[nodiscard]] const std::string& address_of(int rank) const;
   [[nodiscard]] int num_hosts() const noexcept;
 
   /// Which launcher placed this process.
   [[nodiscard]] PlacementSource source() const noexcept;
-  /// The folder that all of the job's files go to; nothing when none was asked for.
+  /// The folder for all files of the job; nullopt when none was requested.
   [[nodiscard]] const std::optional<std::string>& run_dir() const noexcept;
 
-  /// False in a world of one that was started alone.
+  /// False in a world of one process that no launcher started.
   [[nodiscard]] bool has_store() const noexcept;
-  /// The job's store, and the secret its connections are proven with. Threads may use the store at
-  /// once. Throw UsageError when there is none.
+  /// The job's store, and the secret that authenticates its connections. The store is thread-safe.
+  /// Both throw UsageError when there is no store.
   [[nodiscard]] Store& store() const;
   [[nodiscard]] const Secret& secret() const;
 
-  /// Keeps `companion` for as long as any copy of this World lives, and until its store has said
-  /// goodbye: where this process serves the store, the server.
+  /// Keeps `companion` alive while any copy of this World lives and until its store has left. Used
+  /// for the store's server in the process that runs it.
   void keep(std::shared_ptr<const void> companion);
 
-  /// What the groups of this world share in this process: one for all copies of this World.
+  /// The state that the groups of this world share in this process; the same for all copies.
   [[nodiscard]] const std::shared_ptr<GroupRegistry>& groups() const noexcept;
 
  private:
@@ -74,17 +73,17 @@ class World {
   [[nodiscard]] std::size_t index_of(int rank) const;
   [[nodiscard]] const RankLocation& own_location() const noexcept;
 
-  // Shared: the connection to the store is one, says goodbye when the last World that uses it goes,
-  // and any of them may be that one.
+  // Shared: all copies use one connection to the store, which leaves when the last copy is
+  // destroyed.
   std::shared_ptr<State> state_;
 };
 
-/// Makes the ranks known to each other.
-/// Collective: every rank calls this once, with a Store connected as its rank of the placement.
-/// Returns when all have come and hosts are proven.
-/// Throws PeerError when a rank is lost, or has not come by the deadline (the message lists who
-/// came and who did not); UsageError when ranks were placed in ways that contradict each other;
-/// SystemError when the server is gone. Only a test gives an identity of its host.
+/// Forms the world: exchanges the placements of all ranks and determines their hosts.
+/// Collective: every rank calls this once, with a Store that is connected as the placement's rank.
+/// Returns when all ranks have called it and the hosts are proven.
+/// Throws PeerError when a rank is lost or has not called it by the deadline (the message lists the
+/// ranks that have and that have not); UsageError when the placements contradict each other;
+/// SystemError when the server is lost. Only tests pass an identity of the host.
 [[nodiscard]] World meet(Store store, const Placement& placement, Deadline deadline);
 [[nodiscard]] World meet(Store store, const Placement& placement, Deadline deadline,
                          const std::string& identity);

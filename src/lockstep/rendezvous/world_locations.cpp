@@ -53,8 +53,8 @@ std::vector<RankFacts> facts_from_text(std::string_view text) {
     return facts;
   } catch (const Json::exception& error) {
     throw UsageError(
-        fmt::format("what ranks say of themselves cannot be read ({}); do all use the "
-                    "same version of lockstep?",
+        fmt::format("the placements that ranks sent have an invalid format ({}): start all ranks "
+                    "with the same version of lockstep",
                     error.what()));
   }
 }
@@ -73,16 +73,18 @@ void expect_no_contradiction(std::span<const RankFacts> facts) {
       const auto words = [](const std::optional<int>& number) {
         return number ? fmt::format("{} nodes", *number) : "no number of nodes";
       };
-      throw UsageError(fmt::format("rank 0 was told {}, rank {} {}, by {}",
-                                   words(facts[0].num_nodes), rank, words(each.num_nodes),
-                                   each.source));
+      throw UsageError(
+          fmt::format("{} gave rank 0 {}, but rank {} {}: start all ranks of the job "
+                      "with the same number of nodes",
+                      each.source, words(facts[0].num_nodes), rank, words(each.num_nodes)));
     }
     if (!each.node_rank || !each.local_rank) continue;
     const auto [other, added] = ranks_at.try_emplace({*each.node_rank, *each.local_rank}, rank);
     if (added) continue;
-    throw UsageError(fmt::format("ranks {} and {} both were told local rank {} of node {}, by {}",
-                                 other->second, rank, *each.local_rank, *each.node_rank,
-                                 each.source));
+    throw UsageError(
+        fmt::format("{} gave ranks {} and {} the same local rank {} of node {}: check "
+                    "its node numbers",
+                    each.source, other->second, rank, *each.local_rank, *each.node_rank));
   }
 }
 

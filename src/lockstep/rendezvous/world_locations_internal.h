@@ -1,4 +1,5 @@
-// What each rank says of itself when a world meets, and what follows for all of them. Pure.
+// The facts that each rank sends when a world is formed, and the location of each rank that follows
+// from them. Pure functions.
 #pragma once
 
 #include <optional>
@@ -36,22 +37,22 @@ struct RankLocation {
 [[nodiscard]] RankFacts facts_of(const Placement& placement, const std::string& identity,
                                  const std::string& address);
 
-/// As text for the store, and back. Throws UsageError for anything else.
+/// Converts facts to text for the store, and back. The latter throws UsageError for invalid text.
 [[nodiscard]] std::string to_text(std::span<const RankFacts> facts);
 [[nodiscard]] std::vector<RankFacts> facts_from_text(std::string_view text);
 
-/// Throws UsageError, naming the ranks and what they say, when two were placed by different
-/// launchers, differ about the number of nodes, or have the same local rank on one node.
+/// Throws UsageError, with the ranks and their values, when two ranks were placed by different
+/// launchers, have different numbers of nodes, or have the same local rank on one node.
 void expect_no_contradiction(std::span<const RankFacts> facts);
 
 /// The ranks of each identity, in ascending order; groups in the order of their lowest ranks.
 [[nodiscard]] std::vector<std::vector<int>> groups_by_identity(std::span<const RankFacts> facts);
 
-/// The number of each rank's host. `proven` are the groups that share memory; a rank in none is a
-/// host of its own.
+/// The number of each rank's host. `proven` are the groups that share memory; a rank in no group is
+/// a separate host.
 [[nodiscard]] std::vector<int> number_hosts(int size, std::span<const std::vector<int>> proven);
 
-/// Where each rank is: what the launcher says, and where it says nothing, nodes are hosts.
+/// The location of each rank: as the launcher gives it; otherwise each host is a node.
 [[nodiscard]] std::vector<RankLocation> locate_ranks(std::span<const RankFacts> facts,
                                                      std::span<const int> hosts);
 

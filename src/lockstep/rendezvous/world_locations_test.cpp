@@ -13,7 +13,7 @@ RankFacts facts(const std::string& identity, std::optional<int> local_rank = {},
       node_rank, num_nodes};
 }
 
-TEST(WorldPlaces, FactsComeBackAsTheyWere) {
+TEST(WorldLocations, FactsAreReadBackAsWritten) {
   const std::vector<RankFacts> all{facts("a \"quoted\" id"), facts("b", 1, 0, 2)};
   EXPECT_EQ(facts_from_text(to_text(all)), all);
   for (const char* text : {"", "{", "[1]", "[[]]", "[[1,2,3,4,5,6,7]]"}) {
@@ -21,18 +21,18 @@ TEST(WorldPlaces, FactsComeBackAsTheyWere) {
   }
 }
 
-TEST(WorldPlaces, GroupsAreInTheOrderOfTheirLowestRanks) {
+TEST(WorldLocations, GroupsAreInTheOrderOfTheirLowestRanks) {
   const std::vector<RankFacts> all{facts("z"), facts("a"), facts("z"), facts("m")};
   EXPECT_EQ(groups_by_identity(all), (std::vector<std::vector<int>>{{0, 2}, {1}, {3}}));
 }
 
-TEST(WorldPlaces, WhoIsInNoProvenGroupIsAHostOfItsOwn) {
+TEST(WorldLocations, ARankInNoProvenGroupIsASeparateHost) {
   const std::vector<std::vector<int>> proven{{0, 3}, {1}};
   EXPECT_EQ(number_hosts(5, proven), (std::vector<int>{0, 1, 2, 0, 3}));
   EXPECT_EQ(number_hosts(2, {}), (std::vector<int>{0, 1}));
 }
 
-TEST(WorldPlaces, NodesAreHostsWhereTheLauncherSaysNothing) {
+TEST(WorldLocations, NodesAreHostsIfTheLauncherGivesNoNodes) {
   const std::vector<RankFacts> all{facts("a"), facts("b"), facts("a")};
   const auto locations = locate_ranks(all, std::vector{0, 1, 0});
   EXPECT_EQ(locations[0], (RankLocation{0, 0, 2, 0, 2}));
@@ -40,7 +40,7 @@ TEST(WorldPlaces, NodesAreHostsWhereTheLauncherSaysNothing) {
   EXPECT_EQ(locations[2], (RankLocation{0, 1, 2, 0, 2}));
 }
 
-TEST(WorldPlaces, ContradictionsNameTheRanks) {
+TEST(WorldLocations, ContradictionsNameTheRanks) {
   const auto expect_words = [](const std::vector<RankFacts>& all, const std::string& words) {
     try {
       expect_no_contradiction(all);
@@ -51,9 +51,9 @@ TEST(WorldPlaces, ContradictionsNameTheRanks) {
   };
   EXPECT_NO_THROW(expect_no_contradiction(std::vector{facts("a", 0, 0, 1), facts("a", 1, 0, 1)}));
   expect_words({facts("a", 0, 0, 1), facts("a", 1, 0, 1), facts("a", 0, 0, 1)},
-               "ranks 0 and 2 both were told local rank 0 of node 0, by torchrun");
+               "torchrun gave ranks 0 and 2 the same local rank 0 of node 0");
   expect_words({facts("a", 0, 0, 1), facts("a", 1, 1, 2)},
-               "rank 0 was told 1 nodes, rank 1 2 nodes");
+               "torchrun gave rank 0 1 nodes, but rank 1 2 nodes");
   auto other = facts("a");
   other.source = "srun (SLURM)";
   expect_words({facts("a"), other}, "rank 0 was placed by torchrun, rank 1 by srun (SLURM)");

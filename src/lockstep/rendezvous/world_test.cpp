@@ -26,7 +26,7 @@ using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using testing::Rank;
 
-// As MPI's and plain variables give it: no word about nodes.
+// As with the variables of MPI and plain ones: without nodes.
 Placement bare_placement(int rank, int size) {
   Placement placement;
   placement.rank = rank;
@@ -85,7 +85,7 @@ TEST_P(WorldOfSize, ProcessesMeetOnOneHost) {
   });
 }
 
-// What each of `size` threads says of the world they meet in.
+// The description of the world by each of `size` threads.
 std::map<int, std::string> worlds_of(int size, const std::function<Placement(int)>& placement_of,
                                      const std::function<std::string(int)>& identity_of) {
   const auto point = MeetingPoint::of_threads();
@@ -111,7 +111,7 @@ TEST(World, DifferentIdentitiesAreDifferentHosts) {
   EXPECT_EQ(worlds.at(3), "rank 3/4 local 1/2 node 1/2 hosts 0 1 0 1");
 }
 
-TEST(World, TheLaunchersWordForNodesCountsAndHostsAreProvenBesides) {
+TEST(World, NodesAreThoseOfTheLauncherAndHostsAreProven) {
   const auto two_agents_on_one_machine = [](int rank) {
     auto placement = bare_placement(rank, 4);
     placement.source = PlacementSource::torchrun;
@@ -136,7 +136,7 @@ TEST(World, EqualIdentitiesWithoutAProofAreDifferentHosts) {
     auto store = point.connect(self.rank());
     if (self.rank() != 1) {
       EXPECT_EQ(prove_same_host(store, supposed, soon()), (std::vector<int>{0, 2}));
-    } else {  // cannot reach the page, so it says that it has not written
+    } else {  // has no access to the page, so it reports that it has not written
       store.set("host/0/nonce of 1", "not written", soon());
       store.barrier("host/0/written", all_ranks(3), soon());
     }
@@ -149,7 +149,7 @@ TEST(World, APageThatIsNotTheLeadersProvesNothing) {
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     auto store = point.connect(self.rank());
-    if (self.rank() == 0) {  // a leader whose socket nobody serves
+    if (self.rank() == 0) {  // a leader whose socket does not exist
       store.set("host/0/nonce", "00", soon());
       store.set("host/0/page", "lockstep-test-no-page", soon());
       store.barrier("host/0/written", all_ranks(2), soon());
@@ -185,12 +185,12 @@ TEST(World, MissingRanksAreListedAtTheDeadline) {
   testing::run_ranks_as_threads(2, [&](Rank& self) {
     const int rank = self.rank() * 2;  // 0 and 2
     const auto failure = failure_of_meeting(point.connect(rank), bare_placement(rank, 5), limit);
-    expect_words(failure,
-                 {"2 of 5 came", "Came: ranks 0 and 2.", "Never connected: ranks 1 and 3-4."});
+    expect_words(failure, {"2 of 5 members reached", "Reached it: ranks 0 and 2.",
+                           "Never connected: ranks 1 and 3-4."});
   });
 }
 
-TEST(World, RanksThatWereToldDifferentThingsHearOfIt) {
+TEST(World, RanksWithDifferentPlacementsAreRefused) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
@@ -216,7 +216,7 @@ TEST(World, ARankKilledWhileOthersMeetIsNamed) {
     expect_words(failure_of_meeting(std::move(store), bare_placement(self.rank(), 3), soon()),
                  {"rank 2"});
     self.note("heard");
-    stay.wait();  // rank 1 must hear of it before the server is gone
+    stay.wait();  // rank 1 must detect it before the server ends
   };
   const auto outcomes = testing::run_ranks_as_processes(
       3, body, {.expect = testing::Expect::anything, .meanwhile = [](const auto& ranks) {
@@ -231,7 +231,7 @@ TEST(World, ARankKilledWhileOthersMeetIsNamed) {
   EXPECT_TRUE(outcomes[1].succeeded()) << outcomes[1].output;
 }
 
-TEST(World, AloneNeedsNobody) {
+TEST(World, AloneNeedsNoStore) {
   Placement placement;
   placement.run_dir = "runs/x";
   const auto world = World::alone(placement);
