@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "step-";
 constexpr char kNextManifestName[] = "manifest.json.next";
-constexpr std::size_t kChunkBytes = 4U << 20;  // digested while it is in the cache, then written
+constexpr std::size_t kChunkBytes = 4U << 20;  // digested and written while it is in the cache
 
 std::vector<std::int64_t> steps_in(FileSystem& files, const std::string& folder) {
   std::vector<std::int64_t> steps;
@@ -25,7 +25,7 @@ std::vector<std::int64_t> steps_in(FileSystem& files, const std::string& folder)
   return steps;
 }
 
-// The files that a checkpoint can hold.
+// True for the names of files that a checkpoint contains.
 bool is_own_file(const std::string& name) {
   if (name == kManifestName || name == kNextManifestName) return true;
   const auto dot = name.rfind('.');
@@ -34,7 +34,8 @@ bool is_own_file(const std::string& name) {
   return is_part_name(part) && name == part_file(part);
 }
 
-// What follows .tmp- and .gone-: 16 hex digits of the run, and the number of its save; or "import".
+// The suffix after .tmp- and .gone-: 16 hex digits of the run, -, and the save's number; or
+// "import".
 bool is_nonce(std::string_view text) {
   if (text == "import") return true;
   constexpr std::size_t run = 16;
@@ -49,9 +50,9 @@ bool is_nonce(std::string_view text) {
 bool is_left_over(const std::string& name) {
   const auto dot = name.find('.');
   if (dot == std::string::npos || !try_step_of(name.substr(0, dot))) return false;
-  const auto rest = std::string_view(name).substr(dot);
-  for (const std::string_view mark : {".tmp-", ".gone-"}) {
-    if (rest.starts_with(mark) && is_nonce(rest.substr(mark.size()))) return true;
+  const auto suffix = std::string_view(name).substr(dot);
+  for (const std::string_view kind : {".tmp-", ".gone-"}) {
+    if (suffix.starts_with(kind) && is_nonce(suffix.substr(kind.size()))) return true;
   }
   return false;
 }
@@ -92,7 +93,7 @@ FileRecord write_durably(FileSystem& files, const std::string& where, const std:
   Digest digest;
   for (auto piece : pieces) {
     while (!piece.empty()) {
-      LOCKSTEP_ASSERT(record.bytes % 8 == 0, "only the last piece may end anywhere");
+      LOCKSTEP_ASSERT(record.bytes % 8 == 0, "all pieces except the last are multiples of 8 bytes");
       const auto chunk = piece.first(std::min(piece.size(), kChunkBytes));
       digest.add(record.bytes, chunk);
       file->write(chunk);
@@ -122,7 +123,7 @@ void amend(FileSystem& files, const std::string& folder, const Manifest& manifes
   const auto where = path_of(folder, manifest.step);
   const std::string next = kNextManifestName;
   const auto names = files.list(where).value_or(std::vector<std::string>{});
-  if (std::ranges::find(names, next) != names.end()) {  // of one that was cut short
+  if (std::ranges::find(names, next) != names.end()) {  // of an interrupted amend()
     files.remove_file(where + "/" + next);
   }
   write_manifest(files, where + "/" + next, manifest);
@@ -144,7 +145,7 @@ std::vector<std::int64_t> set_newer_aside(FileSystem& files, const std::string& 
 
 std::vector<std::int64_t> steps_to_remove(std::span<const std::int64_t> steps,
                                           const KeptSteps& keep) {
-  LOCKSTEP_ASSERT(keep.newest >= 2, "one valid checkpoint is no reserve");
+  LOCKSTEP_ASSERT(keep.newest >= 2, "two or more valid checkpoints are kept");
   if (keep.valid.size() < static_cast<std::size_t>(keep.newest)) return {};
   const auto oldest_kept = *std::next(keep.valid.rbegin(), keep.newest - 1);
   std::set<std::int64_t> named;
@@ -160,7 +161,7 @@ std::vector<std::string> prune(FileSystem& files, const std::string& folder, con
                                std::string_view nonce) {
   std::vector<std::string> stays;
   for (const auto step : steps_to_remove(steps_in(files, folder), keep)) {
-    // Renamed first: a checkpoint that is half removed must not look like a damaged one.
+    // Renamed first, so that a partly removed checkpoint does not look like a damaged one.
     const auto gone = fmt::format("{}.gone-{}", path_of(folder, step), nonce);
     try {
       files.rename(path_of(folder, step), gone);
@@ -190,7 +191,7 @@ Swept sweep(FileSystem& files, const std::string& folder) {
 void remove_quietly(FileSystem& files, const std::string& path) noexcept {
   try {
     (void)files.remove_folder(path, is_own_file);
-  } catch (const std::exception&) {  // the disk is in trouble, as the caller has said already
+  } catch (const std::exception&) {  // the caller has already reported an error of this disk
   }
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 const std::string kFolder = "/c";
 
-// What the files of a step hold: the name and step over and over, so that no two are alike.
+// The contents of a file: its name and step, so that no two files are equal.
 std::string content(const std::string& name, std::int64_t step) {
   return name + " of step " + std::to_string(step) + " " +
          std::string(40, static_cast<char>('a' + step));
@@ -29,7 +29,7 @@ FileRecord write(FileSystem& files, std::int64_t step, const std::string& name) 
   return write_durably(files, temporary_path(kFolder, step, "n"), name, pieces);
 }
 
-// A save of two ranks and three parts, their operations one after the other; then old ones go.
+// A save of two ranks and three parts, in sequence; then old checkpoints are removed.
 void save(FileSystem& files, std::int64_t step, std::set<std::int64_t> valid) {
   files.make_folder(temporary_path(kFolder, step, "n"));
   Manifest manifest{.lockstep_version = "0", .step = step, .world = 2};
@@ -42,7 +42,7 @@ void save(FileSystem& files, std::int64_t step, std::set<std::int64_t> valid) {
   if (!stays.empty()) throw SystemError(stays.front(), 0);
 }
 
-// A disk with checkpoints 1 and 2, all of it lasting.
+// A disk with checkpoints 1 and 2, completely synced.
 std::unique_ptr<CrashFileSystem> with_two() {
   auto files = std::make_unique<CrashFileSystem>();
   files->make_folder(kFolder);
@@ -52,8 +52,8 @@ std::unique_ptr<CrashFileSystem> with_two() {
   return files;
 }
 
-// What a loader finds: the newest step that verifies, its bytes compared one by one. -1: none; -2:
-// one that verifies and is not what was saved.
+// The newest step that verifies, as a loader finds it; its bytes are compared with what was saved.
+// -1: none verifies; -2: one verifies but has other bytes.
 std::int64_t newest(FileSystem& files) {
   for (const auto step : list_steps(files, kFolder)) {
     try {
@@ -70,10 +70,10 @@ std::int64_t newest(FileSystem& files) {
 
 struct Crashes {
   int num_disks = 0;
-  int num_wrong = 0;  // neither the old nor the new, or not the new once it was said to be there
+  int num_wrong = 0;  // neither the old nor the new one, or not the new one after its commit
 };
 
-// Saves step 3, cut at every operation and not at all, and looks at every disk that leaves.
+// Saves step 3, interrupted at every operation and not at all, and examines every resulting disk.
 Crashes crash_everywhere(std::optional<int> skip_sync) {
   Crashes crashes;
   for (int cut = 0;; ++cut) {
@@ -99,7 +99,7 @@ Crashes crash_everywhere(std::optional<int> skip_sync) {
   }
 }
 
-TEST(Commit, LeavesTheOldOrTheNewCheckpointWhereverASaveIsCut) {
+TEST(Commit, LeavesTheOldOrTheNewCheckpointWhereverASaveIsInterrupted) {
   const auto crashes = crash_everywhere(std::nullopt);
   EXPECT_EQ(crashes.num_wrong, 0);
   EXPECT_GT(crashes.num_disks, 500);
@@ -109,14 +109,14 @@ TEST(Commit, LeavesTheOldOrTheNewCheckpointWhereverASaveIsCut) {
 TEST(Commit, NeedsEveryOneOfItsSyncs) {
   const auto files = with_two();
   save(*files, 3, {1, 2});
-  EXPECT_EQ(files->num_syncs(), 6) << "three files, the manifest, their folder, the folder above";
+  EXPECT_EQ(files->num_syncs(), 6) << "three files, the manifest, their folder, the parent folder";
   for (int sync = 0; sync < files->num_syncs(); ++sync) {
-    EXPECT_GT(crash_everywhere(sync).num_wrong, 0) << "sync " << sync << " is not missed";
+    EXPECT_GT(crash_everywhere(sync).num_wrong, 0) << "sync " << sync << " makes no difference";
   }
 }
 
-// Amends step 2, cut at every operation and not at all: disks on which it is neither what it was
-// nor what it is to be, or not the latter once that was said.
+// Amends step 2, interrupted at every operation and not at all. Counts the disks on which it is
+// neither the old nor the new one, or not the new one after amend() has returned.
 int wrong_after_amending(std::optional<int> skip_sync) {
   int num_wrong = 0;
   for (int cut = 0;; ++cut) {
@@ -136,7 +136,7 @@ int wrong_after_amending(std::optional<int> skip_sync) {
       const bool amended = there && verify_step(disk, kFolder, 2).manifest == manifest;
       if (!there || (done && !amended)) ++num_wrong;
       if (there) {
-        amend(disk, kFolder, manifest);  // whatever the first try has left
+        amend(disk, kFolder, manifest);  // succeeds whatever the first attempt has left
         if (verify_step(disk, kFolder, 2).manifest != manifest) ++num_wrong;
       }
       return true;
@@ -145,13 +145,13 @@ int wrong_after_amending(std::optional<int> skip_sync) {
   }
 }
 
-TEST(Commit, AmendsAManifestOrLeavesItWhereverThatIsCutAndNeedsBothSyncs) {
+TEST(Commit, AmendsAManifestOrLeavesItWhereverItIsInterruptedAndNeedsBothSyncs) {
   EXPECT_EQ(wrong_after_amending(std::nullopt), 0);
   EXPECT_GT(wrong_after_amending(0), 0) << "of the manifest";
   EXPECT_GT(wrong_after_amending(1), 0) << "of its folder";
 }
 
-TEST(Commit, EndsAtAnErrorOfAnyOperationAndLeavesWhatWasThere) {
+TEST(Commit, EndsAtAnErrorOfAnyOperationAndLeavesTheOldCheckpoint) {
   const auto counted = with_two();
   save(*counted, 3, {1, 2});
   for (int operation = 0; operation < counted->num_operations(); ++operation) {
@@ -167,14 +167,14 @@ TEST(Commit, EndsAtAnErrorOfAnyOperationAndLeavesWhatWasThere) {
       }
       remove_quietly(*files, temporary_path(kFolder, 3, "n"));
       EXPECT_GE(newest(*files), 2);
-      // No sync is tried again on what has failed, and the next save needs nothing of this one.
+      // No failed sync is retried, and the next save does not depend on this one.
       save(*files, 4, {1, 2});
       EXPECT_EQ(newest(*files), 4);
     }
   }
 }
 
-TEST(Commit, RemovesOldOnesOnlyBehindTheNewestValidOnes) {
+TEST(Commit, RemovesOnlyCheckpointsOlderThanTheNewestValidOnes) {
   CrashFileSystem files;
   files.make_folder(kFolder);
   std::set<std::int64_t> valid;
@@ -183,7 +183,7 @@ TEST(Commit, RemovesOldOnesOnlyBehindTheNewestValidOnes) {
     valid.insert(step);
   }
   EXPECT_EQ(list_steps(files, kFolder), (std::vector<std::int64_t>{5, 4}));
-  // What nobody has verified counts for nothing: 5 and 4 stay beside two unknown newer ones.
+  // Unverified checkpoints do not count: 5 and 4 stay beside two unverified newer ones.
   files.make_folder(kFolder + "/step-6");
   files.make_folder(kFolder + "/step-7");
   EXPECT_TRUE(prune(files, kFolder, {.valid = {4, 5}, .newest = 2}, "m").empty());
@@ -199,7 +199,7 @@ TEST(Commit, RemovesNoStepThatIsKeptUnderAName) {
             (std::vector<std::int64_t>{7, 3, 2, 1}));
 }
 
-TEST(Commit, SetsAsideWhatStandsInItsWay) {
+TEST(Commit, RenamesAnExistingFolderOfTheSameStep) {
   CrashFileSystem files;
   files.make_folder(kFolder);
   save(files, 1, {});
@@ -212,7 +212,7 @@ TEST(Commit, SetsAsideWhatStandsInItsWay) {
   EXPECT_TRUE(files.list(kFolder + "/step-9.aside-n"));
 }
 
-TEST(Commit, SweepsWhatWasCutShortAndNothingElse) {
+TEST(Commit, SweepsInterruptedSavesAndNothingElse) {
   const auto files = with_two();
   const std::string cut = "step-3.tmp-0123456789abcdef-12";
   const std::string removed = "step-1.gone-0123456789abcdef-0";
@@ -237,7 +237,7 @@ TEST(Commit, SweepsWhatWasCutShortAndNothingElse) {
   EXPECT_EQ(*files->list(kFolder), others);
 }
 
-TEST(Commit, KnowsItsOwnNamesOnly) {
+TEST(Commit, AcceptsOnlyNamesThatItWrites) {
   EXPECT_EQ(try_step_of("step-0"), 0);
   EXPECT_EQ(try_step_of("step-1200"), 1200);
   for (const auto* name : {"step-", "step-01", "step--1", "step-1x", "step-1.tmp-a", "Step-1", "1",

@@ -19,8 +19,8 @@
 namespace lockstep {
 namespace {
 
-// The kernel is told to begin writing after so many bytes, so that the disk works while the next
-// ones are still being digested, and sync() finds little left to do.
+// After each such amount the kernel is asked to start writing, so that the disk works while the
+// next bytes are digested and sync() has little left to write.
 constexpr std::size_t kWriteBehindBytes = 8U << 20;
 
 // Sorted.
@@ -51,7 +51,7 @@ class LocalFile final : public OutputFile {
     while (!bytes.empty()) {
       const auto part = bytes.first(std::min(bytes.size(), kWriteBehindBytes));
       write_all(file_.number(), part, path_);
-      // Only a hint: what goes wrong with the write itself is reported by sync().
+      // Only a hint: sync() reports errors of the write.
       (void)::sync_file_range(file_.number(), static_cast<off64_t>(written_),
                               static_cast<off64_t>(part.size()), SYNC_FILE_RANGE_WRITE);
       written_ += part.size();
@@ -61,7 +61,7 @@ class LocalFile final : public OutputFile {
 
   void sync() override {
     if (::fsync(file_.number()) != 0) {
-      throw SystemError(fmt::format("cannot bring {} to the disk (fsync)", path_), errno);
+      throw SystemError(fmt::format("cannot sync {} to the disk (fsync)", path_), errno);
     }
   }
 
@@ -90,13 +90,13 @@ class LocalFileSystem final : public FileSystem {
     if (::mkdir(path.c_str(), 0755) == 0) return true;
     const int error = errno;
     if (error == EEXIST && std::filesystem::is_directory(path)) return false;
-    throw SystemError(fmt::format("cannot make the folder {}", path), error);
+    throw SystemError(fmt::format("cannot create the folder {}", path), error);
   }
 
   void sync_folder(const std::string& path) override {
     const auto folder = FileDescriptor::open(path, O_RDONLY | O_DIRECTORY);
     if (::fsync(folder.number()) != 0) {
-      throw SystemError(fmt::format("cannot bring the folder {} to the disk (fsync)", path), errno);
+      throw SystemError(fmt::format("cannot sync the folder {} to the disk (fsync)", path), errno);
     }
   }
 
@@ -120,8 +120,9 @@ class LocalFileSystem final : public FileSystem {
     bool is_empty = true;
     for (const auto& name : names_in(folder, path)) {
       if (!is_own(name)) {
-        stays.push_back(fmt::format("cannot remove {}: lockstep writes no file of the name {}",
-                                    path, in_quotes(name)));
+        stays.push_back(
+            fmt::format("cannot remove {}: it contains {}, which lockstep did not write", path,
+                        in_quotes(name)));
       } else if (::unlinkat(folder.number(), name.c_str(), 0) == 0) {
         continue;
       } else {
@@ -140,7 +141,7 @@ class LocalFileSystem final : public FileSystem {
   FolderLock try_lock(const std::string& folder) override { return lock_folder(folder); }
 
  private:
-  // `path` could not be opened as a folder.
+  // Called if `path` could not be opened as a folder.
   static std::vector<std::string> remove_link(const std::string& path, int error) {
     struct stat facts {};
     if (::lstat(path.c_str(), &facts) != 0 && errno == ENOENT) return {};

@@ -1,5 +1,5 @@
-// The few things that writing and finding checkpoints asks of a file system, as a seam: commit.h
-// says in which order they happen, and tests record, refuse or forget them one by one.
+// The file system operations that checkpoints need, as an interface. commit.h defines their order;
+// tests record them, let them fail, or simulate a loss of power.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// A new file being written front to back. Destroying it closes it and promises nothing.
+/// A new file that is written sequentially. The destructor closes it without a sync.
 class OutputFile {
  public:
   OutputFile() = default;
@@ -23,16 +23,17 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   virtual ~OutputFile() = default;
 
+  /// Appends `bytes`. Throws SystemError.
   virtual void write(std::span<const std::byte> bytes) = 0;
-  /// Returns when the bytes written so far survive a loss of power; the file's name in its folder
-  /// does only after sync_folder. After a SystemError from here the file is of no more use: a
-  /// second try on the same descriptor may succeed without the bytes being there.
+  /// Returns when the bytes written so far survive a loss of power. The file's name in its folder
+  /// survives only after sync_folder(). Throws SystemError; the file is then unusable, because a
+  /// second fsync on the same descriptor can succeed although bytes are lost.
   virtual void sync() = 0;
 };
 
 using NameFilter = std::function<bool(const std::string& name)>;
 
-/// Any thread may use one. Everything throws SystemError that names the path.
+/// Thread-safe. All functions throw SystemError with the path.
 class FileSystem {
  public:
   FileSystem() = default;
@@ -40,31 +41,32 @@ class FileSystem {
   FileSystem& operator=(const FileSystem&) = delete;
   virtual ~FileSystem() = default;
 
-  /// Makes a file that was not there; one that is there is an error.
+  /// Creates a new file. An existing file is an error.
   [[nodiscard]] virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;
+  /// The contents of a file.
   [[nodiscard]] virtual FileBytes read(const std::string& path) = 0;
-  /// The names in `folder`, sorted; nothing when there is no such folder.
+  /// The names in `folder`, sorted; empty optional if the folder does not exist.
   [[nodiscard]] virtual std::optional<std::vector<std::string>> list(const std::string& folder) = 0;
-  /// False when the folder was there already.
+  /// Creates a folder. Returns false if it already exists.
   virtual bool make_folder(const std::string& path) = 0;
-  /// Returns when the names that `path` holds now survive a loss of power.
+  /// Returns when the current names in `path` survive a loss of power.
   virtual void sync_folder(const std::string& path) = 0;
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void remove_file(const std::string& path) = 0;
-  /// Removes the files of the folder `path` whose names `is_own` accepts, then the folder. Never
-  /// follows a symbolic link: one at `path`, or among the files, is removed itself. Does not throw
-  /// for what cannot be removed, or is not own: returns one sentence for each thing that stays.
-  /// None when there is no such folder.
+  /// Removes the files in the folder `path` whose names `is_own` accepts, then the folder. Never
+  /// follows a symbolic link: the link itself is removed. Returns one sentence for each file that
+  /// was not removed, because of an error or because `is_own` rejects it, and does not throw for
+  /// these. Returns nothing if the folder does not exist.
   [[nodiscard]] virtual std::vector<std::string> remove_folder(const std::string& path,
                                                                const NameFilter& is_own) = 0;
-  /// Takes `folder` for this process, as lock_folder does.
+  /// Locks `folder` for this process, as lock_folder does (folder_lock.h).
   [[nodiscard]] virtual FolderLock try_lock(const std::string& folder) = 0;
 };
 
-/// The machine's own.
+/// The file system of this machine.
 [[nodiscard]] std::shared_ptr<FileSystem> local_file_system();
 
-/// Makes `path` and what is missing above it, durably.
+/// Creates `path` and its missing parent folders, durably. Throws SystemError.
 void make_folders(FileSystem& files, const std::string& path);
 
 }  // namespace lockstep

@@ -31,9 +31,9 @@ bool is_host_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
 }
 
-// "host alpha process 41\n", in words. The bytes may come from anyone.
+// Converts "host alpha process 41\n" to "process 41 on host alpha". The bytes are untrusted.
 std::string owner_in(std::string_view text) {
-  constexpr char unknown[] = "it has not written its name";
+  constexpr char unknown[] = "unknown process";
   if (!text.starts_with(kHost)) return unknown;
   text.remove_prefix(kHost.size());
   const auto end = text.find(kProcess);
@@ -53,7 +53,7 @@ std::string read_owner(const FileDescriptor& file) {
   return owner_in({text.data(), count > 0 ? static_cast<std::size_t>(count) : 0});
 }
 
-// It only helps the reader of a message: that it cannot be written changes nothing about the lock.
+// Only for messages: an error here does not affect the lock.
 void write_owner(const FileDescriptor& file) {
   const auto text = fmt::format("{}{}{}{}\n", kHost, host_name(), kProcess, ::getpid());
   if (::ftruncate(file.number(), 0) == 0) {
@@ -72,12 +72,12 @@ FolderLock lock_folder(const std::string& folder) {
   auto file = FileDescriptor::open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   struct stat facts {};
   if (::fstat(file.number(), &facts) != 0) {
-    throw SystemError(fmt::format("cannot examine {}", path), errno);
+    throw SystemError(fmt::format("cannot stat {}", path), errno);
   }
   if (!S_ISREG(facts.st_mode)) {
     throw UsageError(fmt::format("{} is not a regular file; remove it", path));
   }
-  struct flock all {};  // from byte 0 on, without an end
+  struct flock all {};  // the whole file
   all.l_type = F_WRLCK;
   all.l_whence = SEEK_SET;
   std::string missing;

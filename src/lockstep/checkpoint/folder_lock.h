@@ -1,7 +1,8 @@
-// One run at a time writes to a folder of checkpoints, also when several hosts mount it. The lock
-// is one on the bytes of the file run.lock in it (an open file description lock), which NFSv4 and
-// the common cluster file systems keep on their server; the kernel, or the server after its lease,
-// releases it when the process or the host is gone. The file stays, and alone means nothing.
+// Ensures that one run at a time writes to a folder of checkpoints, also if several hosts mount it.
+// The lock is an open file description lock on the bytes of the file run.lock. NFSv4 and the common
+// cluster file systems keep such locks on the server. The kernel, or the server after its lease,
+// releases the lock when the process or the host ends. The file remains; without a lock it has no
+// effect.
 #pragma once
 
 #include <memory>
@@ -11,16 +12,16 @@ namespace lockstep {
 
 inline constexpr char kLockName[] = "run.lock";
 
-/// What an attempt to lock a folder came to.
+/// The result of an attempt to lock a folder.
 struct FolderLock {
-  std::shared_ptr<const void> held = {};  // locked until this goes; null: another has it
-  std::string owner = {};    // that other, as it has named itself: "process 41 on host alpha"
-  std::string missing = {};  // why there is no lock although the folder may be used; empty: it is
+  std::shared_ptr<const void> held = {};  // holds the lock; null: another process has it
+  std::string owner = {};    // if `held` is null, the other process: "process 41 on host alpha"
+  std::string missing = {};  // if not empty: the file system does not support locks, and the error
 };
 
-/// Locks `folder`, which exists, and writes host and process into its run.lock. Does not wait.
-/// Throws SystemError when the file cannot be made or locked, UsageError when it is no regular
-/// file. A file system that has no such locks is named in `missing`.
+/// Locks `folder`, which must exist, and writes host and process id into its run.lock. Does not
+/// wait. Throws SystemError if the file cannot be created or locked, UsageError if it is not a
+/// regular file. If the file system does not support such locks, `held` and `missing` are set.
 [[nodiscard]] FolderLock lock_folder(const std::string& folder);
 
 }  // namespace lockstep

@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a client of NFSv4 sends to its server: a lock on bytes of a file. Locks that flock(2) takes
-// on a folder stay on the client.
+// A byte-range lock, as an NFSv4 client sends it to its server. A flock(2) on a folder stays on the
+// client.
 bool try_lock_bytes(const FileDescriptor& file) {
   struct flock all {};
   all.l_type = F_WRLCK;
@@ -63,10 +63,10 @@ TEST_F(FolderLockTest, ARunIsRefusedWhileAnotherHostHoldsTheLockAndTheHostIsName
   const auto words = refusal_to_resume();
   EXPECT_NE(words.find("process 41 on host alpha"), std::string::npos) << words;
   EXPECT_NE(words.find("use another folder"), std::string::npos) << words;
-  EXPECT_TRUE(fs::exists(unfinished)) << "that of a live owner";
+  EXPECT_TRUE(fs::exists(unfinished)) << "it belongs to a live owner";
 }
 
-TEST_F(FolderLockTest, ARunHoldsALockThatAnotherHostSeesAndGivesItBack) {
+TEST_F(FolderLockTest, ARunHoldsALockThatAnotherHostSeesAndReleasesIt) {
   {
     Toy toy;
     lockstep::Run run(World::alone(), folder.path());
@@ -79,10 +79,10 @@ TEST_F(FolderLockTest, ARunHoldsALockThatAnotherHostSeesAndGivesItBack) {
         << words;
   }
   EXPECT_TRUE(try_lock_bytes(FileDescriptor::open(lock, O_RDWR)));
-  EXPECT_EQ(refusal_to_resume(), "resumed") << "the file of an earlier run is no lock";
+  EXPECT_EQ(refusal_to_resume(), "resumed") << "the file of an earlier run is not a lock";
 }
 
-TEST_F(FolderLockTest, AnOwnerThatIsNotReadableIsStillAnOwner) {
+TEST_F(FolderLockTest, ARunIsRefusedAlsoIfTheOwnersTextIsInvalid) {
   const auto other = FileDescriptor::open(lock, O_RDWR | O_CREAT, 0644);
   ASSERT_TRUE(try_lock_bytes(other));
   for (const auto* text : {"", "host", "\x1b[2J", "host a\nb process 3"}) {
@@ -121,7 +121,7 @@ TEST_F(FolderLockTest, WithoutLocksARunWarnsAndSweepsNothing) {
   const TestLog log;
   EXPECT_EQ(refusal_to_resume({.log = log.log(0), .files = std::make_shared<LocklessFileSystem>()}),
             "resumed");
-  EXPECT_TRUE(fs::exists(unfinished)) << "it may be another host's";
+  EXPECT_TRUE(fs::exists(unfinished)) << "it may belong to another host";
   EXPECT_NE(log.text().find("warning: this file system has no locks"), std::string::npos)
       << log.text();
 }

@@ -1,7 +1,6 @@
-// A training that is stopped by signals and killed at random points, again and again, and always
-// started again, ends with the bits of one that nobody touched: parameters, optimizer, random
-// numbers, and which samples were seen in which step. Two hundred of them, not ten, when
-// LOCKSTEP_SOAK_SEED is set.
+// A run that is stopped by signals and killed at random points, and restarted each time, ends
+// bit-identical to an uninterrupted run: parameters, optimizer, random numbers, and the samples of
+// each step. Ten such runs; two hundred if LOCKSTEP_SOAK_SEED is set.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <torch/torch.h>
@@ -28,44 +27,44 @@ namespace {
 
 constexpr std::int64_t kSteps = 40;
 constexpr std::int64_t kSaveEvery = 7;
-constexpr int kMostBlows = 2;
-constexpr std::chrono::minutes kLimit{5};  // for a start: a hang, not a busy machine, takes longer
+constexpr int kMaxInterrupts = 2;
+constexpr std::chrono::minutes kLimit{5};  // for one start: only a hang takes longer
 constexpr char kDone[] = "did all steps";
 
-// Known to all processes of a test by their parent.
+// The same folder in all processes of a test: it is named after their parent.
 std::string folder_of(pid_t parent, int size, std::uint64_t seed) {
   return std::filesystem::temp_directory_path() /
          ("lockstep-kill-" + std::to_string(parent) + "-" + std::to_string(size) + "-" +
           std::to_string(seed));
 }
 
-// What befalls one start of the run: a signal to one rank, at its begin or so long after the begin
-// of a step.
-struct Blow {
+// The interruption of one start of the run: a signal to one rank, some time after its start or
+// after the beginning of a step.
+struct Interrupt {
   int rank = 0;
   int signal = SIGKILL;
-  std::optional<std::int64_t> step = {};  // none: before the run is made
+  std::optional<std::int64_t> step = {};  // empty: before the Run is constructed
   std::chrono::microseconds after{0};
 };
 
-// Blow `number` of a run: signals take turns, so that all have theirs; the rest is drawn.
-Blow draw_blow(std::uint64_t seed, int number, int size) {
+// Interrupt `number` of a run. Signals take turns, so that each occurs; rank and time are random.
+Interrupt draw_interrupt(std::uint64_t seed, int number, int size) {
   constexpr std::array kSignals{SIGKILL, SIGTERM, SIGINT,  SIGKILL,
                                 SIGKILL, SIGUSR1, SIGUSR2, SIGKILL};
   RandomStream random({seed, random_purpose("blows")}, static_cast<std::uint64_t>(number), 0);
-  Blow blow{
+  Interrupt interrupt{
       .rank = static_cast<int>(random.below(static_cast<std::uint64_t>(size))),
       .signal =
-          kSignals[(seed * kMostBlows + static_cast<std::uint64_t>(number)) % kSignals.size()]};
-  if (random.below(8) > 0) blow.step = static_cast<std::int64_t>(random.below(kSteps));
-  blow.after = std::chrono::microseconds(random.below(blow.step ? 5'000 : 100'000));
-  return blow;
+          kSignals[(seed * kMaxInterrupts + static_cast<std::uint64_t>(number)) % kSignals.size()]};
+  if (random.below(8) > 0) interrupt.step = static_cast<std::int64_t>(random.below(kSteps));
+  interrupt.after = std::chrono::microseconds(random.below(interrupt.step ? 5'000 : 100'000));
+  return interrupt;
 }
 
-void strike_later(const Blow& blow) {
-  std::thread([blow] {
-    std::this_thread::sleep_for(blow.after);
-    ::kill(::getpid(), blow.signal);
+void signal_later(const Interrupt& interrupt) {
+  std::thread([interrupt] {
+    std::this_thread::sleep_for(interrupt.after);
+    ::kill(::getpid(), interrupt.signal);
   }).detach();
 }
 
@@ -75,12 +74,13 @@ void average_gradients(const ProcessGroup& group, torch::nn::Sequential& net) {
   group.all_reduce(at::TensorList(gradients), ReduceOp::average).wait();
 }
 
-// One start of the run, as one rank: from wherever it is to the end, or to a stop. Each step draws
-// random numbers of the rank's own (dropout) and writes down its samples.
-void train(int rank, int size, const std::string& folder, const std::optional<Blow>& blow) {
-  const bool is_struck = blow && blow->rank == rank;
-  ::signal(SIGINT, SIG_DFL);  // a shell that starts tests in the background has it ignored
-  if (is_struck && !blow->step) strike_later(*blow);
+// One start of the run on one rank: resumes and trains to the end, or to a stop. Each step draws
+// per-rank random numbers (dropout) and logs its samples.
+void train(int rank, int size, const std::string& folder,
+           const std::optional<Interrupt>& interrupt) {
+  const bool is_interrupted = interrupt && interrupt->rank == rank;
+  ::signal(SIGINT, SIG_DFL);  // a shell that starts tests in the background ignores it
+  if (is_interrupted && !interrupt->step) signal_later(*interrupt);
   const auto world = world_of_processes(rank, size);
   const ProcessGroup group(world);
   std::filesystem::create_directories(folder);
@@ -100,11 +100,13 @@ void train(int rank, int size, const std::string& folder, const std::optional<Bl
   const auto from = run.resume();
   std::ofstream log(folder + "/samples-" + std::to_string(rank), std::ios::app);
   while (run.step() < kSteps) {
-    if (is_struck && blow->step && run.step() == std::max(from, *blow->step)) strike_later(*blow);
-    const auto share = sampler.next();
-    const auto ids = torch::tensor(share.samples).to(torch::kFloat);
-    log << run.step() << ':' << torch::tensor(share.samples).sum().item<std::int64_t>();
-    for (const auto id : share.samples) log << ' ' << id;
+    if (is_interrupted && interrupt->step && run.step() == std::max(from, *interrupt->step)) {
+      signal_later(*interrupt);
+    }
+    const auto shard = sampler.next();
+    const auto ids = torch::tensor(shard.samples).to(torch::kFloat);
+    log << run.step() << ':' << torch::tensor(shard.samples).sum().item<std::int64_t>();
+    for (const auto id : shard.samples) log << ' ' << id;
     log << std::endl;
     const auto input = torch::sin(ids.view({-1, 1}) * torch::arange(1, 9));
     optimizer.zero_grad();
@@ -117,7 +119,7 @@ void train(int rank, int size, const std::string& folder, const std::optional<Bl
   ::puts(kDone);
 }
 
-// The last word on each step: a step that was done again counts as it was done last.
+// The samples of each step. Of a repeated step, the last repetition counts.
 std::map<std::int64_t, std::string> samples_of(const std::string& folder, int rank) {
   std::map<std::int64_t, std::string> steps;
   std::ifstream log(folder + "/samples-" + std::to_string(rank));
@@ -140,46 +142,46 @@ std::map<std::string, std::string> end_of(const std::string& folder) {
   return bytes;
 }
 
-// How a run came to its end.
-struct Life {
-  int num_starts = 0;
-  std::map<int, int> num_struck;  // starts that a blow ended, by its signal
+// The starts of a run until its end.
+struct Starts {
+  int count = 0;
+  std::map<int, int> num_interrupted;  // starts that an interrupt ended, by its signal
 };
 
-// Starts the run again until it is done, with a blow each time but the last. What is decided here
-// hangs on outcomes alone: every child passes through it.
-Life train_to_the_end(int size, std::uint64_t seed, int most_blows) {
-  Life life;
+// Restarts the run until it has finished, with an interrupt in every start except the last. Every
+// child process executes this function too, so it decides by outcomes only.
+Starts train_to_the_end(int size, std::uint64_t seed, int max_interrupts) {
+  Starts starts;
   while (true) {
-    std::optional<Blow> blow;
-    if (life.num_starts < most_blows) blow = draw_blow(seed, life.num_starts, size);
-    ++life.num_starts;
+    std::optional<Interrupt> interrupt;
+    if (starts.count < max_interrupts) interrupt = draw_interrupt(seed, starts.count, size);
+    ++starts.count;
     const auto outcomes = testing::run_ranks_as_processes(
         size,
         [&](testing::Rank& self) {
-          train(self.rank(), size, folder_of(::getppid(), size, seed), blow);
+          train(self.rank(), size, folder_of(::getppid(), size, seed), interrupt);
         },
-        {.limit = kLimit, .expect = blow ? testing::Expect::anything : testing::Expect::success});
+        {.limit = kLimit,
+         .expect = interrupt ? testing::Expect::anything : testing::Expect::success});
     const auto is_done = [](const testing::RankOutcome& outcome) {
       return outcome.succeeded() && outcome.output.find(kDone) != std::string::npos;
     };
-    if (std::ranges::all_of(outcomes, is_done)) return life;
-    if (blow) ++life.num_struck[blow->signal];
+    if (std::ranges::all_of(outcomes, is_done)) return starts;
+    if (interrupt) ++starts.num_interrupted[interrupt->signal];
   }
 }
 
-void expect_the_bits_of_the_unbroken(int size, std::uint64_t first, std::uint64_t count) {
-  constexpr std::uint64_t kUnbroken = 0;
-  (void)train_to_the_end(size, kUnbroken, 0);
-  std::map<int, int> num_struck;
+void expect_bitwise_equal_to_uninterrupted(int size, std::uint64_t first, std::uint64_t count) {
+  constexpr std::uint64_t kUninterrupted = 0;
+  (void)train_to_the_end(size, kUninterrupted, 0);
+  std::map<int, int> num_interrupted;
   for (std::uint64_t i = 0; i < count; ++i) {
-    for (const auto& [signal, num] : train_to_the_end(size, first + i, kMostBlows).num_struck) {
-      num_struck[signal] += num;
-    }
+    const auto starts = train_to_the_end(size, first + i, kMaxInterrupts);
+    for (const auto& [signal, num] : starts.num_interrupted) num_interrupted[signal] += num;
   }
   if (::testing::Test::HasFailure()) return;
 
-  const auto reference = folder_of(::getpid(), size, kUnbroken);
+  const auto reference = folder_of(::getpid(), size, kUninterrupted);
   ASSERT_TRUE(std::filesystem::exists(reference));
   const auto expected = end_of(reference);
   EXPECT_EQ(expected.size(), 4U + static_cast<std::size_t>(size))
@@ -197,21 +199,22 @@ void expect_the_bits_of_the_unbroken(int size, std::uint64_t first, std::uint64_
   std::filesystem::remove_all(reference);
   int num_landed = 0;
   ::printf("%d ranks, %d runs:", size, static_cast<int>(count));
-  for (const auto& [signal, num] : num_struck) {
+  for (const auto& [signal, num] : num_interrupted) {
     ::printf(" %d x SIG%s", num, ::sigabbrev_np(signal));
     num_landed += num;
   }
   ::printf("\n");
-  EXPECT_GE(num_landed, static_cast<int>(count)) << "the others came when the run was over";
+  EXPECT_GE(num_landed, static_cast<int>(count))
+      << "the other signals came after the end of the run";
 }
 
 class KilledRun : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, KilledRun, ::testing::Values(2, 4));
 
-TEST_P(KilledRun, EndsWithTheBitsOfAnUnbrokenOne) {
+TEST_P(KilledRun, EndsBitIdenticalToAnUninterruptedRun) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) + 1 : 1;
-  expect_the_bits_of_the_unbroken(GetParam(), first, soak ? 100 : 5);
+  expect_bitwise_equal_to_uninterrupted(GetParam(), first, soak ? 100 : 5);
 }
 
 }  // namespace

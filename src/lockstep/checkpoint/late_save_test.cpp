@@ -1,5 +1,5 @@
-// Disks that are slow or stuck, and limits that the system sets: a save that fails for such a
-// reason follows on_save_failure, and every rank is told the true cause.
+// Slow or stuck disks, and limits of the system: such a failed save follows on_save_failure, and
+// every rank gets the actual cause.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{1};
 
-// The sync of its first file returns when `opened` is ready, or after the time given.
+// The sync of its first file returns when `opened` is ready, or after `time`.
 class SlowFileSystem final : public ForwardingFileSystem {
  public:
   SlowFileSystem(std::chrono::milliseconds time, std::shared_future<void> opened)
@@ -60,7 +60,7 @@ bool has(const std::string& text, const std::string& words) {
 
 struct Ended {
   std::int64_t step = 0;
-  std::string words;  // of what the run threw, if it did
+  std::string words;  // the message of the exception, if any
 };
 
 // A run of two ranks that saves every third of 12 steps; the first save is slow on `slow_rank`.
@@ -98,7 +98,7 @@ class LateSave : public ::testing::Test {
     });
   }
 
-  // The last step is saved, and nothing unfinished takes room.
+  // The last step is saved, and there is no unfinished folder.
   void expect_the_last_step_saved() const {
     for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/checkpoints")) {
       EXPECT_FALSE(has(entry.path().filename(), ".tmp-")) << entry.path();
@@ -112,7 +112,7 @@ class LateSave : public ::testing::Test {
   std::array<Ended, 2> ended;
 };
 
-TEST_F(LateSave, EndsTheRunOnAllRanksInOneStepWithTheTrueCause) {
+TEST_F(LateSave, EndsTheRunOnAllRanksInTheSameStepWithTheCause) {
   for (const int slow_rank : {0, 1}) {
     ended = {};
     std::filesystem::remove_all(folder.path() + "/checkpoints");
@@ -128,11 +128,11 @@ TEST_F(LateSave, EndsTheRunOnAllRanksInOneStepWithTheTrueCause) {
   }
 }
 
-TEST_F(LateSave, IsSkippedWhenTheRunMayContinueWithoutIt) {
+TEST_F(LateSave, IsSkippedWithOnSaveFailureWarn) {
   for (const int slow_rank : {0, 1}) {
     ended = {};
     std::filesystem::remove_all(folder.path() + "/checkpoints");
-    run(slow_rank, OnSaveFailure::go_on, std::chrono::milliseconds(2500));
+    run(slow_rank, OnSaveFailure::warn, std::chrono::milliseconds(2500));
     EXPECT_EQ(ended[0].words, "");
     EXPECT_EQ(ended[1].words, "");
     expect_the_last_step_saved();
@@ -140,12 +140,12 @@ TEST_F(LateSave, IsSkippedWhenTheRunMayContinueWithoutIt) {
   }
 }
 
-// Far longer than all deadlines: rank 1 cannot take part in later saves, and trains on.
+// The disk is blocked far longer than all deadlines: rank 1 skips later saves and keeps training.
 TEST_F(LateSave, OfAStuckDiskSkipsTheSavesUntilTheDiskAnswers) {
   std::promise<void> open;
   const auto opened = open.get_future().share();
   std::once_flag once;
-  run(1, OnSaveFailure::go_on, std::chrono::minutes(10), opened,
+  run(1, OnSaveFailure::warn, std::chrono::minutes(10), opened,
       [&] { std::call_once(once, [&] { open.set_value(); }); });
   EXPECT_EQ(ended[0].words, "");
   EXPECT_EQ(ended[1].words, "");
@@ -155,8 +155,8 @@ TEST_F(LateSave, OfAStuckDiskSkipsTheSavesUntilTheDiskAnswers) {
       << logs[0].text();
 }
 
-// The kernel's answer to a file over the limit is a signal that ends the process by default.
-TEST(FileSizeLimit, IsAFailedSaveAndNotTheEndOfTheRank) {
+// A write beyond the limit sends a signal that ends the process by default.
+TEST(FileSizeLimit, FailsTheSaveAndDoesNotEndTheRank) {
   testing::run_ranks_as_processes(2, [](testing::Rank& self) {
     const auto world = world_of_processes(self.rank(), 2);
     const auto path = "/tmp/lockstep-limit-" + std::to_string(::getppid());

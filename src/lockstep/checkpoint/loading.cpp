@@ -40,7 +40,7 @@ std::span<const std::byte> bytes_of(const SafetensorsFile& file, const Safetenso
                                      entry.end - entry.begin);
 }
 
-// A copy: the bytes of a file need not be aligned as LibTorch wants them.
+// A copy, because the bytes of a file may not be aligned as LibTorch requires.
 at::Tensor tensor_of(std::span<const std::byte> bytes, const SafetensorsEntry& entry) {
   std::vector<std::int64_t> sizes;
   for (const auto size : entry.shape) sizes.push_back(static_cast<std::int64_t>(size));
@@ -63,8 +63,9 @@ std::vector<std::string> differences(const SafetensorsFile& file, const NamedTen
     }
     const auto ours = entry_of(name, tensor);
     if (ours.dtype != found->second->dtype || ours.shape != found->second->shape) {
-      different.push_back(fmt::format("{} is {} there and {} here", in_quotes(name),
-                                      kind_words(*found->second), kind_words(ours)));
+      different.push_back(fmt::format("{} is {} in the checkpoint and {} in this run",
+                                      in_quotes(name), kind_words(*found->second),
+                                      kind_words(ours)));
     }
     saved.erase(found);
   }
@@ -73,7 +74,7 @@ std::vector<std::string> differences(const SafetensorsFile& file, const NamedTen
   std::vector<std::string> clauses;
   add_list(clauses, "missing in the checkpoint", missing);
   add_list(clauses, "only in the checkpoint", unknown);
-  add_list(clauses, "not alike", different);
+  add_list(clauses, "different", different);
   return clauses;
 }
 

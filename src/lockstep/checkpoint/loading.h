@@ -1,5 +1,5 @@
-// The way back: saved bytes into the tensors of a tracked thing, in place, once it is known that
-// everything fits.
+// Loads saved bytes into the tensors of a tracked object, in place, after all differences have been
+// checked.
 #pragma once
 
 #include <string>
@@ -11,17 +11,16 @@
 
 namespace lockstep {
 
-/// What keeps `file` from being loaded into `tensors`, a clause each, naming the tensors: missing
-/// in the file, unknown to the program, of another shape or dtype. Empty when all fits. The list is
-/// short however much differs.
+/// The differences between `file` and `tensors`, one clause per kind, with the tensors' names:
+/// missing in the file, missing in the program, different shape or dtype. Empty if all match. Each
+/// clause names at most 8 tensors.
 [[nodiscard]] std::vector<std::string> differences(const SafetensorsFile& file,
                                                    const NamedTensors& tensors);
 
-/// Copies each tensor's bytes from `file` into it, under no grad. There are no differences().
+/// Copies the bytes of `file` into the tensors, without gradients. differences() must be empty.
 void copy_into(const NamedTensors& tensors, const SafetensorsFile& file);
 
-/// The tensor called `name` in `file`, as one of LibTorch's that owns its memory. Throws UsageError
-/// when there is none.
+/// A copy of the tensor `name` in `file`. Throws UsageError if the file has none.
 [[nodiscard]] at::Tensor read_tensor(const SafetensorsFile& file, std::string_view name);
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ constexpr std::array<std::pair<SaveReason, std::string_view>, 5> kReasons{{
     {SaveReason::import, "import"},
 }};
 
-// The last member of the object and the end of the text: the digest of all that stands before it.
+// The last member of the object and the end of the text: the digest of the text before it.
 std::string seal_of(std::string_view body) {
   return fmt::format(",\n \"manifest_digest\": \"{:016x}\"\n}}\n",
                      digest(std::as_bytes(std::span(body))));
@@ -47,12 +47,12 @@ SaveReason reason_named(const std::string& name) {
                               in_quotes(name)));
 }
 
-// A user's JSON in a manifest to be; the reader's limits hold for it too.
+// JSON of the program, for a manifest to be written; the reader's limits apply to it too.
 nlohmann::json value_of(const std::string& what, const std::string& text) {
   try {
     return strict_json(text);
   } catch (const UsageError& error) {
-    throw UsageError(fmt::format("{} cannot be saved: {}", what, error.what()));
+    throw UsageError(fmt::format("{} is invalid: {}", what, error.what()));
   }
 }
 
@@ -97,7 +97,7 @@ std::vector<FileRecord> read_files(const nlohmann::json& list) {
     fields.expect_no_more();
     if (!is_file_name(file.name)) {
       refuse_manifest(
-          fmt::format("file {} is called {}, expected a plain name that ends with "
+          fmt::format("file {} has the name {}, expected a plain name that ends with "
                       ".safetensors",
                       files.size(), in_quotes(file.name)));
     }
@@ -133,7 +133,7 @@ std::map<std::string, std::string> read_states(const nlohmann::json& object) {
   for (const auto& [part, state] : object.items()) {
     if (!is_part_name(part)) {
       refuse_manifest(
-          fmt::format("a state belongs to {}, which is no name of a part", in_quotes(part)));
+          fmt::format("a state belongs to {}, which is not a valid part name", in_quotes(part)));
     }
     states.emplace(part, state.dump());
   }
@@ -170,7 +170,7 @@ std::string rank_file(int rank) { return fmt::format("rank-{:05}.safetensors", r
 
 std::string to_text(const Manifest& manifest) {
   auto body = fields_of(manifest).dump(1);
-  body.resize(body.rfind("\n}"));  // the seal goes in as the last member
+  body.resize(body.rfind("\n}"));  // the digest becomes the last member
   return body + seal_of(body);
 }
 
@@ -182,8 +182,8 @@ Manifest manifest_from_text(std::string_view text) {
   const auto body = text.substr(0, text.size() - kSealBytes);
   if (text.substr(body.size()) != seal_of(body)) {
     refuse_manifest(
-        fmt::format("its own digest does not fit it (it ends with {}, expected {}): it "
-                    "was changed or cut after it was written",
+        fmt::format("its digest does not match (it ends with {}, expected {}): it was changed or "
+                    "truncated after it was written",
                     in_quotes(text.substr(body.size())), in_quotes(seal_of(body))));
   }
   const auto json = strict_json(text);

@@ -1,6 +1,6 @@
-// Fuzz target: any bytes as a manifest; when the first is odd, under a digest that fits them, so
-// that the fields are reached. Refused with a UsageError whose message is short and plain, or read
-// into what is written as the same manifest again.
+// Fuzz target: any bytes as a manifest. If the first byte is odd, a matching digest is appended, so
+// that the parser reaches the fields. Either the bytes are refused with a UsageError whose message
+// is short and printable, or writing the parsed manifest and reading it again gives an equal one.
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -23,9 +23,9 @@ std::string text_of(std::span<const std::uint8_t> input) {
 }
 
 void check_message(const std::string& message) {
-  LOCKSTEP_ASSERT(message.size() < 4096, "a message stays short however long the file's text is");
+  LOCKSTEP_ASSERT(message.size() < 4096, "a message is short for any length of the file's text");
   for (const char c : message) {
-    LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message holds no byte that a terminal would obey");
+    LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message has no control characters");
   }
 }
 
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const auto manifest = lockstep::manifest_from_text(text_of({data, size}));
     const auto again = lockstep::manifest_from_text(lockstep::to_text(manifest));
-    LOCKSTEP_ASSERT(again == manifest, "a manifest is written as it was read");
+    LOCKSTEP_ASSERT(again == manifest, "writing and reading preserves a manifest");
   } catch (const lockstep::UsageError& error) {
     check_message(error.what());
   }

@@ -25,7 +25,8 @@ std::uint64_t number_in(const std::string& text, int base, std::string_view wher
   return value;
 }
 
-// Takes the events of nlohmann's sax_parse and refuses what a parse alone would let pass.
+// Receives the events of nlohmann's sax_parse and refuses repeated keys and deep nesting, which
+// parse() accepts.
 class Watch {
  public:
   bool null() { return true; }
@@ -51,7 +52,7 @@ class Watch {
     const auto twice = std::ranges::adjacent_find(keys);
     if (twice != keys.end()) {
       refuse_manifest(
-          fmt::format("the key {} stands twice in an object, expected once", in_quotes(*twice)));
+          fmt::format("the key {} occurs twice in an object, expected once", in_quotes(*twice)));
     }
     keys_.pop_back();
     return true;
@@ -60,32 +61,32 @@ class Watch {
                    const nlohmann::json::exception& error) {
     refuse_manifest(error.id < 200
                         ? fmt::format("it is not valid UTF-8 JSON near byte {}", position)
-                        : fmt::format("a number near byte {} is beyond every type", position));
+                        : fmt::format("a number near byte {} is out of range", position));
   }
 
  private:
   bool enter() {
     if (keys_.size() == kMaxDepth) {
-      refuse_manifest(fmt::format("it nests deeper than the {} levels expected", kMaxDepth));
+      refuse_manifest(fmt::format("it is nested deeper than {} levels", kMaxDepth));
     }
     keys_.emplace_back();
     return true;
   }
 
-  std::vector<std::vector<std::string>> keys_;  // of the objects that are open; empty for arrays
+  std::vector<std::vector<std::string>> keys_;  // of the open objects; empty for arrays
 };
 
 }  // namespace
 
 void refuse_manifest(std::string_view reason) {
-  throw UsageError(fmt::format("this is no manifest of a checkpoint: {}", reason));
+  throw UsageError(fmt::format("invalid checkpoint manifest: {}", reason));
 }
 
 nlohmann::json strict_json(std::string_view text) {
-  if (text.find('\0') != std::string_view::npos) refuse_manifest("it holds a NUL byte");
-  // Twice over the text: nlohmann's parser with a callback takes quadratic time for a long array.
+  if (text.find('\0') != std::string_view::npos) refuse_manifest("it contains a NUL byte");
+  // Two passes, because nlohmann's parser with a callback takes quadratic time for a long array.
   Watch watch;
-  (void)nlohmann::json::sax_parse(text.begin(), text.end(), &watch);  // true, or it has thrown
+  (void)nlohmann::json::sax_parse(text.begin(), text.end(), &watch);  // returns true or throws
   return nlohmann::json::parse(text.begin(), text.end());
 }
 
@@ -136,7 +137,7 @@ std::uint64_t Fields::decimal(const char* name) {
 void Fields::expect_no_more() const {
   for (const auto& [name, value] : object_.items()) {
     if (std::ranges::find(taken_, name) == taken_.end()) {
-      refuse_manifest(fmt::format("{} has the field {}, which version 1 does not have", what_,
+      refuse_manifest(fmt::format("{} has the field {}, which is unknown in version 1", what_,
                                   in_quotes(name)));
     }
   }

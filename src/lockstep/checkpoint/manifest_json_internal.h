@@ -1,5 +1,5 @@
-// JSON from a file that may come from anyone, read strictly: a limited depth, no key twice in one
-// object. And its fields, each asked for once by kind.
+// A strict JSON reader for untrusted files: limited depth, no repeated key in an object. And a view
+// of an object's fields, each read once with its type.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace lockstep {
 
-/// Throws the UsageError that every refusal of a manifest is.
+/// Throws UsageError "invalid checkpoint manifest: <reason>".
 [[noreturn]] void refuse_manifest(std::string_view reason);
 
-/// The JSON value that `text` is. Throws UsageError for anything but one value of valid UTF-8 JSON,
-/// nested at most 64 deep, without a key that stands twice in an object.
+/// Parses `text`. Throws UsageError unless it is one value of valid UTF-8 JSON, nested at most 64
+/// deep, without a repeated key in an object.
 [[nodiscard]] nlohmann::json strict_json(std::string_view text);
 
-/// The fields of one object. Each is taken once; expect_no_more() refuses what was not.
+/// The fields of one object. expect_no_more() refuses fields that have not been read. All functions
+/// throw UsageError, with both the expected and the found value.
 class Fields {
  public:
   /// `what` names the object in messages: "the manifest", "file 3". Throws UsageError unless
@@ -28,7 +29,7 @@ class Fields {
   [[nodiscard]] const nlohmann::json& take(const char* name);
   [[nodiscard]] std::string text(const char* name);
   [[nodiscard]] std::int64_t whole(const char* name, std::int64_t least, std::int64_t most);
-  /// 64 bits as text: many readers of JSON turn large numbers into doubles.
+  /// 64-bit numbers are text, because many JSON readers convert large numbers to doubles.
   [[nodiscard]] std::uint64_t hexadecimal(const char* name);
   [[nodiscard]] std::uint64_t decimal(const char* name);
   void expect_no_more() const;

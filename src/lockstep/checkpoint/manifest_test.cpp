@@ -31,7 +31,7 @@ Manifest example() {
       .files = {{"model.safetensors", 1024, 0xffffffffffffffff}, {"rank-00000.safetensors", 0, 0}}};
 }
 
-// The message with which `text` is refused.
+// The error message for `text`.
 std::string refusal(const std::string& text) {
   try {
     (void)manifest_from_text(text);
@@ -41,7 +41,7 @@ std::string refusal(const std::string& text) {
   return "accepted";
 }
 
-// `body` up to its last member, with the digest that makes it look untouched.
+// `body` up to its last member, with a matching digest.
 std::string sealed(const std::string& body) {
   return body + fmt::format(",\n \"manifest_digest\": \"{:016x}\"\n}}\n",
                             digest(std::as_bytes(std::span(body))));
@@ -52,7 +52,7 @@ std::string body_of(const Manifest& manifest) {
   return text.substr(0, text.rfind(",\n \"manifest_digest\""));
 }
 
-// The example with one piece of its text replaced, under a digest that fits.
+// The example with one piece of its text replaced, with a matching digest.
 std::string with(const std::string& from, const std::string& to) {
   auto body = body_of(example());
   const auto at = body.find(from);
@@ -66,7 +66,7 @@ TEST(Manifest, ReadsWhatItWrites) {
   EXPECT_EQ(sealed(body_of(example())), to_text(example()));
 }
 
-TEST(Manifest, NoticesEveryFlippedBitAndEveryCut) {
+TEST(Manifest, RefusesEveryFlippedBitAndEveryTruncation) {
   const auto text = to_text(example());
   for (std::size_t at = 0; at < text.size(); ++at) {
     for (int bit = 0; bit < 8; ++bit) {
@@ -79,13 +79,13 @@ TEST(Manifest, NoticesEveryFlippedBitAndEveryCut) {
   EXPECT_NE(refusal(text + "\n"), "accepted");
 }
 
-TEST(Manifest, RefusesWhatItsFormatDoesNotHave) {
+TEST(Manifest, RefusesInvalidFieldsAndNamesThem) {
   const std::pair<std::string, std::string> cases[] = {
       {with("\"step\": 1200", "\"step\": -1"), "step of the manifest is -1, expected"},
       {with("\"step\": 1200", "\"step\": 1.5"), "step of the manifest is number"},
       {with("\"step\": 1200", "\"step\": 18446744073709551615"), "expected a whole number"},
-      {with("\"step\": 1200", "\"step\": 1e999"), "is beyond every type"},
-      {with("\"step\": 1200", "\"step\": 1,\"step\": 2"), "\"step\" stands twice"},
+      {with("\"step\": 1200", "\"step\": 1e999"), "is out of range"},
+      {with("\"step\": 1200", "\"step\": 1,\"step\": 2"), "\"step\" occurs twice"},
       {with("\"step\": 1200", "\"sty\": 1200"), "has no step"},
       {with("\"step\": 1200", "\"step\": 1200, \"more\": 1"), "has the field \"more\""},
       {with("\"world\": 4", "\"world\": 0"), "world of the manifest is 0"},
@@ -99,7 +99,7 @@ TEST(Manifest, RefusesWhatItsFormatDoesNotHave) {
       {with("model.safetensors", "../model.safetensors"), "expected a plain name"},
       {with("model.safetensors", "model.bin"), "expected a plain name"},
       {with("model.safetensors", "rank-00000.safetensors"), "is listed twice"},
-      {with("\"sampler\"", "\"a/b\""), "which is no name of a part"},
+      {with("\"sampler\"", "\"a/b\""), "which is not a valid part name"},
       {sealed("[1"), "not valid UTF-8 JSON"},
       {sealed("{\"a\": \"\xff\""), "not valid UTF-8 JSON"},
       {"", "it has 0 bytes"},
@@ -109,7 +109,7 @@ TEST(Manifest, RefusesWhatItsFormatDoesNotHave) {
   }
 }
 
-TEST(Manifest, RefusesWhatNobodyCanSave) {
+TEST(Manifest, RefusesToWriteInvalidJson) {
   auto manifest = example();
   manifest.configuration = "{";
   EXPECT_THROW((void)to_text(manifest), UsageError);
@@ -118,7 +118,7 @@ TEST(Manifest, RefusesWhatNobodyCanSave) {
   EXPECT_THROW((void)to_text(manifest), UsageError);
 }
 
-std::vector<std::string> malice(std::size_t bytes) {
+std::vector<std::string> hostile_texts(std::size_t bytes) {
   std::string keys = "{\"a\":{";
   for (int i = 0; keys.size() < bytes; ++i) keys += fmt::format("\"{}\":0,", i);
   keys += "\"z\":0}";
@@ -138,9 +138,9 @@ std::vector<std::string> malice(std::size_t bytes) {
   };
 }
 
-TEST(Manifest, RefusesAMegabyteOfMaliceAtACostLinearInItsLength) {
-  const auto small = malice(100'000);
-  const auto large = malice(1'000'000);
+TEST(Manifest, RefusesAHostileMegabyteAtACostLinearInItsLength) {
+  const auto small = hostile_texts(100'000);
+  const auto large = hostile_texts(1'000'000);
   for (std::size_t i = 0; i < large.size(); ++i) {
     const auto message = refusal(large[i]);
     EXPECT_NE(message, "accepted");

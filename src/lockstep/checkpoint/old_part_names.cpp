@@ -7,12 +7,12 @@ namespace lockstep {
 namespace {
 
 struct OldName {
-  std::string_view old;  // the type in small letters
+  std::string_view old;  // the type's name in snake case
   std::string_view now;
 };
 
-// Types of lockstep whose usual name is another now. Loader, Sampler, Schedule, Seeds and all that
-// is LibTorch's have the old one still.
+// Types of lockstep whose usual name has changed. Loader, Sampler, Schedule, Seeds and LibTorch's
+// types still have the old one.
 constexpr std::array kOldNames{OldName{"adam", "optimizer"}, OldName{"adam_w", "optimizer"},
                                OldName{"sgd", "optimizer"}, OldName{"grad_scaler", "scaler"}};
 

@@ -1,6 +1,6 @@
-// Names of parts in checkpoints of version 0.1. Where a program gave no name, that version took the
-// type's: lockstep::AdamW was saved as "adam_w". Programs name their parts themselves now, and an
-// optimizer is mostly "optimizer"; this finds it under its old name. Nothing writes old names.
+// Part names in checkpoints of version 0.1. If a program gave no name, that version used the name
+// of the type: lockstep::AdamW was saved as "adam_w". Now programs name their parts, and an
+// optimizer is usually "optimizer". This file maps it to its old name. Nothing writes old names.
 #pragma once
 
 #include <map>
@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-/// For each part in `tracked` that is not in `saved`, the old name that it has there. A part is
-/// left out when `saved` has none of its old names, or two of them, and an old name is not taken
-/// when a part of that very name is tracked.
+/// For each part in `tracked` that is not in `saved`: its old name in `saved`. A part is left out
+/// if `saved` has none or two of its old names. An old name is not used if a part with that name is
+/// tracked.
 [[nodiscard]] std::map<std::string, std::string> old_part_names(
     const std::set<std::string>& saved, const std::set<std::string>& tracked);
 

@@ -15,7 +15,7 @@ TEST(OldPartNames, AnOptimizerIsFoundUnderTheNameOfItsType) {
             (Names{{"optimizer", "sgd"}, {"scaler", "grad_scaler"}}));
 }
 
-TEST(OldPartNames, APartThatIsThereUnderItsOwnNameHasNoOther) {
+TEST(OldPartNames, APartThatIsSavedUnderItsNameKeepsIt) {
   EXPECT_EQ(old_part_names({"adam_w", "optimizer"}, {"optimizer"}), Names{});
   EXPECT_EQ(old_part_names({"model"}, {"model", "optimizer"}), Names{});
 }
@@ -26,7 +26,7 @@ TEST(OldPartNames, AnOldNameStaysWithThePartThatIsTrackedUnderIt) {
             (Names{{"optimizer", "sgd"}}));
 }
 
-TEST(OldPartNames, TwoOldNamesForOnePartAreNoAnswer) {
+TEST(OldPartNames, TwoOldNamesForOnePartAreAmbiguous) {
   EXPECT_EQ(old_part_names({"adam_w", "sgd"}, {"optimizer"}), Names{});
 }
 

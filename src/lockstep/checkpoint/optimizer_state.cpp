@@ -1,9 +1,9 @@
-// LibTorch's optimizers as something tracked. Tensors are called <i>.exp_avg and so on, i counting
-// the parameters of all groups; numbers are JSON:
+// LibTorch's optimizers as tracked objects. Tensors have the names <i>.exp_avg and so on, where i
+// counts the parameters of all groups; numbers are JSON:
 //   {"kind": "adamw", "groups": [{"size": 2, "lr": 0.001, …}], "parameters": {"0": {"step": 5,
 //   "tensors": ["exp_avg"]}}}
-// A parameter that has had no step yet has no state, so loading makes states from "parameters"
-// first.
+// A parameter has no state before its first step, so loading first creates the states listed in
+// "parameters".
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -21,7 +21,7 @@ using nlohmann::json;
 using torch::optim::OptimizerParamGroup;
 using torch::optim::OptimizerParamState;
 
-// What the adapter has to know of each kind: its options by name, and its state's tensors and step.
+// The adapter's view of each kind of optimizer: options by name, and the state's tensors and step.
 struct Sgd {
   using Options = torch::optim::SGDOptions;
   using State = torch::optim::SGDParamState;
@@ -113,7 +113,7 @@ class TrackedOptimizer final : public Tracked {
       load(json::parse(text));
     } catch (const json::exception& error) {
       throw UsageError(
-          fmt::format("this is no state of the optimizer {}: {}", Kind::kName, error.what()));
+          fmt::format("invalid state of the optimizer {}: {}", Kind::kName, error.what()));
     }
   }
 
@@ -140,8 +140,8 @@ class TrackedOptimizer final : public Tracked {
   void load(const json& saved) {
     if (const auto kind = saved.at("kind").get<std::string>(); kind != Kind::kName) {
       throw UsageError(
-          fmt::format("the checkpoint holds the state of the optimizer {}, this run "
-                      "uses {}; use the same one",
+          fmt::format("the checkpoint has the state of the optimizer {}, this run uses {}; use the "
+                      "same optimizer",
                       kind, Kind::kName));
     }
     load_options(saved.at("groups"));
@@ -163,8 +163,8 @@ class TrackedOptimizer final : public Tracked {
       std::vector<std::size_t> found;
       for (const auto& group : ours) found.push_back(group.params().size());
       throw UsageError(
-          fmt::format("the checkpoint's optimizer has groups of {} parameters, this "
-                      "run's has {}; give it the same groups",
+          fmt::format("the checkpoint's optimizer has groups of {} parameters, this run's has {}; "
+                      "use the same groups",
                       json(sizes).dump(), json(found).dump()));
     }
     for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -201,10 +201,8 @@ std::unique_ptr<Tracked> track_optimizer(torch::optim::Optimizer& optimizer) {
     return std::make_unique<TrackedOptimizer<Adam>>(optimizer);
   }
   throw UsageError(
-      "a checkpoint holds the optimizers SGD, Adam and AdamW of LibTorch, and this is another; "
-      "give it named_tensors(), state_json() and load_state_json() in a class of your own and "
-      "track "
-      "that");
+      "unsupported optimizer: Run::track() supports SGD, Adam and AdamW of LibTorch; for another "
+      "optimizer, track an object with named_tensors(), state_json() and load_state_json()");
 }
 
 }  // namespace lockstep

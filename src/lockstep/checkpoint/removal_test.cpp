@@ -1,4 +1,4 @@
-// Sweeping and pruning on the machine's file system: what they remove, and what they never touch.
+// Sweeping and pruning on the real file system: what they remove, and what they never touch.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ class Removal : public ::testing::Test {
  protected:
   Removal() { fs::create_directories(checkpoints); }
 
-  // A folder with these files, in the checkpoints' folder or elsewhere.
+  // Creates a folder with these files.
   [[nodiscard]] static fs::path make(const fs::path& path, const std::vector<std::string>& names) {
     fs::create_directories(path);
     for (const auto& name : names) std::ofstream(path / name) << name;
@@ -35,7 +35,7 @@ class Removal : public ::testing::Test {
   const std::shared_ptr<FileSystem> files = local_file_system();
 };
 
-TEST_F(Removal, NeverGoesThroughASymbolicLink) {
+TEST_F(Removal, NeverFollowsASymbolicLink) {
   const auto thesis = make(folder.path() + "/thesis", {"one.tex", "model.safetensors"});
   const auto archive = make(folder.path() + "/archive", {"manifest.json", "model.safetensors"});
   const auto swept = checkpoints / fmt::format("step-5.tmp-{}", kNonce);
@@ -54,7 +54,7 @@ TEST_F(Removal, NeverGoesThroughASymbolicLink) {
   EXPECT_FALSE(fs::is_symlink(checkpoints / "step-1"));
 }
 
-TEST_F(Removal, TakesOnlyNamesThatLockstepWrites) {
+TEST_F(Removal, RemovesOnlyNamesThatLockstepWrites) {
   const auto mine = make(checkpoints / "step-5.tmp-mine", {"model.safetensors"});
   const auto other = make(checkpoints / fmt::format("step-6.tmp-{}", kNonce),
                           {"notes.txt", "model.safetensors", "manifest.json"});
@@ -70,8 +70,8 @@ TEST_F(Removal, TakesOnlyNamesThatLockstepWrites) {
   EXPECT_TRUE(fs::exists(checkpoints / fmt::format("step-1.gone-{}", kNonce) / "notes.txt"));
 }
 
-// The folder inside has the name of a file, and cannot be removed as one.
-TEST_F(Removal, OfWhatCannotBeRemovedIsAWarningAndTheRunStarts) {
+// The inner folder has the name of a file, so unlink() fails.
+TEST_F(Removal, WarnsIfItFailsAndTheRunStarts) {
   const auto stays = checkpoints / fmt::format("step-5.tmp-{}", kNonce);
   (void)make(stays / "model.safetensors", {"inside"});
   (void)make(checkpoints / fmt::format("step-6.tmp-{}", kNonce), {"model.safetensors"});
@@ -84,7 +84,7 @@ TEST_F(Removal, OfWhatCannotBeRemovedIsAWarningAndTheRunStarts) {
       << log.text();
 }
 
-TEST_F(Removal, OfAnOldCheckpointThatStaysDoesNotKeepTheOthers) {
+TEST_F(Removal, ContinuesWithTheOtherCheckpointsIfOneFails) {
   (void)make(checkpoints / "step-1" / "model.safetensors", {"inside"});
   (void)make(checkpoints / "step-2", {"model.safetensors"});
   (void)prune(*files, checkpoints, {.valid = {3, 4}, .newest = 2}, kNonce);

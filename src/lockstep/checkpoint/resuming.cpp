@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// The newest valid step of those not above `bound`. Steps that fail are logged and dropped.
+// The newest valid step that is at most `bound`. Invalid steps are logged and removed from `steps`.
 std::optional<ValidCheckpoint> newest_valid(FileSystem& files, const std::string& folder,
                                             std::vector<std::int64_t>& steps, std::int64_t bound,
                                             const Log& log) {
@@ -29,12 +29,11 @@ std::optional<ValidCheckpoint> newest_valid(FileSystem& files, const std::string
       try {
         return verify_step(files, folder, step);
       } catch (const Error& error) {
-        log.warning(
-            fmt::format("the checkpoint of step {} is passed over: {}", step, error.what()));
+        log.warning(fmt::format("skipped the checkpoint of step {}: {}", step, error.what()));
       }
     } else {
       log.warning(
-          fmt::format("the checkpoint of step {} is passed over: not every rank has it", step));
+          fmt::format("skipped the checkpoint of step {}: it is not valid on every rank", step));
     }
     steps.erase(steps.begin());
   }
@@ -56,7 +55,7 @@ bool has_file(const Manifest& manifest, const std::string& name) {
   return std::ranges::find(manifest.files, name, &FileRecord::name) != manifest.files.end();
 }
 
-// The parts that a checkpoint has something of.
+// The parts that a checkpoint contains.
 std::set<std::string> saved_parts(const Manifest& manifest) {
   std::set<std::string> names;
   for (const auto& [name, state] : manifest.states) names.insert(name);
@@ -72,7 +71,7 @@ class PartLoader {
              const Log& log)
       : files_(files), checkpoint_(checkpoint), parts_(parts), log_(log) {}
 
-  // What is here and not there, and the other way round. An import holds some parts only.
+  // Collects parts that only the program or only the checkpoint has. An import may lack parts.
   void match_parts() {
     auto saved = saved_parts(checkpoint_.manifest);
     std::set<std::string> tracked;
@@ -83,15 +82,15 @@ class PartLoader {
     for (const auto& [name, thing] : parts_) {
       if (thing->is_per_rank() || saved.erase(saved_name(name)) > 0) continue;
       if (checkpoint_.manifest.reason != SaveReason::import) {
-        faults_.push_back(fmt::format("{} is tracked here and not in the checkpoint", name));
+        faults_.push_back(fmt::format("{} is tracked but not in the checkpoint", name));
       } else {
         log_.warning(
-            fmt::format("{} is not in the import {} and stays as it is", name, checkpoint_.path));
+            fmt::format("{} is not in the import {} and is not loaded", name, checkpoint_.path));
         left_.insert(name);
       }
     }
     for (const auto& name : saved) {
-      faults_.push_back(fmt::format("{} is in the checkpoint and not tracked here", name));
+      faults_.push_back(fmt::format("{} is in the checkpoint but not tracked", name));
     }
     throw_faults();
   }
@@ -104,7 +103,7 @@ class PartLoader {
         thing->load_state_json(state->second);
       } catch (const Error& error) {
         throw UsageError(
-            fmt::format("{} does not fit {}: {}", checkpoint_.path, name, error.what()));
+            fmt::format("{} does not match {}: {}", checkpoint_.path, name, error.what()));
       }
     }
   }
@@ -116,7 +115,7 @@ class PartLoader {
     }
   }
 
-  // One file holds all that the rank has of its own, under <part>.<name>.
+  // One file holds all per-rank tensors of a rank, under <part>.<name>.
   void open_own(int rank) {
     NamedTensors tensors;
     for (const auto& [name, thing] : parts_) {
@@ -136,7 +135,7 @@ class PartLoader {
   }
 
  private:
-  // What a part that is tracked as `name` is called in this checkpoint.
+  // The name in this checkpoint of the part that is tracked as `name`.
   [[nodiscard]] const std::string& saved_name(const std::string& name) const {
     const auto old = old_names_.find(name);
     return old == old_names_.end() ? name : old->second;
@@ -145,7 +144,8 @@ class PartLoader {
   void open(const std::string& part, const std::string& name, NamedTensors tensors) {
     if (!has_file(checkpoint_.manifest, name)) {
       if (!tensors.empty())
-        faults_.push_back(fmt::format("{} has tensors here and none there", part));
+        faults_.push_back(
+            fmt::format("{} has tensors in this run and none in the checkpoint", part));
       return;
     }
     SafetensorsFile file(files_.read(checkpoint_.path + "/" + name));
@@ -158,8 +158,8 @@ class PartLoader {
   void throw_faults() const {
     if (faults_.empty()) return;
     throw UsageError(
-        fmt::format("{} does not fit this program: {}; build the model and what else is "
-                    "tracked as in the run that saved it, or use another folder",
+        fmt::format("{} does not match this program: {}; construct the tracked objects as in the "
+                    "run that saved them, or use another folder",
                     checkpoint_.path, fmt::join(faults_, "; ")));
   }
 
@@ -169,7 +169,7 @@ class PartLoader {
   const Log& log_;
   std::map<std::string, std::string> old_names_;
   std::vector<std::string> faults_;
-  std::set<std::string> left_;  // parts an import does not have
+  std::set<std::string> left_;  // parts that an import lacks
   std::vector<std::pair<SafetensorsFile, NamedTensors>> opened_;
   std::vector<std::pair<Tracked*, NamedTensors>> own_;
 };
@@ -198,7 +198,7 @@ std::optional<ValidCheckpoint> newest_common(FileSystem& files, const std::strin
     if (own) proposal = {own->manifest.step, own->manifest_digest, num_steps};
     const auto agreement = decide_common(gather(proposal, group), folder);
     if (agreement.kind == Agreement::Kind::fresh) return std::nullopt;
-    if (agreement.kind == Agreement::Kind::go_on) return own;
+    if (agreement.kind == Agreement::Kind::resume) return own;
     bound = agreement.step;
   }
 }
@@ -207,25 +207,28 @@ void expect_same_run(const Manifest& saved, const RunOptions& options, int rank,
   if (saved.reason == SaveReason::import) return;
   if (saved.seed != options.seed) {
     throw UsageError(
-        fmt::format("the checkpoint of step {} was made with seed {}, this run has {}; "
-                    "use that seed, or another folder",
+        fmt::format("the checkpoint of step {} has seed {}, this run has seed {}; use the "
+                    "checkpoint's seed, or another folder",
                     saved.step, saved.seed, options.seed));
   }
   if (saved.data_id != options.data_id) {
     throw UsageError(
-        fmt::format("the checkpoint of step {} was made with data {:016x}, this run has "
-                    "{:016x}; use that data, or another folder",
+        fmt::format("the checkpoint of step {} has data id {:016x}, this run has {:016x}; use the "
+                    "checkpoint's data, or another folder",
                     saved.step, saved.data_id, options.data_id));
   }
   if (rank != 0) return;
-  if (saved.configuration != options.configuration) {
-    log.warning(fmt::format("the configuration is {}, that of the checkpoint of step {} was {}",
-                            options.configuration, saved.step, saved.configuration));
+  const auto stored = options.translate_configuration
+                          ? options.translate_configuration(saved.configuration)
+                          : saved.configuration;
+  if (stored != options.configuration) {
+    log.warning(fmt::format("the configuration is {}, the checkpoint of step {} has {}",
+                            options.configuration, saved.step, stored));
   }
   if (saved.threads != at::get_num_threads()) {
     log.warning(
-        fmt::format("the checkpoint of step {} was made with {} threads a rank, this run has "
-                    "{}: the last bits of sums may differ from an unbroken run's",
+        fmt::format("the checkpoint of step {} was saved with {} threads per rank, this run has "
+                    "{}: the last bits of sums can differ from an uninterrupted run",
                     saved.step, saved.threads, at::get_num_threads()));
   }
 }
@@ -244,7 +247,7 @@ void load_parts(FileSystem& files, const ValidCheckpoint& checkpoint, const Part
   derive_own(checkpoint, parts, rank);
   if (rank == 0) {
     log.info(
-        fmt::format("{} was saved by {} ranks and goes on with {}: random generators start anew "
+        fmt::format("{} was saved by {} ranks and resumes with {}: random generators are seeded "
                     "from seed {}, step and rank",
                     checkpoint.path, checkpoint.manifest.world, world, checkpoint.manifest.seed));
   }

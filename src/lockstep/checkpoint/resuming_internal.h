@@ -1,4 +1,4 @@
-// How a run finds the checkpoint that it resumes from, and loads it.
+// Finds the checkpoint that a run resumes from, and loads it.
 #pragma once
 
 #include <map>
@@ -15,23 +15,23 @@
 
 namespace lockstep {
 
-/// In the order they are saved in.
+/// The tracked objects by name, in the order of saving.
 using Parts = std::vector<std::pair<std::string, std::unique_ptr<Tracked>>>;
 
-/// The newest checkpoint that is valid on every rank; nothing when no rank sees any. Collective.
-/// Logs each one passed over. Throws as decide_common.
+/// The newest checkpoint that is valid on every rank; empty if no rank sees a checkpoint.
+/// Collective. Logs each skipped checkpoint. Throws as decide_common does.
 [[nodiscard]] std::optional<ValidCheckpoint> newest_common(FileSystem& files,
                                                            const std::string& folder,
                                                            const ProcessGroup& group,
                                                            const Log& log);
 
-/// Throws UsageError unless the checkpoint was made with the seed and the data of `options`; an
-/// import was made with neither. Rank 0 logs what else is not as it was.
+/// Throws UsageError if the checkpoint's seed or data differs from `options`; an import has
+/// neither. Rank 0 logs a different configuration or number of threads.
 void expect_same_run(const Manifest& saved, const RunOptions& options, int rank, const Log& log);
 
-/// Loads the checkpoint into the parts: JSON values first; then, when the tensors of all parts fit,
-/// their bytes. What ranks have of their own is derived anew, and logged, when the checkpoint is
-/// from a world of another size. Throws UsageError naming everything that does not fit.
+/// Loads the checkpoint into the parts: JSON values first; then, if the tensors of all parts match,
+/// their bytes. If the checkpoint is from a world of another size, per-rank states are derived from
+/// the seed, which is logged. Throws UsageError naming every difference.
 void load_parts(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts, int rank,
                 int world, const Log& log);
 

@@ -13,7 +13,7 @@ void check(const StepEnd& end) {
   for (const auto& name : end.keep_as) {
     if (is_part_name(name)) continue;
     throw UsageError(fmt::format(
-        "a checkpoint cannot be kept as {}: 1 to 64 letters, digits, _ and -", in_quotes(name)));
+        "keep_as has the invalid name {}; use 1 to 64 letters, digits, _ and -", in_quotes(name)));
   }
 }
 
@@ -27,20 +27,19 @@ Run::~Run() { state_->warn_of_lost_steps(); }
 void Run::add(const std::string& name, std::unique_ptr<Tracked> thing) {
   if (!is_part_name(name) || name.starts_with("rank-")) {
     throw UsageError(
-        fmt::format("\"{}\" is no name for a part of a checkpoint: 1 to 64 letters, "
-                    "digits, _ and -, and not rank-…",
+        fmt::format("track(\"{}\"): the name is invalid; use 1 to 64 letters, digits, _ and -, not "
+                    "beginning with rank-",
                     name));
   }
   for (const auto& [other, tracked] : state_->parts) {
     if (other == name) {
       throw UsageError(
-          fmt::format("track(\"{}\"): two parts of a checkpoint cannot have one name; it is that "
-                      "of {} already, so give {} another one",
-                      name, tracked->kind(), thing->kind()));
+          fmt::format("track(\"{}\"): the name is already used by {}; give {} another name", name,
+                      tracked->kind(), thing->kind()));
     }
   }
   if (state_->resumed) {
-    throw UsageError(fmt::format("track \"{}\" before resume(), which loads it", name));
+    throw UsageError(fmt::format("track(\"{}\") was called after resume(); call it before", name));
   }
   state_->parts.emplace_back(name, std::move(thing));
 }
@@ -57,16 +56,17 @@ std::int64_t Run::resume() {
     state.resumed_from = state.step;
     state.saved_step = state.step;
     state.saved_reason = found->manifest.reason;
-    state.failures = found->manifest.failures + (is_in_passing(state.saved_reason) ? 1 : 0);
+    state.failures = found->manifest.failures + (is_intermediate(state.saved_reason) ? 1 : 0);
   }
   state.resumed = true;
   if (state.world.rank() == 0) {
     state.sweep_folder();
     state.writer.start_from(state.step);
-    state.log.info(found ? fmt::format("goes on after step {} from {}", state.step, found->path)
-                         : fmt::format("starts afresh: no checkpoint in {}", state.checkpoints));
+    state.log.info(found
+                       ? fmt::format("resumes after step {} from {}", state.step, found->path)
+                       : fmt::format("starts from step 0: no checkpoint in {}", state.checkpoints));
   }
-  // No rank writes before all have read what is there, and what was left over is swept away.
+  // No rank writes before all ranks have read and rank 0 has removed unfinished folders.
   state.group.barrier({.name = "resumed"}).wait();
   return state.step;
 }
@@ -88,7 +88,8 @@ bool Run::end_of_step(const StepEnd& end) {
     state.ended = true;
     state.save_and_wait(SaveReason::stop, end);
     if (state.world.rank() == 0) {
-      state.log.info(fmt::format("told to stop: leaves after step {}, which is saved", state.step));
+      state.log.info(fmt::format(
+          "stop signal received: the run stops after step {}, which is saved", state.step));
     }
     return true;
   }

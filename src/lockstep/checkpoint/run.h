@@ -1,26 +1,27 @@
-// Checkpoints for one's own loop: saves when due, goes on after a stop or a crash, and lets all
-// ranks leave together when one is told to.
+// Checkpointing for a training loop: saves periodically, resumes after a stop or a crash, and ends
+// all ranks at the same step after a stop signal.
 //
 //   lockstep::Run run(world, "runs/mine", {.save_every = 100});
 //   run.track("model", net);
 //   run.track("optimizer", optimizer);
 //   run.track("loader", loader);
-//   run.resume();                     // the newest valid one, or fresh if there is none
+//   run.resume();                     // loads the newest valid checkpoint, if there is one
 //   while (run.step() < steps) {
 //     …
-//     if (run.end_of_step()) break;   // TERM, INT, USR1 or USR2 came to some rank
+//     if (run.end_of_step()) break;   // a rank has received TERM, INT, USR1 or USR2
 //   }
 //   run.finish();
 //
-// Rank 0 writes what all ranks have alike; each rank writes what is its own: the state of
-// LibTorch's default random generator, and of generators that are tracked. A run that goes on has
-// the bits of one that was never broken, if its steps depend on nothing but what is tracked (docs/
-// checkpoint_format.md). The program's exit code is its own: after a stop by signal, 0 is right,
-// for nothing was lost; stop_signal() tells.
+// Rank 0 writes the state that is equal on all ranks: model, optimizer, loader. Each rank writes
+// its own state: that of LibTorch's default random generator and of tracked generators. A resumed
+// run is bit-identical to an uninterrupted one if its steps depend only on tracked state
+// (docs/checkpoint_format.md). The program chooses its exit code. After a stop signal, 0 is
+// appropriate, because nothing is lost; stop_signal() returns the signal.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,85 +36,100 @@
 
 namespace lockstep {
 
-/// What becomes of a run whose checkpoint could not be written.
+/// The reaction to a checkpoint that could not be written.
 enum class OnSaveFailure {
-  stop,   // end_of_step() throws on all ranks, in the same step
-  go_on,  // it is logged; the next one is tried when it is due. finish() and a stop by signal throw
-          // all the same, when theirs fails
+  stop,  // end_of_step() throws on all ranks, in the same step
+  warn,  // the failure is logged and training continues; the next save is tried when it is due. The
+         // last save of a run, by finish() or after a stop signal, still throws
 };
 
 struct RunOptions {
-  std::int64_t save_every = 0;       // steps; 0: only when asked, at a stop and at the end
-  int keep = 3;                      // so many of the newest valid ones stay; at least 2
-  std::uint64_t seed = 0;            // noted; a run with another one refuses to go on
-  std::uint64_t data_id = 0;         // the same; 0: none
-  std::string configuration = "{}";  // noted; any JSON
+  std::int64_t save_every = 0;       // steps between saves; 0: only save(), finish(), stop signals
+  int keep = 3;                      // number of recent checkpoints to keep, at least 2
+  std::uint64_t seed = 0;            // stored; resume() refuses a checkpoint with another seed
+  std::uint64_t data_id = 0;         // stored and compared likewise (Dataset::id()); 0: none
+  std::string configuration = "{}";  // stored; any JSON value
+  /// Translates a stored configuration, which an earlier version of the program may have written,
+  /// before resume() compares it with `configuration`; empty: no translation.
+  std::function<std::string(const std::string& stored)> translate_configuration = {};
   OnSaveFailure on_save_failure = OnSaveFailure::stop;
-  std::chrono::seconds timeout{600};  // for a checkpoint to be written: a slower one has failed;
-                                      // ranks wait for each other 20 s longer
-  std::optional<Log> log = {};        // none: standard error, with the rank
+  std::chrono::seconds timeout{600};  // time limit for writing a checkpoint; a slower save fails.
+                                      // Ranks wait for each other 20 s longer
+  std::optional<Log> log = {};        // default: standard error, with the rank
   std::shared_ptr<FileSystem> files = local_file_system();
 };
 
-/// What the end of one step is to do beside what is due.
+/// Options of one end_of_step() call.
 struct StepEnd {
-  /// Saves this step, due or not, and keeps it under each of these names, of letters, digits, _ and
-  /// -, until a later step is kept under the same: {.keep_as = {"best"}}.
+  /// If not empty: saves this step, even if no save is due, and keeps the checkpoint under each of
+  /// these names until a later step is kept under the same name: {.keep_as = {"best"}}. A name has
+  /// 1 to 64 letters, digits, _ and -.
   std::vector<std::string> keep_as = {};
 };
 
 class Run {
  public:
-  /// Checkpoints go to <folder>/checkpoints, which all ranks see. From here on the four signals ask
-  /// for a stop; a second INT or TERM acts as before (stop_signals.h). Collective: every rank makes
-  /// its Run. Throws UsageError for options that cannot be, PeerError for ranks that are lost or
-  /// late.
+  /// Prepares checkpoints in <folder>/checkpoints, which must be the same folder on all ranks.
+  /// While the Run exists, the signals TERM, INT, USR1 and USR2 request a stop; a second INT or
+  /// TERM acts as without a Run (stop_signals.h). Collective: every rank constructs its Run. Throws
+  /// UsageError for invalid options, PeerError if a rank is lost or late.
   Run(const World& world, const std::string& folder, RunOptions options = {});
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
-  /// Finishes the write under way and puts the signals back. Does not save: finish() does. Rank 0
-  /// warns when steps are not saved; not while an exception passes, which says why the run ended.
+  /// Completes the save in progress and restores the signal handlers. Does not save: call finish().
+  /// Rank 0 logs a warning if there are unsaved steps, except during stack unwinding, because the
+  /// exception then states why the run ended.
   ~Run();
 
-  /// Borrows `thing`, to be saved and loaded as the part `name` of every checkpoint. Before
-  /// resume(), with the same names in every start of the run. A name has 1 to 64 letters, digits,
-  /// _ and -; `lockstep ckpt` and `generate` look for a model under "model".
-  /// Throws UsageError for any other name, for one that is in use, and after resume().
+  /// Adds `thing` as the part `name` of every checkpoint. `thing` is borrowed and must outlive the
+  /// Run: a module, optimizer or generator of LibTorch, or an object as in tracked.h.
+  /// Call it before resume(), with the same names in every start of the run. A name has 1 to 64
+  /// letters, digits, _ and -. `lockstep ckpt` and `lockstep generate` expect the model under
+  /// "model".
+  /// Throws UsageError for an invalid or repeated name, and after resume().
   template <typename Thing>
   void track(const std::string& name, Thing& thing) {
     add(name, tracked(thing));
   }
 
-  /// Loads the newest checkpoint that is valid on every rank into what is tracked, and returns its
-  /// step; 0 when the folder has none. Collective; each checkpoint that is passed over is logged
-  /// with its reason. Throws UsageError when there are checkpoints and none is valid everywhere,
-  /// and when the one to load does not fit what is tracked, naming every difference: never a fresh
-  /// start in silence. What is tracked is in no certain state then. Also when another run is using
-  /// the folder.
+  /// Loads the newest checkpoint that is valid on every rank into the tracked objects, in place,
+  /// and returns its step; returns 0 and loads nothing if the folder has no checkpoint. A
+  /// checkpoint that is skipped is logged with the reason. Collective: every rank calls it once,
+  /// after track() and before the first step. Returns when all ranks have loaded. Throws UsageError
+  /// if there are checkpoints but none is valid on every rank (it never starts from step 0
+  /// silently), if the checkpoint does not match the tracked objects (the message names every
+  /// difference), or if another run uses the folder. Tracked objects are then in an unspecified
+  /// state. Throws PeerError if a rank is lost or late.
   std::int64_t resume();
 
-  /// Ends a step: saves if it is due, and returns true when the loop is to be left: a signal came
-  /// to some rank in the step before, and a checkpoint of this step is on the disk. Collective:
-  /// every rank ends the same steps and is told the same. Throws what a save in the background has
-  /// thrown, PeerError for ranks that are lost, UsageError before resume().
-  /// An evaluation belongs in the step, before this: what it finds (the best loss so far, tracked)
-  /// is then saved with the step it was found at, and no break comes between the two.
+  /// Ends a step and saves if a save is due. Returns true if the loop must end: a rank received a
+  /// stop signal during the previous step, and a checkpoint of this step has been committed.
+  /// Collective: every rank calls it once per step and gets the same result. A due save only copies
+  /// the state; a background thread writes it.
+  /// Throws the error of a background save (see OnSaveFailure), PeerError if a rank is lost,
+  /// UsageError before resume() and for an invalid name in `end`.
+  /// Call an evaluation before end_of_step(), and track its result (for example the best loss so
+  /// far): the result is then in the checkpoint of the step that it belongs to.
   [[nodiscard]] bool end_of_step(const StepEnd& end = {});
 
-  /// Saves now, as when it is due. Collective.
+  /// Saves the current step, as a due save does. No effect if the step is already saved.
+  /// Collective. Waits for an earlier save in progress; returns when the state has been copied.
+  /// Throws UsageError before resume(). end_of_step() or finish() throws the error of the write.
   void save();
-  /// Saves the step that is done and returns when it is on the disk, marked as the run's end; if it
-  /// was saved already, when it was due, only the mark is new. Collective. Throws as end_of_step.
+  /// Saves the current step as the end of the run and returns when it has been committed. If the
+  /// step is already saved, only its manifest changes. Collective. Throws as end_of_step().
   void finish();
 
-  /// Steps done.
+  /// Number of completed steps.
   [[nodiscard]] std::int64_t step() const noexcept;
-  /// How often the run went on from a checkpoint that it had not ended with.
+  /// Number of restarts after an unclean exit.
   [[nodiscard]] std::int64_t failures() const noexcept;
-  /// The signal that this rank has had; none may have come to it while others had one.
+  /// The stop signal that this rank has received. Empty on a rank that has received none, even if
+  /// another rank has.
   [[nodiscard]] std::optional<int> stop_signal() const noexcept;
+  /// <folder>/checkpoints.
   [[nodiscard]] const std::string& checkpoints_folder() const noexcept;
-  /// How long the last save held up its step, and how long it took to be written.
+  /// The time that the last save delayed its step, and the time until it was written.
   [[nodiscard]] WriterTimes save_times() const;
 
  private:

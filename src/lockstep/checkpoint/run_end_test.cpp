@@ -1,4 +1,4 @@
-// How a run ends and what it says about that.
+// The end of a run and its warning.
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
@@ -11,7 +11,8 @@ namespace {
 
 enum class End { none, finish, exception };
 
-// What rank 0 and the others log about a run of so many steps, saved every 50, that ends like this.
+// The logs of rank 0 and of the others for a run of `steps` steps, saved every 50, that ends by
+// `end`.
 std::pair<std::string, std::string> logged(std::int64_t steps, End end) {
   const TestFolder folder;
   const TestLog first;
@@ -26,7 +27,7 @@ std::pair<std::string, std::string> logged(std::int64_t steps, End end) {
       (void)run.resume();
       while (run.step() < steps) (void)run.end_of_step();
       if (end == End::finish) run.finish();
-      if (end == End::exception) throw UsageError("of the program's own");
+      if (end == End::exception) throw UsageError("thrown by the program");
     } catch (const UsageError&) {
     }
   });
@@ -35,7 +36,7 @@ std::pair<std::string, std::string> logged(std::int64_t steps, End end) {
 
 bool warns(const std::string& text) { return text.find("without finish()") != std::string::npos; }
 
-TEST(RunEnd, WithoutFinishNamesTheStepsThatAreLostOnceForAllRanks) {
+TEST(RunEnd, WithoutFinishWarnsOfUnsavedStepsOnceForAllRanks) {
   const auto [first, others] = logged(120, End::none);
   EXPECT_NE(first.find("rank 0 | warning: the run ended at step 120 without finish(): the newest "
                        "checkpoint is of step 100"),
@@ -48,9 +49,9 @@ TEST(RunEnd, WithoutFinishNamesTheStepsThatAreLostOnceForAllRanks) {
       << early;
 }
 
-TEST(RunEnd, IsSilentWhenNothingIsLostOrAnExceptionSaysWhy) {
+TEST(RunEnd, WarnsOfNothingIfAllStepsAreSavedOrAnExceptionEndsTheRun) {
   EXPECT_FALSE(warns(logged(120, End::finish).first));
-  EXPECT_FALSE(warns(logged(100, End::none).first)) << "the last step was due and is saved";
+  EXPECT_FALSE(warns(logged(100, End::none).first)) << "the last step is saved";
   EXPECT_FALSE(warns(logged(0, End::none).first));
   EXPECT_FALSE(warns(logged(120, End::exception).first));
 }

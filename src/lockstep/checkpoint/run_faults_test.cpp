@@ -1,5 +1,5 @@
-// Disks that fail or lie: what a run loses (nothing that was committed), what it says, and that all
-// ranks come to the same.
+// Disks that fail or lose data: no committed checkpoint is lost, the error states the cause, and
+// all ranks decide the same.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -54,17 +54,17 @@ TEST(RunFaults, RanksFallBackTogetherFromADamagedFile) {
       with_worlds(2, [&](const World& world) {
         EXPECT_EQ(train_toy(world, copy.path(), 6, {.save_every = 3}), 3) << damage << " " << name;
       });
-      // The damaged one is set aside, not lost; and the new one stands in its place.
+      // The damaged checkpoint was renamed, not removed; the new one has its name.
       const auto files = local_file_system();
       EXPECT_EQ(verify_step(*files, copy.path() + "/checkpoints", 6).manifest.failures, 1);
       EXPECT_EQ(list_steps(*files, copy.path() + "/checkpoints").size(), 2U);
       EXPECT_EQ(std::distance(fs::directory_iterator(copy.path() + "/checkpoints"), {}), 4)
-          << "the two, the one set aside and the lock";
+          << "two checkpoints, the renamed one and the lock";
     }
   }
 }
 
-TEST(RunFaults, AFolderWithoutAValidCheckpointIsNoFreshStart) {
+TEST(RunFaults, AFolderWithOnlyInvalidCheckpointsIsRefused) {
   const TestFolder folder;
   with_worlds(
       2, [&](const World& world) { (void)train_toy(world, folder.path(), 3, {.save_every = 3}); });
@@ -74,7 +74,7 @@ TEST(RunFaults, AFolderWithoutAValidCheckpointIsNoFreshStart) {
   });
 }
 
-// One rank's view of a disk that lags: some checkpoint is not there yet.
+// One rank's view of a disk that lags: a checkpoint is not visible yet.
 class LaggingFileSystem final : public ForwardingFileSystem {
  public:
   explicit LaggingFileSystem(std::string hidden) : hidden_(std::move(hidden)) {}
@@ -88,7 +88,7 @@ class LaggingFileSystem final : public ForwardingFileSystem {
   std::string hidden_;
 };
 
-TEST(RunFaults, RanksThatSeeDifferentCheckpointsTakeTheNewestCommonOne) {
+TEST(RunFaults, RanksThatSeeDifferentCheckpointsResumeFromTheNewestCommonOne) {
   const TestFolder folder;
   with_worlds(
       3, [&](const World& world) { (void)train_toy(world, folder.path(), 9, {.save_every = 3}); });
@@ -98,20 +98,20 @@ TEST(RunFaults, RanksThatSeeDifferentCheckpointsTakeTheNewestCommonOne) {
     options.files = std::make_shared<LaggingFileSystem>(hidden[world.rank()]);
     EXPECT_EQ(train_toy(world, folder.path(), 8, options), 6);
   });
-  // The run went on from 6, so the 9 of before is not to be found again.
+  // The run has resumed from 6, so the earlier step 9 has been renamed.
   EXPECT_EQ(list_steps(*local_file_system(), folder.path() + "/checkpoints"),
             (std::vector<std::int64_t>{8, 6, 3}));
 }
 
-// What each rank heard, and at which step, when the save of `failing_step` met `error`.
-struct Heard {
+// The message of each rank's error, and the step at which it was thrown.
+struct Failures {
   std::vector<std::int64_t> steps;
   std::vector<std::string> words;
 };
 
-Heard run_until_it_fails(const std::shared_ptr<CrashFileSystem>& files, int size) {
-  Heard heard{std::vector<std::int64_t>(static_cast<std::size_t>(size)),
-              std::vector<std::string>(static_cast<std::size_t>(size))};
+Failures run_until_it_fails(const std::shared_ptr<CrashFileSystem>& files, int size) {
+  Failures failures{std::vector<std::int64_t>(static_cast<std::size_t>(size)),
+                    std::vector<std::string>(static_cast<std::size_t>(size))};
   with_worlds(size, [&](const World& world) {
     Toy toy;
     lockstep::Run run(world, "/run", {.save_every = 3, .files = files});
@@ -123,14 +123,14 @@ Heard run_until_it_fails(const std::shared_ptr<CrashFileSystem>& files, int size
         (void)run.end_of_step();
       }
     } catch (const Error& error) {
-      heard.words[static_cast<std::size_t>(world.rank())] = error.what();
-      heard.steps[static_cast<std::size_t>(world.rank())] = run.step();
+      failures.words[static_cast<std::size_t>(world.rank())] = error.what();
+      failures.steps[static_cast<std::size_t>(world.rank())] = run.step();
     }
   });
-  return heard;
+  return failures;
 }
 
-TEST(RunFaults, EveryRankHearsOfAFullDiskInTheSameStepAndTheOldCheckpointStays) {
+TEST(RunFaults, EveryRankThrowsAtAFullDiskInTheSameStepAndTheOldCheckpointStays) {
   for (const int error : {ENOSPC, EIO, EROFS}) {
     const auto files = std::make_shared<CrashFileSystem>();
     with_worlds(2, [&](const World& world) {
@@ -139,18 +139,18 @@ TEST(RunFaults, EveryRankHearsOfAFullDiskInTheSameStepAndTheOldCheckpointStays) 
     files->settle();
     files->fail_at = 3 + error % 4;
     files->error_number = error;
-    const auto heard = run_until_it_fails(files, 2);
-    EXPECT_GT(heard.steps[0], 6);
-    EXPECT_LE(heard.steps[0], 10) << "the save of 9 has waited for the end of that of 6";
-    EXPECT_EQ(heard.steps[0], heard.steps[1]);
-    for (const auto& words : heard.words) {
+    const auto failures = run_until_it_fails(files, 2);
+    EXPECT_GT(failures.steps[0], 6);
+    EXPECT_LE(failures.steps[0], 10) << "the save of step 9 waits for the end of that of step 6";
+    EXPECT_EQ(failures.steps[0], failures.steps[1]);
+    for (const auto& words : failures.words) {
       EXPECT_NE(words.find("cannot "), std::string::npos) << words;
       EXPECT_NE(words.find(std::strerror(error)), std::string::npos) << words;
     }
     EXPECT_EQ(verify_step(*files, "/run/checkpoints", 3).manifest.step, 3);
     EXPECT_FALSE(files->list("/run/checkpoints/step-6"));
     with_worlds(2, [&](const World& world) {
-      // These steps take no time: 9 may have been reached, and saved, before 6 was known to fail.
+      // These steps take no time: step 9 may have been saved before the failure of 6 was known.
       const auto from = train_toy(world, "/run", 9, {.save_every = 3, .files = files});
       EXPECT_TRUE(from == 3 || from == 9) << from;
     });
@@ -158,21 +158,21 @@ TEST(RunFaults, EveryRankHearsOfAFullDiskInTheSameStepAndTheOldCheckpointStays) 
   }
 }
 
-TEST(RunFaults, ARunMayGoOnWithoutACheckpointIfItIsToldTo) {
+TEST(RunFaults, ARunContinuesWithoutACheckpointWithOnSaveFailureWarn) {
   const auto files = std::make_shared<CrashFileSystem>();
   files->make_folder("/run");
   files->settle();
   files->fail_at = 5;
   with_worlds(2, [&](const World& world) {
     EXPECT_EQ(train_toy(world, "/run", 9,
-                        {.save_every = 3, .on_save_failure = OnSaveFailure::go_on, .files = files}),
+                        {.save_every = 3, .on_save_failure = OnSaveFailure::warn, .files = files}),
               0);
   });
   EXPECT_FALSE(files->list("/run/checkpoints/step-3"));
   EXPECT_EQ(verify_step(*files, "/run/checkpoints", 9).manifest.step, 9);
 }
 
-// A process that is alone, and may make namespaces, has the right to mount in one of its own.
+// A single-threaded process that may create namespaces can mount in a namespace of its own.
 bool may_mount() {
   if (::unshare(CLONE_NEWNS) == 0) return true;
   const auto user = ::getuid();
@@ -184,7 +184,7 @@ bool may_mount() {
   return true;
 }
 
-// Trains on a disk that is really full after three checkpoints.
+// Trains on a real file system that is full after three checkpoints.
 void fill_a_disk(const std::string& folder) {
   std::string words;
   Toy toy;
@@ -209,7 +209,7 @@ void fill_a_disk(const std::string& folder) {
   }
 }
 
-TEST(RunFaults, AFullDiskOfTheMachineLeavesTheOldCheckpoint) {
+TEST(RunFaults, ARealFullDiskLeavesTheOldCheckpoints) {
   constexpr int kNoRight = 77;
   const auto outcomes = testing::run_ranks_as_processes(
       1,

@@ -18,30 +18,31 @@ namespace {
 
 constexpr char kDefaultGenerator[] = "default_generator";
 
-// A number of rank 0's that no other run has, as text, on all ranks.
+// A random number drawn by rank 0, as text, equal on all ranks and different in every run.
 std::string make_nonce(const ProcessGroup& group) {
   std::uint64_t bits = 0;
   if (group.rank() == 0 && ::getrandom(&bits, sizeof bits, 0) != sizeof bits) {
-    throw SystemError("cannot get random bits for the names of unfinished checkpoints", errno);
+    throw SystemError("cannot read random bits for the names of unfinished checkpoints", errno);
   }
   return fmt::format("{:016x}", broadcast_value(group, bits, 0, {.name = "run nonce"}));
 }
 
 RunOptions checked(RunOptions options) {
   if (options.save_every < 0) {
-    throw UsageError(fmt::format("save_every is {}; it is a number of steps, or 0 for none",
-                                 options.save_every));
+    throw UsageError(
+        fmt::format("save_every is {}; it must be a number of steps, or 0 for no periodic saves",
+                    options.save_every));
   }
   Manifest probe;
   probe.configuration = options.configuration;
-  // Throws when it is no JSON; and is as manifests have it from here on, to be compared.
+  // Throws if it is not JSON; the result has the manifest's spelling, for the later comparison.
   options.configuration = manifest_from_text(to_text(probe)).configuration;
   return options;
 }
 
 }  // namespace
 
-bool is_in_passing(SaveReason reason) noexcept {
+bool is_intermediate(SaveReason reason) noexcept {
   return reason == SaveReason::periodic || reason == SaveReason::asked;
 }
 
@@ -95,15 +96,16 @@ Manifest Run::State::manifest(SaveReason reason, const StepEnd& end) const {
 void Run::State::expect_resumed() const {
   if (resumed) return;
   throw UsageError(
-      "call run.resume() before the first step: it goes on from the newest checkpoint, and starts "
-      "afresh if there is none");
+      "call run.resume() before the first step: it loads the newest checkpoint, or starts from "
+      "step "
+      "0 if there is none");
 }
 
 void Run::State::save(SaveReason reason, const StepEnd& end) {
   expect_resumed();
   if (step != saved_step) {
     writer.save(manifest(reason, end), files_to_stage());
-  } else if (reason == SaveReason::finish && is_in_passing(saved_reason)) {
+  } else if (reason == SaveReason::finish && is_intermediate(saved_reason)) {
     writer.amend(step, reason, failures);
   } else {
     return;
@@ -112,14 +114,14 @@ void Run::State::save(SaveReason reason, const StepEnd& end) {
   saved_reason = reason;
 }
 
-// What a run ends with must be there, whatever it does about the others.
+// The last checkpoint of a run must be written, with OnSaveFailure::warn too.
 void Run::State::save_and_wait(SaveReason reason, const StepEnd& end) {
   if (any_save_failed()) judge_failure();
   save(reason, end);
   if (any_save_failed()) throw_failure();
 }
 
-// How the save under way has ended, alike on all ranks. Collective.
+// Whether the save in progress has failed on any rank. Collective; equal on all ranks.
 bool Run::State::any_save_failed() {
   writer.settle();
   auto answer = group.barrier({.name = "save ended", .flags = flags()});
@@ -127,7 +129,7 @@ bool Run::State::any_save_failed() {
   return has_failed(answer.flags());
 }
 
-// Only ranks whose save has failed count as present, so that the first of them is known.
+// Only ranks whose save has failed count as present, so that GroupFlags names the first of them.
 CallFlags Run::State::flags() const {
   const bool failed = writer.has_failed();
   CallFlags flags{.absent = !failed};
@@ -144,8 +146,8 @@ bool Run::State::has_failed(const GroupFlags& all) {
   return true;
 }
 
-// Every rank comes here when a save has failed on one of them, so that all agree about which step
-// is saved, and with it about the number of their next save.
+// Every rank calls this when a save has failed on any rank, so that all agree on the last saved
+// step and on the number of the next save.
 void Run::State::judge_failure() {
   writer.settle();
   if (options.on_save_failure == OnSaveFailure::stop) throw_failure();
@@ -156,9 +158,11 @@ void Run::State::judge_failure() {
 void Run::State::throw_failure() {
   saved_step = -1;
   if (const auto failure = writer.take_failure()) std::rethrow_exception(failure);
-  throw PeerError(failed_rank, fmt::format("rank {} has not seen the end of the last checkpoint; "
-                                           "its own message says why",
-                                           failed_rank));
+  throw PeerError(
+      failed_rank,
+      fmt::format("the last checkpoint failed on rank {}; the message of rank {} states "
+                  "the reason",
+                  failed_rank, failed_rank));
 }
 
 void Run::State::lock_folder() {
@@ -166,22 +170,22 @@ void Run::State::lock_folder() {
   lock = options.files->try_lock(checkpoints);
   if (!lock.held) {
     throw UsageError(
-        fmt::format("another run is using {} ({}): end it first, or use another folder",
+        fmt::format("another run is using {} ({}); stop that run, or use another folder",
                     checkpoints, lock.owner));
   }
   if (lock.missing.empty()) return;
   log.warning(fmt::format(
-      "{}; two runs that use this folder at the same time will not be noticed, and what earlier "
-      "runs have left unfinished is not removed",
+      "{}; a second run in this folder is not detected, and unfinished checkpoints of earlier runs "
+      "are not removed",
       lock.missing));
 }
 
-// What lies there unfinished is nobody's, because this process has the lock.
+// This process has the lock, so no live run uses the unfinished folders.
 void Run::State::sweep_folder() {
   if (!lock.missing.empty()) return;
   const auto swept = sweep(*options.files, checkpoints);
   for (const auto& name : swept.removed) {
-    log.info(fmt::format("removed {}, which was never finished", name));
+    log.info(fmt::format("removed the unfinished checkpoint {}", name));
   }
   for (const auto& stays : swept.stays) log.warning(stays);
 }
@@ -196,7 +200,7 @@ void Run::State::warn_of_lost_steps() noexcept {
                             newest < 0
                                 ? std::string("there is no checkpoint")
                                 : fmt::format("the newest checkpoint is of step {}", newest)));
-  } catch (const std::exception&) {  // nothing is lost but the line
+  } catch (const std::exception&) {  // only the warning is lost
   }
 }
 

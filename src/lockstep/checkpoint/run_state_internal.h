@@ -1,5 +1,5 @@
-// What a Run knows, and how it saves: when a save is due and what becomes of one that fails is
-// decided here, alike on all ranks; writer.h writes.
+// The state of a Run. It decides when to save and how to react to a failed save, identically on all
+// ranks. writer.h writes.
 #pragma once
 
 #include <exception>
@@ -16,8 +16,9 @@
 
 namespace lockstep {
 
-/// True for a reason that ends no run: one whose newest checkpoint has it was broken off.
-[[nodiscard]] bool is_in_passing(SaveReason reason) noexcept;
+/// True for a reason that does not end a run: if the newest checkpoint has it, the run was
+/// interrupted.
+[[nodiscard]] bool is_intermediate(SaveReason reason) noexcept;
 
 struct Run::State {
   State(const World& of, const std::string& folder, RunOptions chosen);
@@ -27,9 +28,9 @@ struct Run::State {
   void expect_resumed() const;
   void save(SaveReason reason, const StepEnd& end = {});
   void save_and_wait(SaveReason reason, const StepEnd& end = {});
-  // What a rank says at the end of each step and save.
+  // The call flags of each rank at the end of each step and save.
   static constexpr std::uint32_t kSaveFailed = 1;
-  static constexpr std::uint32_t kStop = 2;  // it was told to stop
+  static constexpr std::uint32_t kStop = 2;  // it has received a stop signal
   [[nodiscard]] CallFlags flags() const;
   [[nodiscard]] static bool any_stops(const GroupFlags& all);
   [[nodiscard]] bool has_failed(const GroupFlags& all);
@@ -46,19 +47,19 @@ struct Run::State {
   const Log log;
   Parts parts;
   std::int64_t step = 0;
-  std::int64_t saved_step = -1;                  // the last that was given to the writer, or loaded
-  SaveReason saved_reason = SaveReason::import;  // of that one
+  std::int64_t saved_step = -1;                  // the last one given to the writer, or loaded
+  SaveReason saved_reason = SaveReason::import;  // of saved_step
   std::int64_t failures = 0;
   bool resumed = false;
   bool reserved = false;
-  bool ended = false;              // by finish() or a stop
-  std::int64_t resumed_from = -1;  // -1: afresh
-  FolderLock lock;                 // rank 0's
-  int failed_rank = 0;             // the lowest whose save failed, of the last that did
+  bool ended = false;              // by finish() or a stop signal
+  std::int64_t resumed_from = -1;  // -1: started from step 0
+  FolderLock lock;                 // on rank 0
+  int failed_rank = 0;             // the lowest rank whose last save failed
   const int num_exceptions = std::uncaught_exceptions();
   StopSignals signals;
-  ProcessGroup group;               // of its own: no call of the training can meet these
-  std::optional<Work> last_answer;  // what all ranks said at the end of the step before
+  ProcessGroup group;               // separate, so that its calls never mix with training's
+  std::optional<Work> last_answer;  // the barrier of the previous step's end, with all ranks' flags
   const std::string nonce;
   Writer writer;
 };

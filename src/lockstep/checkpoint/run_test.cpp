@@ -25,7 +25,7 @@ std::vector<std::int64_t> steps_of(const std::string& folder) {
 class RunOfRanks : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, RunOfRanks, ::testing::Range(1, 5));
 
-TEST_P(RunOfRanks, SavesWhenDueAndGoesOnFromTheNewest) {
+TEST_P(RunOfRanks, SavesWhenDueAndResumesFromTheNewest) {
   const TestFolder folder;
   for (const auto& [from, last] : {std::pair{0, 7}, {6, 6}, {6, 13}, {12, 14}}) {
     with_worlds(GetParam(), [&](const World& world) {
@@ -55,7 +55,7 @@ TEST_P(RunOfRanks, FinishSavesTheLastStepOnce) {
     EXPECT_EQ(saved.manifest.states.at("toy"), "5");
     EXPECT_EQ(saved.manifest.files.size(), 1U + static_cast<std::size_t>(world.size()));
   });
-  // It ended as it meant to: going on from there is no failure; from a periodic one it is.
+  // A resume from the end of a run is not counted as a failure; one from a periodic save is.
   for (const auto& [last, failures] : {std::pair{6, 0}, {6, 1}, {6, 2}}) {
     with_worlds(GetParam(), [&](const World& world) {
       Toy toy;
@@ -69,7 +69,7 @@ TEST_P(RunOfRanks, FinishSavesTheLastStepOnce) {
   }
 }
 
-TEST_P(RunOfRanks, AnEndAtAStepThatWasDueIsAnEnd) {
+TEST_P(RunOfRanks, FinishAtAStepThatIsAlreadySavedMarksItAsTheEnd) {
   const TestFolder folder;
   const auto train = [&](std::int64_t last, std::int64_t failures, bool finishes) {
     with_worlds(GetParam(), [&](const World& world) {
@@ -86,17 +86,17 @@ TEST_P(RunOfRanks, AnEndAtAStepThatWasDueIsAnEnd) {
       if (finishes) run.finish();
     });
   };
-  train(4, 0, true);  // steps 2 and 4 were due; 4 was the end
+  train(4, 0, true);  // saves of steps 2 and 4 were due; 4 is the end
   const auto saved = verify_step(*local_file_system(), folder.path() + "/checkpoints", 4);
   EXPECT_EQ(saved.manifest.reason, SaveReason::finish);
   EXPECT_EQ(saved.manifest.states.at("toy"), "4");
-  train(6, 0, false);  // breaks off after its save
-  train(6, 1, true);   // has no step left to do, and ends what was broken off
+  train(6, 0, false);  // ends without finish()
+  train(6, 1, true);   // has no step left, and marks the interrupted run as finished
   train(8, 1, true);
   train(8, 1, true);
 }
 
-TEST_P(RunOfRanks, GoesOnAtAnotherWorldSize) {
+TEST_P(RunOfRanks, ResumesAtAnotherWorldSize) {
   const TestFolder folder;
   with_worlds(
       2, [&](const World& world) { (void)train_toy(world, folder.path(), 4, {.save_every = 4}); });
@@ -108,7 +108,7 @@ TEST_P(RunOfRanks, GoesOnAtAnotherWorldSize) {
   });
 }
 
-// As a loop does that evaluates: its toy is best at steps 2 and 5.
+// As a loop with evaluation does: its toy is best at steps 2 and 5.
 void train_to_nine(const World& world, const std::string& folder, std::int64_t from) {
   Toy toy;
   lockstep::Run run(world, folder, {.save_every = 3, .keep = 2});
@@ -133,12 +133,12 @@ TEST_P(RunOfRanks, AStepKeptUnderANameStaysUntilALaterOneHasTheName) {
   EXPECT_EQ(kept_steps(*files, checkpoints), kept);
   EXPECT_EQ(verify_step(*files, checkpoints, 5).manifest.states.at("toy"), "5");
   EXPECT_EQ(verify_step(*files, checkpoints, 5).manifest.reason, SaveReason::asked);
-  // The next start knows of it, whatever it saves itself.
+  // The next start keeps them too.
   with_worlds(GetParam(), [&](const World& world) {
     EXPECT_EQ(train_toy(world, folder.path(), 15, {.save_every = 1, .keep = 2}), 9);
   });
   EXPECT_EQ(steps_of(folder.path()), (std::vector<std::int64_t>{15, 14, 5, 1}));
-  // A run that goes on from before has not seen it: it makes its own.
+  // A run that resumes from an earlier step writes its own.
   for (const int step : {14, 15}) {
     std::filesystem::remove(checkpoints + "/" + step_name(step) + "/manifest.json");
   }
@@ -154,7 +154,7 @@ TEST(Run, WorksForAProcessAlone) {
   EXPECT_EQ(train_toy(World::alone(), folder.path(), 4, {.save_every = 2}), 4);
 }
 
-TEST(Run, RanksLeaveTogetherWhenOneIsToldToStop) {
+TEST(Run, AllRanksStopAtTheSameStepAfterASignalToOne) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
     testing::run_ranks_as_processes(2, [&](testing::Rank& self) {
       struct sigaction before {};
@@ -162,7 +162,7 @@ TEST(Run, RanksLeaveTogetherWhenOneIsToldToStop) {
       {
         const auto world = world_of_processes(self.rank(), 2);
         Toy toy;
-        // Known to all by their parent: a TestFolder here would be one for each process.
+        // The parent's process id names one folder for all ranks; a TestFolder would be one each.
         const auto path = "/tmp/lockstep-stop-" + std::to_string(::getppid());
         lockstep::Run run(world, path, {.save_every = 1000});
         run.track("toy", toy);
@@ -187,7 +187,7 @@ TEST(Run, RanksLeaveTogetherWhenOneIsToldToStop) {
   std::filesystem::remove_all("/tmp/lockstep-stop-" + std::to_string(::getpid()));
 }
 
-TEST(Run, RefusesWhatCannotBe) {
+TEST(Run, RefusesInvalidOptionsNamesAndCallOrder) {
   const TestFolder folder;
   Toy toy;
   Toy other;
@@ -229,7 +229,7 @@ std::string refusal_to_resume(Run& run) {
   return "resumed";
 }
 
-TEST(Run, NamesWhatDoesNotFitTheCheckpoint) {
+TEST(Run, NamesEveryDifferenceFromTheCheckpoint) {
   const TestFolder folder;
   const auto world = World::alone();
   (void)train_toy(world, folder.path(), 2, {.save_every = 2, .seed = 1, .data_id = 2});
@@ -237,30 +237,29 @@ TEST(Run, NamesWhatDoesNotFitTheCheckpoint) {
   {
     lockstep::Run run(world, folder.path(), {.seed = 2, .data_id = 2});
     run.track("toy", toy);
-    EXPECT_NE(refusal_to_resume(run).find("was made with seed 1, this run has 2"),
-              std::string::npos);
+    EXPECT_NE(refusal_to_resume(run).find("has seed 1, this run has seed 2"), std::string::npos);
   }
   {
     lockstep::Run run(world, folder.path(), {.seed = 1});
     run.track("toy", toy);
-    EXPECT_NE(refusal_to_resume(run).find("was made with data 0000000000000002"),
-              std::string::npos);
+    EXPECT_NE(refusal_to_resume(run).find("has data id 0000000000000002"), std::string::npos);
   }
   {
     lockstep::Run run(world, folder.path(), {.seed = 1, .data_id = 2});
     run.track("teacher", toy);
     const auto words = refusal_to_resume(run);
-    EXPECT_NE(words.find("teacher is tracked here and not in the checkpoint"), std::string::npos);
-    EXPECT_NE(words.find("toy is in the checkpoint and not tracked here"), std::string::npos);
+    EXPECT_NE(words.find("teacher is tracked but not in the checkpoint"), std::string::npos);
+    EXPECT_NE(words.find("toy is in the checkpoint but not tracked"), std::string::npos);
   }
   lockstep::Run run(world, folder.path(), {.seed = 1, .data_id = 2});
   toy.weight = at::zeros({7}, at::kFloat);
   run.track("toy", toy);
-  EXPECT_NE(refusal_to_resume(run).find("toy: not alike: \"weight\" is F32[100] there and F32[7]"),
+  EXPECT_NE(refusal_to_resume(run).find(
+                "toy: different: \"weight\" is F32[100] in the checkpoint and F32[7] in this run"),
             std::string::npos);
 }
 
-// Lets each write of tensors wait for a sign.
+// Each write of tensors waits for the semaphore.
 class GatedFileSystem final : public ForwardingFileSystem {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path) override {
@@ -275,7 +274,7 @@ class GatedFileSystem final : public ForwardingFileSystem {
   std::atomic<int> num_waiting{0};
 };
 
-TEST(Run, SavesTheStepItWasAtWhateverHappensToTheTensorsMeanwhile) {
+TEST(Run, SavesTheStateOfTheStepAlthoughTheTensorsChangeMeanwhile) {
   const TestFolder folder;
   const auto files = std::make_shared<GatedFileSystem>();
   Toy toy;
@@ -283,7 +282,7 @@ TEST(Run, SavesTheStepItWasAtWhateverHappensToTheTensorsMeanwhile) {
   run.track("toy", toy);
   (void)run.resume();
   toy.train();
-  EXPECT_FALSE(run.end_of_step());  // returns although nothing can be written
+  EXPECT_FALSE(run.end_of_step());  // returns although the write is blocked
   toy.train();
   toy.weight.fill_(-1);
   EXPECT_TRUE(steps_of(folder.path()).empty());

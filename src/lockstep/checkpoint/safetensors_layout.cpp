@@ -37,10 +37,10 @@ void check_names(const std::vector<SafetensorsEntry>& tensors) {
   const auto twice = std::ranges::adjacent_find(names);
   if (twice != names.end()) {
     throw UsageError(
-        fmt::format("two tensors are called {}; a file holds each name once", in_quotes(*twice)));
+        fmt::format("two tensors have the name {}; names must be unique", in_quotes(*twice)));
   }
   if (std::ranges::binary_search(names, kMetadata)) {
-    throw UsageError("no tensor of a safetensors file can be called __metadata__: rename it");
+    throw UsageError("the tensor name __metadata__ is reserved in safetensors files; rename it");
   }
 }
 
@@ -58,8 +58,8 @@ std::string header_text(const SafetensorsLayout& layout,
                         const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
-  // ordered_json looks a key up by comparing it with all others, so it is given none of them: a
-  // model may have ten thousand tensors.
+  // ordered_json finds a key by linear search, so tensors are written without it: a model may have
+  // ten thousand of them.
   std::string text = header.dump();
   text.pop_back();
   try {
@@ -71,7 +71,7 @@ std::string header_text(const SafetensorsLayout& layout,
                           entry.begin, entry.end);
     }
   } catch (const nlohmann::json::exception&) {
-    throw UsageError("a tensor's name is no valid UTF-8; a safetensors file takes no other");
+    throw UsageError("the name of a tensor is not valid UTF-8, which safetensors requires");
   }
   return text + '}';
 }

@@ -1,7 +1,7 @@
-// Where each tensor goes in a safetensors file that is to be written, and the bytes in front of
-// them. As the reference's writer does it: later dtypes of SafetensorsDtype (the wider ones) first,
-// then by name, one behind the other; the header is padded with spaces so that the data begins at a
-// multiple of 8. Pure.
+// The layout of a safetensors file to be written: the offset of each tensor, and the header. The
+// layout is that of the reference implementation: later dtypes of SafetensorsDtype (the wider ones)
+// first, then by name, contiguous; the header is padded with spaces so that the data begins at a
+// multiple of 8. A pure function.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,14 @@ namespace lockstep {
 
 struct SafetensorsLayout {
   std::vector<SafetensorsEntry> entries;  // in the order of the data, with begin and end
-  std::vector<std::size_t> sources;       // entries[i] was the sources[i]-th of those given
-  std::vector<std::byte> head;            // everything before the data: length and header
+  std::vector<std::size_t> sources;       // entries[i] is tensors[sources[i]]
+  std::vector<std::byte> head;            // the bytes before the data: length and header
   std::uint64_t data_bytes = 0;
 };
 
-/// Lays out tensors of which name, dtype and shape are given. What reads safetensors files, here or
-/// in Python, reads the result.
-/// Throws UsageError for a name that comes twice, is "__metadata__" or is no UTF-8, and for more
-/// than a file can hold.
+/// Computes the layout from name, dtype and shape of each tensor. All safetensors readers,
+/// including Python's, accept the result. Throws UsageError for a repeated name, the name
+/// "__metadata__", a name that is not valid UTF-8, and a tensor that is too large.
 [[nodiscard]] SafetensorsLayout lay_out_safetensors(
     const std::vector<SafetensorsEntry>& tensors,
     const std::map<std::string, std::string>& metadata = {});

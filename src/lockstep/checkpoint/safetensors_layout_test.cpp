@@ -12,7 +12,7 @@ namespace {
 
 using Dtype = SafetensorsDtype;
 
-// The file of a layout, its data all zeros, as the strict reader sees it.
+// The file of a layout, with zeros as data, parsed by the strict reader.
 SafetensorsHeader read_back(const SafetensorsLayout& layout) {
   auto file = layout.head;
   file.resize(file.size() + layout.data_bytes);
@@ -60,7 +60,7 @@ TEST(SafetensorsLayout, ReadsBackNamesOfAnyKindAndNoTensorsAtAll) {
   EXPECT_TRUE(read_back(lay_out_safetensors({})).entries.empty());
 }
 
-TEST(SafetensorsLayout, RefusesNamesThatAFileCannotHold) {
+TEST(SafetensorsLayout, RefusesInvalidNamesAndSizes) {
   EXPECT_THROW((void)lay_out_safetensors({{"a", Dtype::u8, {}}, {"a", Dtype::f32, {}}}),
                UsageError);
   EXPECT_THROW((void)lay_out_safetensors({{"__metadata__", Dtype::u8, {}}}), UsageError);

@@ -14,9 +14,9 @@
 namespace lockstep {
 namespace {
 
-// A store's connection serves one thread at a time. A wait of the writer is cut into slices with a
-// gap between them, so that the training thread, if it needs the store, has its turn: else two
-// ranks could wait for each other's writers.
+// A connection to the store serves one thread at a time. The writer waits in slices with gaps, so
+// that the training thread can use the store between them. Otherwise two ranks could wait for each
+// other's writers.
 constexpr std::chrono::milliseconds kSlice{200};
 constexpr std::chrono::milliseconds kGap{2};
 
@@ -57,8 +57,7 @@ std::vector<FileRecord> SaveReports::collect(const SaveWait& save, const std::st
     if (!text) {
       throw PeerError(rank, fmt::format("rank {} has not written its part of the checkpoint of "
                                         "step {} within the timeout of {} s: its disk is slow or "
-                                        "stuck; if it is only slow, set a longer "
-                                        "RunOptions::timeout",
+                                        "stuck; if it is only slow, raise RunOptions::timeout",
                                         rank, save.step, save.timeout.count()));
     }
     const auto json = nlohmann::json::parse(*text);
@@ -77,7 +76,7 @@ void SaveReports::conclude(std::int64_t number, const std::string& failure) {
   if (world_.size() == 1) return;
   const auto deadline = Deadline::after(kTellingTime);
   world_.store().set(key(number, "end"), failure, deadline);
-  // Everyone who takes part in this save has read how the one before ended.
+  // Every rank in this save has read the outcome of the previous one.
   if (failure.empty()) (void)world_.store().remove(key(number - 1, "end"), deadline);
 }
 
@@ -87,10 +86,10 @@ std::string SaveReports::conclusion(const SaveWait& save, const std::stop_token&
   if (!words) {
     throw PeerError(0, fmt::format("rank 0 has not completed the checkpoint of step {} within the "
                                    "timeout of {} s: its disk is slow or stuck; if it is only "
-                                   "slow, set a longer RunOptions::timeout",
+                                   "slow, raise RunOptions::timeout",
                                    save.step, save.timeout.count()));
   }
-  // Rank 0 has given up before it came to this report, which nobody else removes.
+  // Rank 0 has given up before it read this rank's report, so this rank removes it.
   if (!words->empty()) {
     (void)world_.store().remove(key(save.number, fmt::format("rank-{}", world_.rank())),
                                 Deadline::after(kTellingTime));
@@ -112,7 +111,7 @@ std::optional<std::string> SaveReports::wait_for(const std::string& key, int ran
                                                  Deadline deadline,
                                                  const std::stop_token& stop) const {
   auto& store = world_.store();
-  // Looks at least once: what was reported in time counts, however late it is read.
+  // Reads at least once: a report in time counts, even if it is read late.
   while (true) {
     if (stop.stop_requested()) {
       throw PeerError(rank, fmt::format("the run ended before rank {} had reported on the "
@@ -127,7 +126,7 @@ std::optional<std::string> SaveReports::wait_for(const std::string& key, int ran
     if (deadline.expired()) return std::nullopt;
     for (const auto& [member, state] : store.members(Deadline::after(kTellingTime))) {
       if (member == Member{MemberKind::rank, rank} && state != MemberState::connected) {
-        throw PeerError(rank, fmt::format("rank {} is gone and has not reported on the checkpoint "
+        throw PeerError(rank, fmt::format("rank {} is lost and has not reported on the checkpoint "
                                           "being written",
                                           rank));
       }

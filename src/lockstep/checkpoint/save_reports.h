@@ -1,6 +1,6 @@
-// What ranks tell each other while a checkpoint is written in the background: each what its file
-// came to, rank 0 how the whole ended. It goes through the job's store, never through a group, so
-// that no collective of the training meets it.
+// Messages between ranks while a checkpoint is written in the background: each rank reports its
+// file, rank 0 reports the outcome. They use the job's store and no group, so that they never mix
+// with training's collectives.
 #pragma once
 
 #include <chrono>
@@ -16,45 +16,45 @@
 
 namespace lockstep {
 
-/// Telling the others is not the save: it gets this time of its own, so that the cause of a save
-/// that ended at its deadline still reaches them; and they wait so much longer to hear it.
+/// The time for reporting an outcome, after the save's deadline: the cause of a save that ended at
+/// its deadline still reaches the other ranks, which wait this much longer.
 constexpr std::chrono::seconds kTellingTime{5};
 
-/// One save, and how long ranks wait for each other in it.
+/// One save, and how long ranks wait for each other.
 struct SaveWait {
   std::int64_t number = 0;
   std::int64_t step = 0;
   Deadline deadline;
-  std::chrono::seconds timeout;  // that the deadline comes from, for messages
+  std::chrono::seconds timeout;  // of the deadline, for messages
 };
 
 class SaveReports {
  public:
-  /// `nonce` is the same on all ranks and unlike that of any other run in this store.
+  /// `nonce` is equal on all ranks and different from that of any other run in this store.
   SaveReports(World world, std::string nonce);
 
-  /// Rank r of save `number` has written `file`; or has failed, and why. Throws SystemError when
-  /// the store does not answer in kTellingTime, as conclude() does.
+  /// Reports that this rank has written `file` of save `number`, or has failed. Both throw
+  /// SystemError if the store does not answer within kTellingTime, as conclude() does.
   void report(std::int64_t number, const FileRecord& file);
   void report_failure(std::int64_t number, const std::string& why);
 
-  /// For rank 0: the files of all other ranks. Returns when all have reported.
-  /// Throws PeerError that names a rank that has failed or is lost, or that has not reported by the
-  /// deadline; and when `stop` is requested.
+  /// Called by rank 0. Returns the files of all other ranks when all have reported.
+  /// Throws PeerError naming a rank that has failed, is lost, or has not reported by the deadline,
+  /// and if `stop` is requested.
   [[nodiscard]] std::vector<FileRecord> collect(const SaveWait& save, const std::stop_token& stop);
 
-  /// Rank 0 says how save `number` ended: empty for well.
+  /// Called by rank 0: reports the outcome of save `number`. An empty `failure` means success.
   void conclude(std::int64_t number, const std::string& failure);
-  /// For the others: returns when rank 0 has said so; its words. Waits until the deadline and
-  /// kTellingTime more.
+  /// Called by the other ranks. Returns the `failure` that rank 0 has passed to conclude(). Waits
+  /// until the deadline plus kTellingTime, then throws PeerError.
   [[nodiscard]] std::string conclusion(const SaveWait& save, const std::stop_token& stop);
-  /// The words of rank 0 if it has said already that the save failed. Throws nothing: a store that
-  /// does not answer has none.
+  /// The failure that rank 0 has already reported, if any. Does not throw: empty if the store does
+  /// not answer.
   [[nodiscard]] std::optional<std::string> try_failure(std::int64_t number) noexcept;
 
  private:
   [[nodiscard]] std::string key(std::int64_t number, std::string_view what) const;
-  // Nothing at the deadline.
+  // Empty at the deadline.
   [[nodiscard]] std::optional<std::string> wait_for(const std::string& key, int rank,
                                                     Deadline deadline,
                                                     const std::stop_token& stop) const;

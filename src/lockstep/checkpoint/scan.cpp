@@ -15,15 +15,15 @@ namespace {
 void check_file(FileSystem& files, const std::string& path, const FileRecord& expected) {
   const auto file = files.read(path + "/" + expected.name);
   if (file.size() != expected.bytes) {
-    throw UsageError(fmt::format("{}/{} has {} bytes, its manifest says {}", path, expected.name,
+    throw UsageError(fmt::format("{}/{} has {} bytes, the manifest expects {}", path, expected.name,
                                  file.size(), expected.bytes));
   }
   file.expect_front_to_back();
   const auto found = digest(file.bytes());
   if (found != expected.digest) {
     throw UsageError(
-        fmt::format("{}/{} has the digest {:016x}, its manifest says {:016x}: its "
-                    "bytes were changed after it was written",
+        fmt::format("{}/{} has the digest {:016x}, the manifest expects {:016x}: the file was "
+                    "changed after it was written",
                     path, expected.name, found, expected.digest));
   }
 }
@@ -42,7 +42,7 @@ std::string table(std::span<const Proposal> proposals) {
 }
 
 constexpr std::string_view kAdvice =
-    "`lockstep ckpt verify` says what is wrong with each; to begin afresh on purpose, use another "
+    "`lockstep ckpt verify` prints the error of each checkpoint; to start from step 0, use another "
     "folder";
 
 }  // namespace
@@ -74,7 +74,7 @@ ValidCheckpoint verify_checkpoint(FileSystem& files, const std::string& path) {
 ValidCheckpoint verify_step(FileSystem& files, const std::string& folder, std::int64_t step) {
   auto checkpoint = verify_checkpoint(files, folder + "/" + step_name(step));
   if (checkpoint.manifest.step != step) {
-    throw UsageError(fmt::format("{} has a manifest of step {}: the folder was renamed",
+    throw UsageError(fmt::format("{} has the manifest of step {}: the folder was renamed",
                                  checkpoint.path, checkpoint.manifest.step));
   }
   return checkpoint;
@@ -88,7 +88,7 @@ std::map<std::string, std::int64_t> kept_steps(FileSystem& files, const std::str
     try {
       const auto found = read_manifest(files, folder + "/" + step_name(step));
       for (const auto& name : found.manifest.kept_as) kept.try_emplace(name, step);
-    } catch (const Error&) {  // whoever goes on from it hears what is wrong with it
+    } catch (const Error&) {  // reported when a run tries to resume from it
     }
   }
   return kept;
@@ -99,18 +99,18 @@ Agreement decide_common(std::span<const Proposal> proposals, const std::string& 
   const auto newest = std::ranges::minmax(proposals, {}, &Proposal::step);
   if (newest.min.step < 0) {
     if (std::ranges::max(proposals, {}, &Proposal::num_steps).num_steps == 0) return {Kind::fresh};
-    throw UsageError(fmt::format("{} has checkpoints, but none that is valid on every rank{}; {}",
+    throw UsageError(fmt::format("{} has checkpoints, but none is valid on every rank{}; {}",
                                  folder, table(proposals), kAdvice));
   }
   if (newest.min.step != newest.max.step) return {Kind::propose_again, newest.min.step};
   const auto digests = std::ranges::minmax(proposals, {}, &Proposal::manifest_digest);
   if (digests.min.manifest_digest != digests.max.manifest_digest) {
     throw UsageError(
-        fmt::format("{} does not hold the same checkpoint on every rank{}; all ranks need the same "
-                    "folder, on a file system that they share",
+        fmt::format("{} does not contain the same checkpoint on every rank{}; use a folder on a "
+                    "file system that all ranks share",
                     folder, table(proposals)));
   }
-  return {Kind::go_on, newest.min.step};
+  return {Kind::resume, newest.min.step};
 }
 
 }  // namespace lockstep

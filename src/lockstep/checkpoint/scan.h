@@ -1,4 +1,4 @@
-// Which checkpoints of a folder are whole, as this rank sees them, and which one all ranks take.
+// Finds the valid checkpoints of a folder on this rank, and the one that all ranks resume from.
 #pragma once
 
 #include <cstdint>
@@ -15,51 +15,53 @@
 
 namespace lockstep {
 
-/// A checkpoint whose manifest and files have verified.
+/// A checkpoint whose manifest and files have been verified.
 struct ValidCheckpoint {
   std::string path;
   Manifest manifest;
-  std::uint64_t manifest_digest = 0;  // equal on ranks that see the same checkpoint
+  std::uint64_t manifest_digest = 0;  // equal on ranks that see the same manifest
 };
 
-/// The steps of all folders called step-<n>, the newest first, valid or not.
+/// The steps of all folders step-<n>, newest first, valid or not.
 [[nodiscard]] std::vector<std::int64_t> list_steps(FileSystem& files, const std::string& folder);
 
-/// Reads the manifest in `path`, and every byte of the files it lists. Throws UsageError or
-/// SystemError that says what is wrong, with both sides of each difference.
+/// Reads the manifest in `path` and every byte of the files it lists. Throws UsageError or
+/// SystemError with the expected and the found value.
 [[nodiscard]] ValidCheckpoint verify_checkpoint(FileSystem& files, const std::string& path);
-/// The manifest alone: nothing is said about the files. Throws as verify_checkpoint.
+/// Reads only the manifest; the files are not checked. Throws as verify_checkpoint.
 [[nodiscard]] ValidCheckpoint read_manifest(FileSystem& files, const std::string& path);
-/// As verify_checkpoint of a step of `folder`, whose manifest must be of that step.
+/// verify_checkpoint for `step` of `folder`. Throws UsageError too if the manifest has another
+/// step.
 [[nodiscard]] ValidCheckpoint verify_step(FileSystem& files, const std::string& folder,
                                           std::int64_t step);
 
-/// What is kept under which name: the newest step not above `most` that has it. Looks at manifests
-/// alone; one that cannot be read keeps nothing.
+/// For each name in `kept_as`, the newest step up to `most` that has it. Reads only manifests;
+/// unreadable ones are ignored.
 [[nodiscard]] std::map<std::string, std::int64_t> kept_steps(
     FileSystem& files, const std::string& folder,
     std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
-/// What one rank would go on from.
+/// The checkpoint that one rank proposes to resume from.
 struct Proposal {
-  std::int64_t step = -1;  // the newest valid one not above the bound; -1: there is none
+  std::int64_t step = -1;  // the newest valid one up to the bound; -1: none
   std::uint64_t manifest_digest = 0;
-  std::int64_t num_steps = 0;  // folders called step-<n>, valid or not
+  std::int64_t num_steps = 0;  // number of folders step-<n>, valid or not
 };
 
-/// What all proposals together come to.
+/// The decision from the proposals of all ranks.
 struct Agreement {
   enum class Kind {
-    fresh,         // there is no checkpoint
-    go_on,         // all propose `step`
-    propose_again  // not above `step`
+    fresh,         // no rank has a checkpoint: start from step 0
+    resume,        // all ranks propose `step`
+    propose_again  // all ranks propose again, at most `step`
   };
   Kind kind = Kind::fresh;
   std::int64_t step = 0;
 };
 
-/// Pure; every rank comes to the same. Throws UsageError with a line for each rank when there are
-/// checkpoints but none that is valid everywhere, or not the same one.
+/// Decides from the proposals of all ranks. A pure function, so every rank decides the same. Throws
+/// UsageError, with each rank's proposal, if there are checkpoints but none is valid on every rank,
+/// or if ranks see different checkpoints of the same step.
 [[nodiscard]] Agreement decide_common(std::span<const Proposal> proposals,
                                       const std::string& folder);
 

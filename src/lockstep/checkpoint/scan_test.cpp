@@ -26,7 +26,7 @@ std::string refusal(const std::vector<Proposal>& proposals) {
 TEST(Agreement, TakesTheNewestThatEveryRankHas) {
   EXPECT_EQ(decide_common(std::vector<Proposal>{{-1, 0, 0}, {-1, 0, 0}}, "").kind, Kind::fresh);
   const auto same = decide_common(std::vector<Proposal>{{300, 7, 3}, {300, 7, 2}}, "");
-  EXPECT_EQ(same.kind, Kind::go_on);
+  EXPECT_EQ(same.kind, Kind::resume);
   EXPECT_EQ(same.step, 300);
   const auto lower =
       decide_common(std::vector<Proposal>{{300, 7, 3}, {200, 6, 2}, {300, 7, 3}}, "");
@@ -34,19 +34,19 @@ TEST(Agreement, TakesTheNewestThatEveryRankHas) {
   EXPECT_EQ(lower.step, 200);
 }
 
-TEST(Agreement, NeverStartsAfreshOverCheckpointsThatCannotBeUsed) {
+TEST(Agreement, NeverStartsFromStepZeroOverInvalidCheckpoints) {
   EXPECT_EQ(
       refusal({{300, 7, 3}, {-1, 0, 1}}),
-      "runs/mine has checkpoints, but none that is valid on every rank; rank 0 sees 3 "
-      "checkpoints, step 300 with manifest 0000000000000007; rank 1 sees 1 checkpoint, none "
-      "of them valid; `lockstep ckpt verify` says what is wrong with each; to begin afresh on "
-      "purpose, use another folder");
-  EXPECT_NE(refusal({{-1, 0, 1}, {-1, 0, 0}}).find("none that is valid"), std::string::npos);
-  EXPECT_NE(refusal({{300, 7, 1}, {300, 8, 1}}).find("does not hold the same checkpoint"),
+      "runs/mine has checkpoints, but none is valid on every rank; rank 0 sees 3 checkpoints, "
+      "step 300 with manifest 0000000000000007; rank 1 sees 1 checkpoint, none of them valid; "
+      "`lockstep ckpt verify` prints the error of each checkpoint; to start from step 0, use "
+      "another folder");
+  EXPECT_NE(refusal({{-1, 0, 1}, {-1, 0, 0}}).find("none is valid"), std::string::npos);
+  EXPECT_NE(refusal({{300, 7, 1}, {300, 8, 1}}).find("does not contain the same checkpoint"),
             std::string::npos);
 }
 
-TEST(Scan, AManifestThatIsAPipeIsRefusedAtOnce) {
+TEST(Scan, AManifestThatIsAPipeIsRefusedWithoutWaiting) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / "scan_test_pipe";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder / "step-1");

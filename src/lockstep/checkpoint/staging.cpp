@@ -51,10 +51,11 @@ void Staging::reserve(std::size_t bytes) {
   auto* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw SystemError(fmt::format("no memory for a copy of {} bytes to be saved", bytes), errno);
+    throw SystemError(fmt::format("cannot allocate {} bytes for the copy of a checkpoint", bytes),
+                      errno);
   }
   memory_ = {static_cast<std::byte*>(memory), bytes};
-  (void)::madvise(memory, bytes, MADV_HUGEPAGE);  // where they are, fewer faults; else nothing
+  (void)::madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults, if supported
   std::memset(memory, 0, bytes);
 }
 

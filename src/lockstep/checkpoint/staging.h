@@ -1,5 +1,5 @@
-// Tensors of one moment as files to be written, in memory of our own: all that a training step
-// waits for is this copy. The memory is touched before it is needed and used again for every save.
+// A snapshot of tensors in memory, as files to be written. A training step waits only for this
+// copy. The memory is touched in advance and reused by every save.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@
 
 namespace lockstep {
 
-/// A safetensors file to be.
+/// The contents of a safetensors file to be written.
 struct FileToStage {
   std::string name;
   NamedTensors tensors;
 };
 
-/// One that is staged. Its bytes are `head`, then `data`.
+/// A staged file. Its bytes are `head`, then `data`.
 struct StagedFile {
   std::string name;
   std::vector<std::byte> head;
   std::span<const std::byte> data;  // in the Staging
 };
 
-/// Not for several threads at once.
+/// Not thread-safe.
 class Staging {
  public:
   Staging() = default;
@@ -33,12 +33,12 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
   ~Staging();
 
-  /// Makes room, with every page there already, so that the next stage() of as much only copies.
-  /// What was staged before is lost when the memory has to grow. Throws SystemError.
+  /// Allocates and touches `bytes`, so that the next stage() of this size only copies. If the
+  /// memory grows, files that were staged before are invalid. Throws SystemError.
   void reserve(std::size_t bytes);
 
-  /// Copies `files` here, over what was staged before. The tensors can be changed as soon as it
-  /// returns. Throws UsageError for a tensor that no file can hold, SystemError without memory.
+  /// Copies `files` into the staging memory, over those staged before. When it returns, the tensors
+  /// may change. Throws UsageError for an unsupported tensor, SystemError if memory is exhausted.
   [[nodiscard]] std::vector<StagedFile> stage(std::span<const FileToStage> files);
 
   [[nodiscard]] std::size_t capacity() const noexcept { return memory_.size(); }
@@ -47,7 +47,7 @@ class Staging {
   std::span<std::byte> memory_;  // a mapping, owned
 };
 
-/// How many bytes of data `files` take.
+/// The size of the staging memory that `files` need.
 [[nodiscard]] std::size_t staged_bytes(std::span<const FileToStage> files);
 
 }  // namespace lockstep

@@ -16,10 +16,10 @@ namespace {
 constexpr std::array kSignals{SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
 constexpr std::int64_t kSameRequestMs = 500;
 
-// Signals belong to the process, and a handler is called with nothing of ours: what it notes has to
-// be found here. So must be what was installed before, for whoever is the last to leave.
+// Signals are per process, and a handler has no context argument, so its state is global. So are
+// the previous handlers, for the last StopSignals to restore.
 constinit std::atomic<int> last_signal{0};
-constinit std::atomic<std::int64_t> first_end_ms{0};  // when INT or TERM first came; 0: neither has
+constinit std::atomic<std::int64_t> first_end_ms{0};  // time of the first INT or TERM; 0: none yet
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
@@ -36,7 +36,7 @@ std::int64_t milliseconds_now() {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// The signal is blocked while its handler runs: what raise() sends acts when this returns.
+// The signal is blocked while its handler runs: the raised signal is delivered after the return.
 void act_as_before(int signal) {
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     if (kSignals[i] == signal) ::sigaction(signal, &installed.before[i], nullptr);

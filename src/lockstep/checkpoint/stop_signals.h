@@ -1,14 +1,14 @@
-// Whether this process was told to stop, by TERM, INT, USR1 or USR2. The handler notes that and
-// nothing else: what to do about it is for the end of a step, and for all ranks together.
+// Records whether this process has received a stop signal: TERM, INT, USR1 or USR2. The handler
+// only records the signal. Run::end_of_step() reacts to it, on all ranks together.
 #pragma once
 
 namespace lockstep {
 
-/// While one lives, the signals are noted instead of ending the process; the last of several to go
-/// puts back the handlers of before. INT stays ignored where it is (shells' background jobs want it
-/// so). A second INT or TERM acts as it would without StopSignals, which ends a program that hangs
-/// in a step. Within 500 ms of the first it counts as the same request: timeout(1), and a launcher
-/// beside a terminal, send two.
+/// While an object exists, the signals are recorded instead of ending the process. The destructor
+/// of the last object restores the previous handlers. INT stays ignored if it was ignored (as
+/// shells do for background jobs). A second INT or TERM acts as it would without StopSignals, so
+/// that a program that hangs in a step can be ended. Within 500 ms of the first, it counts as the
+/// same request: timeout(1), and a launcher in a terminal, send two.
 class StopSignals {
  public:
   StopSignals();
@@ -16,8 +16,7 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
 
-  /// The last signal that has come since the first StopSignals of those that live was made; 0:
-  /// none.
+  /// The last signal received since the first existing StopSignals was constructed; 0: none.
   [[nodiscard]] int received() const noexcept;
 };
 

@@ -13,10 +13,10 @@
 namespace lockstep {
 namespace {
 
-// Longer than the time in which two signals count as one.
+// Longer than the 500 ms in which two signals count as one request.
 constexpr std::chrono::milliseconds kLater{1000};
 
-// The signal that ended a process that does `what`; none when it came to its end.
+// The signal that ended a child process running `what`; empty if it exited.
 std::optional<int> ended_by(const std::function<void()>& what) {
   const auto child = ::fork();
   if (child == 0) {
@@ -28,7 +28,7 @@ std::optional<int> ended_by(const std::function<void()>& what) {
   return WIFSIGNALED(status) ? std::optional(WTERMSIG(status)) : std::nullopt;
 }
 
-TEST(StopSignals, NoteTheFirstAndLeaveTheActionOfBeforeToTheSecond) {
+TEST(StopSignals, RecordTheFirstAndLeaveThePreviousActionToTheSecond) {
   for (const int first : {SIGTERM, SIGINT}) {
     for (const int second : {SIGTERM, SIGINT}) {
       EXPECT_EQ(ended_by([&] {
@@ -44,7 +44,7 @@ TEST(StopSignals, NoteTheFirstAndLeaveTheActionOfBeforeToTheSecond) {
 }
 
 // timeout(1) signals its child, and then the group that the child is in.
-TEST(StopSignals, TakeTwoAtOnceForOne) {
+TEST(StopSignals, CountTwoWithinHalfASecondAsOneRequest) {
   EXPECT_EQ(ended_by([] {
               const StopSignals signals;
               ::raise(SIGTERM);
@@ -54,7 +54,7 @@ TEST(StopSignals, TakeTwoAtOnceForOne) {
             std::nullopt);
 }
 
-TEST(StopSignals, NoteUserSignalsAsOftenAsTheyCome) {
+TEST(StopSignals, RecordEveryUserSignal) {
   EXPECT_EQ(ended_by([] {
               const StopSignals signals;
               ::raise(SIGUSR1);
@@ -70,7 +70,7 @@ TEST(StopSignals, NoteUserSignalsAsOftenAsTheyCome) {
 int num_handled = 0;
 void count(int /*signal*/) { ++num_handled; }
 
-TEST(StopSignals, LeaveTheSecondToTheProgramsOwnHandlerWhereItHasOne) {
+TEST(StopSignals, LeaveTheSecondToTheProgramsOwnHandler) {
   num_handled = 0;
   const auto before = ::signal(SIGTERM, count);
   {

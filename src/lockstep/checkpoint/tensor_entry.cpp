@@ -38,8 +38,8 @@ constexpr std::array<std::pair<SafetensorsDtype, at::ScalarType>, 19> kDtypes{{
 SafetensorsEntry entry_of(const std::string& name, const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_quantized()) {
     throw UsageError(
-        fmt::format("tensor {} is undefined, sparse or quantized; a checkpoint holds "
-                    "dense tensors only",
+        fmt::format("tensor {} is undefined, sparse or quantized; checkpoints support only dense "
+                    "tensors",
                     in_quotes(name)));
   }
   for (const auto& [dtype, type] : kDtypes) {
@@ -48,7 +48,7 @@ SafetensorsEntry entry_of(const std::string& name, const at::Tensor& tensor) {
     for (const auto size : tensor.sizes()) entry.shape.push_back(static_cast<std::uint64_t>(size));
     return entry;
   }
-  throw UsageError(fmt::format("tensor {} has the type {}, which safetensors files do not have",
+  throw UsageError(fmt::format("tensor {} has the dtype {}, which safetensors does not support",
                                in_quotes(name), c10::toString(tensor.scalar_type())));
 }
 
@@ -56,8 +56,8 @@ at::ScalarType scalar_type_of(SafetensorsDtype dtype) {
   for (const auto& [known, type] : kDtypes) {
     if (known == dtype) return type;
   }
-  throw UsageError(fmt::format("tensors of the type {} cannot be read: LibTorch has none",
-                               safetensors_dtype_name(dtype)));
+  throw UsageError(
+      fmt::format("the dtype {} is not supported by this LibTorch", safetensors_dtype_name(dtype)));
 }
 
 std::string kind_words(const SafetensorsEntry& entry) {

@@ -1,4 +1,4 @@
-// A tensor as safetensors files describe it.
+// Conversion between LibTorch tensors and their safetensors description.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// Name, dtype and shape. Throws UsageError that names the tensor when files cannot hold it: sparse
-/// and quantized ones, and dtypes that safetensors lacks.
+/// Name, dtype and shape of a tensor. Throws UsageError, naming the tensor, for unsupported ones:
+/// undefined, sparse or quantized tensors, and dtypes that safetensors does not have.
 [[nodiscard]] SafetensorsEntry entry_of(const std::string& name, const at::Tensor& tensor);
 
-/// The dtype in LibTorch. Throws UsageError naming one that LibTorch lacks.
+/// The LibTorch dtype. Throws UsageError for a dtype that LibTorch does not have.
 [[nodiscard]] at::ScalarType scalar_type_of(SafetensorsDtype dtype);
 
 /// "F32[3, 4]".

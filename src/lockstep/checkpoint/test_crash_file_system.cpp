@@ -185,8 +185,8 @@ void CrashFileSystem::settle() {
 }
 
 int CrashFileSystem::for_each_crash(const std::function<bool(CrashFileSystem&)>& look) const {
-  // A number of so many digits, one for each file whose bytes are in doubt (base 4) and for each
-  // change of a name (base 2), counts through all disks.
+  // Enumerates all disks with a mixed-radix counter: one digit per file with unsynced bytes (base
+  // 4) and per unsynced change of a name (base 2).
   std::vector<int> bases;
   for (const auto& node : nodes_) {
     if (!node.is_folder && !node.lasts) bases.push_back(4);

@@ -1,12 +1,12 @@
-// For tests: a file system in memory that can fail or be cut off at any operation, skip a sync, and
-// show every disk that a loss of power could leave behind. The model of such a loss:
+// For tests: a file system in memory that can fail or be interrupted at any operation, skip a sync,
+// and enumerate every disk that a loss of power could leave. The model of a loss of power:
 //
-//   bytes of a file      written since its last sync are there, lost, there in part, or zeros
-//   names in a folder    each change since the folder's last sync has happened or not, whatever
-//                        became of the changes before it
-//   a rename             is one change, also onto a file that was there
+//   bytes of a file      written since its last sync are complete, lost, truncated, or zeros
+//   names in a folder    each change since the folder's last sync has happened or not,
+//                        independently of earlier changes
+//   a rename             is one change, also onto an existing file
 //
-// A sync makes lasting what its file or folder holds, nothing else.
+// A sync makes only the contents of its own file or folder durable.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,21 @@
 
 namespace lockstep {
 
-/// The process is gone: thrown by the operation it was cut off at and by all after it.
+/// The process was interrupted: thrown by the operation `cut_at` and by all later ones.
 struct Cut {};
 
 class CrashFileSystem final : public FileSystem {
  public:
   CrashFileSystem();
 
-  // What may happen to the operations from here on, which are counted from 0.
-  std::optional<int> cut_at;     // this one and the rest never happen
-  std::optional<int> fail_at;    // this one fails with error_number
+  // Faults of the following operations, counted from 0.
+  std::optional<int> cut_at;     // this and all later operations do not happen
+  std::optional<int> fail_at;    // this operation fails with error_number
   int error_number = 5;          // EIO
-  std::optional<int> skip_sync;  // the sync of that number says it is done and is not
+  std::optional<int> skip_sync;  // this sync returns without an effect
   [[nodiscard]] int num_operations() const { return num_operations_; }
   [[nodiscard]] int num_syncs() const { return num_syncs_; }
-  /// What was done, one line each: "create /c/step-1.tmp-x/model.safetensors".
+  /// The completed operations: "create /c/step-1.tmp-x/model.safetensors".
   [[nodiscard]] const std::vector<std::string>& operations() const { return operations_; }
 
   std::unique_ptr<OutputFile> create(const std::string& path) override;
@@ -52,23 +52,23 @@ class CrashFileSystem final : public FileSystem {
     return {.held = std::make_shared<int>(0)};
   }
 
-  /// Everything that is there now is on the disk.
+  /// Makes the current state durable.
   void settle();
   /// Calls `look` with each disk that a loss of power now could leave, until it returns false.
-  /// Returns how many were shown.
+  /// Returns the number of calls.
   int for_each_crash(const std::function<bool(CrashFileSystem&)>& look) const;
 
  private:
   friend class CrashFile;
 
   struct Change {
-    std::string removed;  // a name that is gone, if any
-    std::string added;    // a name that leads to `node`, if any
+    std::string removed;  // the removed name, if any
+    std::string added;    // the added name of `node`, if any
     int node = -1;
   };
   struct Node {
     bool is_folder = false;
-    bool lasts = true;       // of a file: its bytes are on the disk
+    bool lasts = true;       // for a file: its bytes are durable
     std::string bytes = {};  // as written
     std::string bytes_on_disk = {};
     std::map<std::string, int> names = {};

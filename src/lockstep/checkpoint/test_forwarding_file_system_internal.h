@@ -1,4 +1,4 @@
-// For tests: the machine's file system, to change one operation of it.
+// For tests: forwards to the real file system; tests override single operations.
 #pragma once
 
 #include <memory>

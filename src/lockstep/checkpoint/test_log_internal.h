@@ -1,4 +1,4 @@
-// For tests: a Log whose lines can be read back.
+// For tests: a Log whose text can be read.
 #pragma once
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// For tests of runs: something to track that shows at once whether it is the saved one, a folder of
-// the test's own, and ranks as threads that each have a Run.
+// For tests of Run: a tracked object whose state depends on the step, a temporary folder, and ranks
+// as threads with one Run each.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -34,7 +34,7 @@ struct Toy {
   std::int64_t steps = 0;
 };
 
-// Gone with the test.
+// A temporary folder, removed by the destructor.
 class TestFolder {
  public:
   TestFolder() {
@@ -53,7 +53,7 @@ class TestFolder {
   std::string path_;
 };
 
-// Runs `body` with a world for each rank, as threads.
+// Runs `body` on each rank, as threads, with the rank's world.
 inline void with_worlds(int size, const std::function<void(const World&)>& body) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
@@ -63,15 +63,15 @@ inline void with_worlds(int size, const std::function<void(const World&)>& body)
   });
 }
 
-// The same run again and again: tracks a toy, goes on, and takes steps until `last`. Returns the
-// step it went on from.
+// One start of a run: tracks a toy, resumes, and trains to step `last`. Returns the step that it
+// resumed from.
 inline std::int64_t train_toy(const World& world, const std::string& folder, std::int64_t last,
                               RunOptions options) {
   Toy toy;
   Run run(world, folder, std::move(options));
   run.track("toy", toy);
   const auto from = run.resume();
-  if (!toy.is_after(from)) throw std::runtime_error("the toy is not as it was saved");
+  if (!toy.is_after(from)) throw std::runtime_error("the toy differs from the saved one");
   while (run.step() < last) {
     toy.train();
     if (run.end_of_step()) break;

@@ -28,7 +28,7 @@ class TrackedModule final : public Tracked {
   torch::nn::Module& module_;
 };
 
-// Its state is a tensor that it makes and takes whole.
+// get_state() returns a copy of the state as one tensor; set_state() takes such a tensor.
 class TrackedGenerator final : public Tracked {
  public:
   explicit TrackedGenerator(at::Generator generator) : generator_(std::move(generator)) {}

@@ -1,13 +1,14 @@
-// What a checkpoint can hold: anything that offers its tensors by name, a JSON value, or both, with
-// these members and no base class:
+// The objects that a checkpoint can hold: any type with named tensors, a JSON value, or both. It
+// needs these members and no base class:
 //
-//   std::vector<std::pair<std::string, at::Tensor>> named_tensors();   // they alias the live state
+//   std::vector<std::pair<std::string, at::Tensor>> named_tensors();   // views of the live state
 //   std::string state_json() const;
 //   void load_state_json(std::string_view json);
 //
-// Loading hands over the JSON first, so that a thing can make the tensors it then offers; the saved
-// bytes are copied into those, in place, so that no memory moves. Modules and optimizers of
-// LibTorch and its generators have no such members; for them there are adapters.
+// Loading calls load_state_json() first, so that the object can create the tensors that
+// named_tensors() then returns. The saved bytes are copied into these tensors in place; no memory
+// moves. LibTorch's modules, optimizers and generators do not have these members; this file has
+// adapters for them.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -44,7 +45,7 @@ concept HasStateJson = requires(T& thing, const T& constant, std::string_view js
   thing.load_state_json(json);
 };
 
-/// A tracked thing whatever its type. Borrows the thing.
+/// A tracked object of any type. Borrows the object.
 class Tracked {
  public:
   Tracked() = default;
@@ -52,26 +53,29 @@ class Tracked {
   Tracked& operator=(const Tracked&) = delete;
   virtual ~Tracked() = default;
 
-  /// For messages: "a module".
+  /// A description for messages: "a module".
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;
+  /// The tensors to save, or to load into.
   [[nodiscard]] virtual NamedTensors named_tensors() = 0;
-  /// Nothing for a thing that has tensors alone.
+  /// The JSON value to save. Empty for an object that has only tensors.
   [[nodiscard]] virtual std::optional<std::string> state_json() const = 0;
+  /// Loads a value of state_json(). Throws UsageError if it is invalid for this object.
   virtual void load_state_json(std::string_view json) = 0;
-  /// Called with what named_tensors() gave, once the saved bytes are in them: for a thing that
-  /// hands out copies.
+  /// Called after the saved bytes have been copied into the result of named_tensors(). For an
+  /// object whose named_tensors() are copies of its state.
   virtual void load_tensors(const NamedTensors& /*loaded*/) {}
-  /// True for what each rank has for itself and no other rank can use.
+  /// True if each rank has its own state that no other rank can use.
   [[nodiscard]] virtual bool is_per_rank() const noexcept { return false; }
-  /// For what is_per_rank(): a fresh state for a rank of a world of another size.
+  /// For is_per_rank(): sets a new state from `seed`, when the run resumes at another world size.
   virtual void derive(std::uint64_t /*seed*/) {}
 };
 
-/// Parameters and buffers, by the names that state_dict gives them in Python.
+/// Parameters and buffers, with the names of Python's state_dict.
 [[nodiscard]] std::unique_ptr<Tracked> track_module(torch::nn::Module& module);
-/// SGD, Adam and AdamW: options of every group, steps, momenta. Throws UsageError for any other.
+/// SGD, Adam and AdamW: options of every group, steps, momenta. Throws UsageError for other
+/// optimizers.
 [[nodiscard]] std::unique_ptr<Tracked> track_optimizer(torch::optim::Optimizer& optimizer);
-/// The state of a random generator, which each rank has for itself.
+/// The state of a random generator, saved per rank.
 [[nodiscard]] std::unique_ptr<Tracked> track_generator(at::Generator generator);
 
 template <typename T>
@@ -100,12 +104,13 @@ class TrackedThing final : public Tracked {
 
 template <typename T>
 concept IsModule = std::derived_from<T, torch::nn::Module>;
-/// torch::nn::Linear and the like, and shared_ptr of a module.
+/// Module holders (torch::nn::Linear) and shared_ptr to a module.
 template <typename T>
 concept HoldsModule = requires(T& holder) {
   { *holder } -> std::convertible_to<torch::nn::Module&>;
 };
 
+/// The adapter for `thing`, by its type.
 template <typename T>
 [[nodiscard]] std::unique_ptr<Tracked> tracked(T& thing) {
   if constexpr (IsModule<T>) {
@@ -118,9 +123,9 @@ template <typename T>
     return std::make_unique<TrackedThing<T>>(thing);
   } else {
     static_assert(HoldsModule<T>,
-                  "a tracked thing is a module, an optimizer or a generator of LibTorch, or has "
-                  "named_tensors(), or state_json() and load_state_json(): lockstep/checkpoint/"
-                  "tracked.h");
+                  "a tracked object must be a module, an optimizer or a generator of LibTorch, or "
+                  "have named_tensors(), or state_json() and load_state_json(): see "
+                  "lockstep/checkpoint/tracked.h");
     return track_module(*thing);
   }
 }

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// The bytes of `file` as a reader finds them.
+// `file` as a reader opens it.
 SafetensorsFile written(const StagedFile& file) {
   std::vector<std::byte> bytes = file.head;
   bytes.insert(bytes.end(), file.data.begin(), file.data.end());
@@ -29,7 +29,7 @@ bool same_bits(const at::Tensor& left, const at::Tensor& right) {
   const auto a = left.contiguous();
   const auto b = right.contiguous();
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
-         (a.numel() == 0 ||  // whose address may be null
+         (a.numel() == 0 ||  // its address may be null
           std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
 }
 
@@ -38,7 +38,7 @@ torch::nn::Sequential make_net() {
                                torch::nn::ReLU(), torch::nn::Linear(8, 2));
 }
 
-// What save and load do, from one thing to another of the same type.
+// Saves one object and loads it into another of the same type.
 void carry_over(Tracked& from, Tracked& to) {
   const auto file = file_of(from.named_tensors());
   if (const auto json = from.state_json()) to.load_state_json(*json);
@@ -72,7 +72,7 @@ TEST(Tracked, TensorsOfEveryTypeAndShapeComeBackInPlaceBitForBit) {
   }
 }
 
-TEST(Tracked, LoadingNamesWhatIsMissingUnknownAndOfAnotherKind) {
+TEST(Tracked, LoadingNamesMissingUnknownAndDifferentTensors) {
   const auto file = file_of({{"a", torch::zeros({2})},
                              {"b", torch::zeros({2, 3})},
                              {"c", torch::zeros({2}, torch::kLong)},
@@ -83,11 +83,11 @@ TEST(Tracked, LoadingNamesWhatIsMissingUnknownAndOfAnotherKind) {
                                           {"new", torch::zeros({1})}});
   EXPECT_EQ(clauses, (std::vector<std::string>{
                          "missing in the checkpoint: \"new\"", "only in the checkpoint: \"old\"",
-                         "not alike: \"b\" is F32[2, 3] there and F32[3, 2] here, "
-                         "\"c\" is I64[2] there and F32[2] here"}));
+                         "different: \"b\" is F32[2, 3] in the checkpoint and F32[3, 2] in this "
+                         "run, \"c\" is I64[2] in the checkpoint and F32[2] in this run"}));
 }
 
-TEST(Tracked, RefusesTensorsThatNoFileHolds) {
+TEST(Tracked, RefusesUnsupportedTensors) {
   Staging staging;
   const std::vector<FileToStage> sparse{{"x", {{"s", torch::zeros({2, 2}).to_sparse()}}}};
   EXPECT_THROW((void)staging.stage(sparse), UsageError);
@@ -95,7 +95,7 @@ TEST(Tracked, RefusesTensorsThatNoFileHolds) {
   EXPECT_THROW((void)staging.stage(complex), UsageError);
 }
 
-TEST(Tracked, StagingIsUsedAgainAndHoldsWhatWasStagedWhateverHappensToTheTensors) {
+TEST(Tracked, StagingIsReusedAndKeepsItsCopyWhenTheTensorsChange) {
   Staging staging;
   const auto tensor = torch::arange(100'000, torch::kFloat);
   const auto before = tensor.clone();
@@ -109,10 +109,10 @@ TEST(Tracked, StagingIsUsedAgainAndHoldsWhatWasStagedWhateverHappensToTheTensors
   EXPECT_EQ(staging.capacity(), capacity);
 }
 
-TEST(Tracked, AModuleHasItsParametersAndBuffersByTheirNames) {
+TEST(Tracked, AModuleHasItsParametersAndBuffersByName) {
   torch::manual_seed(1);
   auto net = make_net();
-  (void)net->forward(torch::randn({16, 4}));  // the running statistics are no longer the first
+  (void)net->forward(torch::randn({16, 4}));  // changes the running statistics
   auto other = make_net();
   const auto from = tracked(net);
   const auto to = tracked(*other);
@@ -139,8 +139,8 @@ void train(torch::nn::Sequential& net, torch::optim::Optimizer& optimizer, int s
   }
 }
 
-// A fresh optimizer with other options that takes over goes on as the old one would have.
-void goes_on(const MakeOptimizer& make, const MakeOptimizer& make_other) {
+// A new optimizer with other options continues from the saved state exactly as the old one.
+void expect_continues(const MakeOptimizer& make, const MakeOptimizer& make_other) {
   torch::manual_seed(2);
   auto net = make_net();
   const auto optimizer = make(net);
@@ -157,21 +157,21 @@ void goes_on(const MakeOptimizer& make, const MakeOptimizer& make_other) {
   }
 }
 
-TEST(Tracked, OptimizersGoOnWithTheirOptionsStepsAndMomenta) {
-  goes_on(
+TEST(Tracked, OptimizersContinueWithTheirOptionsStepsAndMomenta) {
+  expect_continues(
       [](auto& net) {
         return std::make_unique<torch::optim::SGD>(
             net->parameters(),
             torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.01).nesterov(true));
       },
       [](auto& net) { return std::make_unique<torch::optim::SGD>(net->parameters(), 0.5); });
-  goes_on(
+  expect_continues(
       [](auto& net) {
         return std::make_unique<torch::optim::Adam>(
             net->parameters(), torch::optim::AdamOptions(0.01).betas({0.8, 0.95}).amsgrad(true));
       },
       [](auto& net) { return std::make_unique<torch::optim::Adam>(net->parameters()); });
-  goes_on(
+  expect_continues(
       [](auto& net) {
         return std::make_unique<torch::optim::AdamW>(
             net->parameters(),
@@ -194,11 +194,11 @@ TEST(Tracked, GroupsOfAnOptimizerKeepTheirOwnOptionsAndMustBeTheSame) {
   auto saved = make(0.1, 0.2);
   auto loaded = make(0.3, 0.4);
   track_optimizer(loaded)->load_state_json(*track_optimizer(saved)->state_json());
-  const auto rate = [&](std::size_t group) {
+  const auto lr = [&](std::size_t group) {
     return static_cast<torch::optim::AdamWOptions&>(loaded.param_groups()[group].options()).lr();
   };
-  EXPECT_EQ(rate(0), 0.1);
-  EXPECT_EQ(rate(1), 0.2);
+  EXPECT_EQ(lr(0), 0.1);
+  EXPECT_EQ(lr(1), 0.2);
 
   torch::optim::AdamW one_group(net->parameters());
   torch::optim::SGD another(net->parameters(), 0.1);
@@ -210,7 +210,7 @@ TEST(Tracked, GroupsOfAnOptimizerKeepTheirOwnOptionsAndMustBeTheSame) {
   EXPECT_THROW((void)track_optimizer(unknown), UsageError);
 }
 
-TEST(Tracked, AGeneratorGoesOnWithItsNumbers) {
+TEST(Tracked, AGeneratorContinuesItsSequence) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
   (void)torch::randn({7}, generator);
   auto other = at::make_generator<at::CPUGeneratorImpl>(6);
@@ -221,7 +221,7 @@ TEST(Tracked, AGeneratorGoesOnWithItsNumbers) {
   EXPECT_TRUE(same_bits(torch::randn({9}, generator), torch::randn({9}, other)));
 }
 
-// What the rooms train and data offer, and nothing more.
+// The interface that types of the rooms train and data offer.
 struct WarmUp {
   std::string state_json() const { return std::to_string(step); }
   void load_state_json(std::string_view json) { step = std::stoi(std::string(json)); }
@@ -232,7 +232,7 @@ struct Average {
   at::Tensor mean = torch::zeros({3});
 };
 
-TEST(Tracked, AnythingWithNamedTensorsOrAJsonValueCanBe) {
+TEST(Tracked, AcceptsAnyTypeWithNamedTensorsOrAJsonValue) {
   WarmUp saved{5};
   WarmUp loaded;
   carry_over(*tracked(saved), *tracked(loaded));

@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 WriterOptions checked(WriterOptions options) {
   if (options.keep < 2) {
     throw UsageError(
-        fmt::format("keep is {}; at least 2 checkpoints are kept, so that a damaged "
-                    "one is not the only one",
+        fmt::format("keep is {}; it must be at least 2, so that a damaged checkpoint is not the "
+                    "only one",
                     options.keep));
   }
   return options;
@@ -55,7 +55,7 @@ void Writer::reserve(std::size_t bytes) {
 
 void Writer::save(Manifest manifest, std::vector<FileToStage> files) {
   const auto begun = Clock::now();
-  const auto number = num_saves_++;  // also of a save that is skipped: all ranks count alike
+  const auto number = num_saves_++;  // counts skipped saves too, so that all ranks count equally
   settle();
   if (const auto busy_with = step_being_written()) return skip(number, manifest.step, *busy_with);
   start(number, std::move(manifest), staging_.stage(files), false);
@@ -70,8 +70,8 @@ void Writer::amend(std::int64_t step, SaveReason reason, std::int64_t failures) 
   start(number, {.step = step, .failures = failures, .reason = reason}, {}, true);
 }
 
-// The writers of ranks that wait for rank 0 end within one kTellingTime after the deadline, with
-// the cause; only one that is held by its own file system is still there after two.
+// A writer that waits for rank 0 ends within one kTellingTime after the deadline, with the cause.
+// Only a writer that its own file system blocks is still busy after two.
 void Writer::settle() {
   std::unique_lock lock(mutex_);
   if (!job_) return;
@@ -80,7 +80,7 @@ void Writer::settle() {
   job_->given_up = true;
   const auto why = fmt::format(
       "rank {} still writes the checkpoint of step {} to {} after the timeout of {} s: its disk is "
-      "slow or stuck; if it is only slow, set a longer RunOptions::timeout",
+      "slow or stuck; if it is only slow, raise RunOptions::timeout",
       world_.rank(), job_->manifest.step, folder_, options_.timeout.count());
   if (!failure_) failure_ = std::make_exception_ptr(SystemError(why, ETIME));
   options_.log.error(why);
@@ -99,8 +99,8 @@ void Writer::start(std::int64_t number, Manifest manifest, std::vector<StagedFil
   changed_.notify_all();
 }
 
-// The save before still has the staging memory. The others are told, or they would wait for a part
-// that does not come.
+// The previous save still uses the staging memory. Reports it to the other ranks, which would
+// otherwise wait for this rank's file.
 void Writer::skip(std::int64_t number, std::int64_t step, std::int64_t busy_with) {
   const auto why = fmt::format(
       "the checkpoint of step {} is skipped: rank {} still writes the "
@@ -120,9 +120,9 @@ void Writer::tell_failure(std::int64_t number, const std::string& why) {
     } else {
       reports_.report_failure(number, why);
     }
-  } catch (const std::exception& error) {  // must not take the place of what it was to tell
+  } catch (const std::exception& error) {  // must not replace the original error
     options_.log.warning(
-        fmt::format("the other ranks could not be told that {}: {}", why, error.what()));
+        fmt::format("cannot report to the other ranks that {}: {}", why, error.what()));
   }
 }
 
@@ -137,7 +137,7 @@ std::exception_ptr Writer::take_failure() {
 }
 
 void Writer::start_from(std::int64_t step) {
-  LOCKSTEP_ASSERT(!step_being_written(), "a run starts before it saves");
+  LOCKSTEP_ASSERT(!step_being_written(), "start_from() is called before the first save");
   if (step > 0) keep_.valid.insert(step);
   keep_.named = kept_steps(*files_, folder_, step);
   from_ = step;

@@ -1,6 +1,7 @@
-// Writes checkpoints while training goes on. save() copies into staging memory and returns; one
-// thread writes, reports and, on rank 0, commits (commit.h). One save at a time: a second one waits
-// until the first has left the memory, which bounds what is held and how far behind the disk is.
+// Writes checkpoints in the background. save() copies the state into staging memory and returns; a
+// thread writes it, reports to rank 0 and, on rank 0, commits (commit.h). There is one save at a
+// time: a second one waits until the first has left the staging memory. This bounds the memory use
+// and the delay of the disk.
 #pragma once
 
 #include <chrono>
@@ -26,57 +27,57 @@
 namespace lockstep {
 
 struct WriterOptions {
-  int keep = 3;                       // the newest valid ones; at least 2
-  std::chrono::seconds timeout{600};  // for one checkpoint to be written, by all ranks
+  int keep = 3;                       // number of recent checkpoints to keep, at least 2
+  std::chrono::seconds timeout{600};  // time limit for all ranks to write one checkpoint
   Log log = Log();
 };
 
-/// What the writer has done so far, for benchmarks and reports.
+/// Times of the last save, for benchmarks and reports.
 struct WriterTimes {
-  std::chrono::nanoseconds stalled{0};  // in save(), the last time
-  std::chrono::nanoseconds wrote{0};    // from there to the commit, the last time
+  std::chrono::nanoseconds stalled{0};  // duration of save()
+  std::chrono::nanoseconds wrote{0};    // from the end of save() to the commit
 };
 
 class Writer {
  public:
-  /// `folder` holds the checkpoints and is made when it is first written to; `nonce` is the same on
-  /// all ranks and new for each run. Throws UsageError when fewer than 2 are to be kept.
+  /// `folder` contains the checkpoints and is created by the first save. `nonce` is equal on all
+  /// ranks and different in every run. Throws UsageError if options.keep is below 2.
   Writer(std::shared_ptr<FileSystem> files, std::string folder, World world, std::string nonce,
          WriterOptions options);
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
-  /// Finishes the write under way, within its timeout.
+  /// Waits for the save in progress, within its timeout.
   ~Writer();
 
-  /// Makes the staging memory ready for so much.
+  /// Allocates staging memory for `bytes` in advance.
   void reserve(std::size_t bytes);
 
-  /// Stages `files`, those of this rank, and has them written; on rank 0 with `manifest`, to which
-  /// the records of all files are added. Collective in the sense that every rank calls it for the
-  /// same steps, in the same order. Returns when the tensors can be changed. Waits for the save
-  /// before as settle() does; while that still has the memory, this save is skipped on all ranks:
-  /// a failure. Throws UsageError for a tensor that no file can hold. What else goes wrong is for
-  /// take_failure().
+  /// Stages this rank's `files` and starts their write. On rank 0, `manifest` is completed with the
+  /// records of all files and committed; on other ranks it is ignored except for the step.
+  /// Every rank calls it for the same steps, in the same order.
+  /// Waits for the previous save as settle() does. If that save still uses the staging memory, this
+  /// save is skipped on all ranks and counts as a failure. Returns when the tensors may change.
+  /// Throws UsageError for an unsupported tensor. Other errors are returned by take_failure().
   void save(Manifest manifest, std::vector<FileToStage> files);
 
-  /// Has the manifest of the checkpoint of `step`, which is committed, say that it was written for
-  /// `reason` after so many `failures`. Every rank calls it, as save(), and hears how it ended.
+  /// Changes `reason` and `failures` in the manifest of the committed checkpoint of `step`. Every
+  /// rank calls it, as save(). Errors are returned by take_failure() on all ranks.
   void amend(std::int64_t step, SaveReason reason, std::int64_t failures);
 
-  /// Returns when nothing is being written; or when what is being written is so late that no rank
-  /// waits for it any more, which is a failure for take_failure(), once.
+  /// Returns when no save is in progress, or when the save in progress is so late that no rank
+  /// waits for it any more. The latter is a failure for take_failure(), once.
   void settle();
 
-  /// True when a save has failed and nobody has taken the failure yet.
+  /// True if a save has failed and take_failure() has not yet returned its error.
   [[nodiscard]] bool has_failed() const;
-  /// What ended the first save that failed since this was last called, if any; on other ranks than
-  /// the one it happened to, a PeerError that says it.
+  /// The error of the first save that has failed since the last call, or null. On ranks other than
+  /// the one that failed, it is a PeerError with the cause.
   [[nodiscard]] std::exception_ptr take_failure();
 
-  /// On rank 0: `step` was found whole, and a run that goes on from it will not see newer ones:
-  /// they are set aside with the next commit. What is kept under a name by then stays kept.
+  /// For rank 0: the run resumes from `step`, which is valid. The next commit renames newer
+  /// checkpoints (set_newer_aside). Checkpoints up to `step` that are kept under a name stay kept.
   void start_from(std::int64_t step);
-  [[nodiscard]] std::int64_t last_committed() const;  // -1: none by this writer
+  [[nodiscard]] std::int64_t last_committed() const;  // -1: no commit by this writer
   [[nodiscard]] WriterTimes times() const;
 
  private:
@@ -85,8 +86,8 @@ class Writer {
     Manifest manifest;
     std::vector<StagedFile> files;
     std::chrono::steady_clock::time_point begun;
-    bool amends = false;    // step, reason and failures of the manifest are all there is
-    bool given_up = false;  // settle() has told of it
+    bool amends = false;    // only step, reason and failures of the manifest are used
+    bool given_up = false;  // settle() has reported it as a failure
     std::chrono::steady_clock::time_point committed = begun;
   };
 
@@ -111,14 +112,14 @@ class Writer {
   const std::string nonce_;
   const WriterOptions options_;
   SaveReports reports_;
-  Staging staging_;                   // save()'s while there is no job, the thread's while there is
-  KeptSteps keep_;                    // the thread's while there is a job
-  std::optional<std::int64_t> from_;  // the same
+  Staging staging_;                   // used by the thread while there is a job, else by save()
+  KeptSteps keep_;                    // used by the thread while there is a job
+  std::optional<std::int64_t> from_;  // likewise
   std::int64_t num_saves_ = 0;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;
-  std::optional<Job> job_;  // being written
+  std::optional<Job> job_;  // in progress
   std::exception_ptr failure_;
   std::vector<std::string> abandoned_;  // on rank 0: folders of saves that failed
   std::int64_t last_committed_ = -1;

@@ -1,4 +1,4 @@
-// What the Writer's thread does: write, report and, on rank 0, commit.
+// The Writer's thread: writes, reports and, on rank 0, commits.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <signal.h>
@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-// A file that grows over the limit of its size (ulimit -f) ends the process by SIGXFSZ. The kernel
-// sends it to the thread that writes: with the signal blocked there, the write fails with EFBIG.
+// A write beyond the file size limit (ulimit -f) sends SIGXFSZ to the writing thread, which ends
+// the process by default. With the signal blocked in this thread, the write fails with EFBIG.
 void block_file_size_signal() {
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -28,12 +28,12 @@ void block_file_size_signal() {
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-// For rank 0: the other ranks count on the deadline.
+// For rank 0: the other ranks rely on the deadline.
 void expect_in_time(const SaveWait& save, Clock::duration took) {
   if (!save.deadline.expired()) return;
   throw SystemError(
       fmt::format("rank 0 took {:.1f} s to write its part of the checkpoint of step {}, longer "
-                  "than the timeout of {} s; set a longer RunOptions::timeout",
+                  "than the timeout of {} s; raise RunOptions::timeout",
                   seconds(took), save.step, save.timeout.count()),
       ETIME);
 }
@@ -46,7 +46,7 @@ void Writer::run(const std::stop_token& stop) {
   while (true) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait(lock, stop, [&] { return job_.has_value(); })) return;
-    Job& job = *job_;  // but for given_up, nobody else touches it until it is gone
+    Job& job = *job_;  // until it is reset, other threads use only given_up
     lock.unlock();
     std::exception_ptr failure;
     try {
@@ -57,7 +57,7 @@ void Writer::run(const std::stop_token& stop) {
     lock.lock();
     if (!job.amends) times_.wrote = job.committed - job.begun;
     if (!failure) last_committed_ = job.manifest.step;
-    if (failure && !failure_ && !job.given_up) failure_ = failure;  // the first: others follow it
+    if (failure && !failure_ && !job.given_up) failure_ = failure;  // the first; others follow it
     job_.reset();
     changed_.notify_all();
   }
@@ -102,8 +102,8 @@ void Writer::amend_as_committer(const Job& job) {
     lockstep::amend(*files_, folder_, manifest);
   } catch (const std::exception& error) {
     tell_failure(job.save.number,
-                 fmt::format("the checkpoint of step {} is there, and could not be "
-                             "marked as the run's end: {}",
+                 fmt::format("the checkpoint of step {} is committed, but could not be marked as "
+                             "the end of the run: {}",
                              step, error.what()));
     throw;
   }
@@ -122,25 +122,26 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
       const auto aside = set_newer_aside(*files_, folder_, *from_, nonce_);
       if (!aside.empty()) {
         options_.log.warning(fmt::format(
-            "checkpoints of steps {} are not what this run goes on from and were renamed to "
-            "step-<n>.aside-{}",
-            fmt::join(aside, ", "), nonce_));
+            "the checkpoints of steps {} are newer than step {}, from which this run resumed; they "
+            "were renamed to step-<n>.aside-{}",
+            fmt::join(aside, ", "), *from_, nonce_));
       }
       from_.reset();
     }
     commit(*files_, folder_, nonce_of(job.save.number), job.manifest);
   } catch (const std::exception& error) {
-    const auto standing = keep_.valid.empty()
-                              ? std::string("there is no earlier one")
-                              : fmt::format("step {} is still the newest", *keep_.valid.rbegin());
+    const auto standing =
+        keep_.valid.empty()
+            ? std::string("there is no earlier checkpoint")
+            : fmt::format("the newest checkpoint is still that of step {}", *keep_.valid.rbegin());
     const auto why = fmt::format("the checkpoint of step {} was not written: {}; {}", step,
                                  error.what(), standing);
     options_.log.error(why);
-    tell_failure(job.save.number, why);  // before the folder goes: see write_as_other
+    tell_failure(job.save.number, why);  // before the folder is removed: see write_as_other
     const auto where = temporary_of(job.save.number, step);
     remove_quietly(*files_, where);
     const std::lock_guard lock(mutex_);
-    abandoned_.push_back(where);  // a rank that is late may make it again
+    abandoned_.push_back(where);  // a late rank may create it again
     throw;
   }
   job.committed = Clock::now();
@@ -150,23 +151,25 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
   remove_old(job);
   if (job.committed > job.save.deadline.at() + kTellingTime && world_.size() > 1) {
     throw SystemError(
-        fmt::format("the checkpoint of step {} is there, but rank 0 took {:.1f} s to commit it, "
-                    "longer than the timeout of {} s, and other ranks may not have waited",
+        fmt::format("the checkpoint of step {} is committed, but rank 0 took {:.1f} s, longer than "
+                    "the timeout of {} s, and other ranks may not have waited; raise "
+                    "RunOptions::timeout",
                     step, seconds(job.committed - job.begun), options_.timeout.count()),
         ETIME);
   }
 }
 
-// The checkpoint is there: what cannot be removed takes room, and harms nothing else.
+// The checkpoint is committed. Old files that cannot be removed only use disk space.
 void Writer::remove_old(const Job& job) {
   try {
     for (const auto& stays : prune(*files_, folder_, keep_, nonce_of(job.save.number))) {
-      options_.log.warning(fmt::format("part of an old checkpoint stays: {}", stays));
+      options_.log.warning(fmt::format("an old checkpoint was not removed completely: {}", stays));
     }
     auto& valid = keep_.valid;
     while (valid.size() > static_cast<std::size_t>(keep_.newest)) valid.erase(valid.begin());
   } catch (const SystemError& error) {
-    options_.log.warning(fmt::format("old checkpoints stay in {}: {}", folder_, error.what()));
+    options_.log.warning(
+        fmt::format("old checkpoints in {} were not removed: {}", folder_, error.what()));
   }
 }
 
@@ -184,8 +187,8 @@ void Writer::write_as_other(Job& job, const std::stop_token& stop) {
     const auto records = job.amends ? std::vector<FileRecord>{} : write_files(job);
     for (const auto& record : records) reports_.report(job.save.number, record);
   } catch (const std::exception& error) {
-    // Rank 0 removes the folder of a save that it has given up. Its words are the cause then, not
-    // the error of a file in that folder.
+    // Rank 0 removes the folder of a save that it has given up. The cause is then rank 0's message,
+    // not the error of a file in that folder.
     if (const auto failure = reports_.try_failure(job.save.number)) throw PeerError(0, *failure);
     tell_failure(job.save.number, error.what());
     throw;
