@@ -1,5 +1,4 @@
-// What the user may have meant, added to a message of the group, which knows calls but no
-// backwards.
+// Adds advice about backwards to an error of the group, which knows only calls.
 #pragma once
 
 #include <string>
@@ -9,8 +8,8 @@
 
 namespace lockstep {
 
-/// Runs `action`. A PeerError about a rank that has left the group or makes other calls gets
-/// `advice` added, once.
+/// Runs `action`. Appends `advice` to a PeerError about a rank that has left the group or makes
+/// different calls, unless it is there already.
 template <typename Action>
 decltype(auto) with_advice(std::string_view advice, Action action) {
   try {

@@ -17,7 +17,7 @@ namespace autograd = torch::autograd;
 
 struct BackwardWatch::Shared final : std::enable_shared_from_this<Shared> {
   void on_backward();
-  /// True when it was the end of the outermost graph.
+  /// Returns whether the outermost graph has ended.
   [[nodiscard]] bool end_of_graph();
   void settle();
   void fail() noexcept;
@@ -28,9 +28,9 @@ struct BackwardWatch::Shared final : std::enable_shared_from_this<Shared> {
   }
 
   const std::uint64_t order = next_order();
-  Listener* listener = nullptr;  // null when the watch is gone
-  // A graph may have several callbacks, where others were nested in it: the first that is called at
-  // the end of the outermost graph ends the backward.
+  Listener* listener = nullptr;  // null when the watch has been destroyed
+  // A graph that contains nested ones may have several callbacks. The first one called at the end
+  // of the outermost graph ends the backward.
   enum class Phase { idle, running, settling };
   Phase phase = Phase::idle;
   std::uint64_t number = 0;  // of the backward
@@ -38,8 +38,8 @@ struct BackwardWatch::Shared final : std::enable_shared_from_this<Shared> {
   std::vector<std::weak_ptr<autograd::Node>> hooked;
 };
 
-// Watches whose backward has ended on this thread, and that have not settled. As many callbacks
-// follow: each settles the watch that was made first.
+// The watches whose backward has ended on this thread and that have not settled. As many callbacks
+// are queued; each one settles the oldest remaining watch.
 class BackwardWatch::Settling {
  public:
   static void add(const std::shared_ptr<Shared>& shared) {
@@ -82,7 +82,7 @@ class BackwardWatch::Settling {
     return shared;
   }
 
-  // The engine drops the callbacks that are left when one throws.
+  // When a callback throws, the engine destroys the remaining ones without calling them.
   static void fail_all() noexcept {
     while (const auto next = take_first()) next->fail();
   }
@@ -103,7 +103,7 @@ class BackwardWatch::Settling {
   bool called_ = false;
 };
 
-// A callback at the end of a graph. It dies with the graph, called or not.
+// A callback at the end of a graph. It is destroyed with the graph, called or not.
 class BackwardWatch::EndOfGraph {
  public:
   explicit EndOfGraph(const std::shared_ptr<Shared>& shared)
@@ -133,7 +133,7 @@ class BackwardWatch::EndOfGraph {
     }
   }
 
-  // Null when that backward is over.
+  // Null when that backward has ended.
   [[nodiscard]] std::shared_ptr<Shared> concerned() const {
     auto shared = shared_.lock();
     const bool is_over = !shared || shared->listener == nullptr ||
@@ -146,7 +146,8 @@ class BackwardWatch::EndOfGraph {
   bool called_ = false;
 };
 
-// Runs in the graph around a nested one, and so can ask for a callback at that one's end.
+// Runs in the outer graph after a nested one has ended, and queues a callback for the outer
+// graph's end.
 class BackwardWatch::OuterGraphHook final : public autograd::FunctionPreHook {
  public:
   explicit OuterGraphHook(std::weak_ptr<Shared> shared) : shared_(std::move(shared)) {}
@@ -174,8 +175,8 @@ void BackwardWatch::Shared::on_backward() {
 
 bool BackwardWatch::Shared::end_of_graph() {
   if (const auto outer = autograd::get_current_node()) {
-    // The graph that ended was nested in the work of this node. What follows it runs in the outer
-    // graph, where the next callback can be asked for even if no further gradient comes.
+    // The graph that ended was nested inside this node. The node's successors run in the outer
+    // graph; a hook there queues the next callback even if no further gradient arrives.
     std::erase_if(hooked, [](const auto& node) { return node.expired(); });
     for (const auto& edge : outer->next_edges()) {
       const auto known = [&](const auto& node) { return node.lock() == edge.function; };

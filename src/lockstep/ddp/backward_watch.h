@@ -1,7 +1,7 @@
-// When does a backward end? Autograd tells only from inside: a callback can be asked for while a
-// graph runs, belongs to the innermost graph that does, and is dropped uncalled when that ends by
-// an exception. Graphs may be nested (a backward inside a backward), and only the end of the
-// outermost one is the end: until then it is not certain which gradients do not come.
+// Detects the end of a backward(). Autograd offers a callback only from inside: it can be queued
+// while a graph runs, belongs to the innermost running graph, and is destroyed without a call when
+// that graph ends with an exception. Graphs may be nested (a backward inside a backward). Only at
+// the end of the outermost graph it is known which parameters got no gradient.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace lockstep {
 
 class BackwardWatch {
  public:
-  /// Hears of each backward, on the thread that runs it: of its end or its failure.
+  /// Is notified of the end or failure of each backward, on the thread that runs it.
   class Listener {
    public:
     Listener() = default;
@@ -18,25 +18,26 @@ class BackwardWatch {
     Listener& operator=(const Listener&) = delete;
     virtual ~Listener() = default;
 
-    /// No more gradients come. What this throws, backward() throws, after failed().
+    /// All gradients have arrived. If this throws, failed() is called and backward() throws the
+    /// same exception.
     virtual void ended() = 0;
-    /// All watches of this backward have heard ended(); then they hear this, in the order in which
-    /// they were made, which is the same on all ranks: here a listener may wait for other ranks.
-    /// What this throws, backward() throws, after failed().
+    /// Called after ended() of all watches of this backward, in the order in which the watches were
+    /// made. That order is equal on all ranks, so a listener may wait for other ranks here. Throws
+    /// as ended().
     virtual void settle() = 0;
-    /// The backward, ended() or settle() threw.
+    /// backward(), ended() or settle() has thrown.
     virtual void failed() noexcept = 0;
   };
 
-  /// `listener` outlives it.
+  /// `listener` must outlive it.
   explicit BackwardWatch(Listener& listener);
   BackwardWatch(const BackwardWatch&) = delete;
   BackwardWatch& operator=(const BackwardWatch&) = delete;
   ~BackwardWatch();
 
-  /// Call this in every hook: the first begins the watch.
+  /// Must be called for every gradient; the first call of a backward begins the watch.
   void on_backward();
-  /// From the first on_backward() until settle() has returned or failed() is called.
+  /// True from the first on_backward() until settle() has returned or failed() is called.
   [[nodiscard]] bool is_running() const noexcept;
 
  private:
@@ -45,7 +46,8 @@ class BackwardWatch {
   class Settling;
   class OuterGraphHook;
 
-  std::shared_ptr<Shared> shared_;  // with callbacks and hooks in graphs, which may outlive this
+  std::shared_ptr<Shared>
+      shared_;  // with callbacks and hooks in graphs, which may outlive this object
 };
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// What a watch hears of backwards in one thread: their ends, nested graphs, failures, and the order
-// among several watches.
+// The notifications of a BackwardWatch in one thread: ends of backwards, nested graphs, failures,
+// and the order among several watches.
 #include "lockstep/ddp/backward_watch.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using Events = std::vector<std::string>;
 
-// A watch that writes down what it hears, and throws where the test wants.
+// A watch that records its notifications and throws where the test asks for it.
 struct Observer final : BackwardWatch::Listener {
   Observer(std::string the_name, Events& the_events)
       : name(std::move(the_name)), events(the_events) {}
@@ -40,7 +40,7 @@ struct Observer final : BackwardWatch::Listener {
 
 class Watch : public ::testing::Test {
  protected:
-  /// A parameter whose gradients `observer` attends.
+  /// A parameter whose gradients `observer` is notified of.
   at::Tensor parameter(const std::string& name, Observer& observer) {
     auto made = torch::zeros({1}, torch::requires_grad());
     made.register_hook([this, name, &observer](const at::Tensor&) {
@@ -49,11 +49,11 @@ class Watch : public ::testing::Test {
     });
     return made;
   }
-  /// `x`; when a gradient comes to it, `action` runs first, inside the backward.
+  /// `x`, with an `action` that runs inside backward before the gradient of `x` is passed on.
   static at::Tensor then(const at::Tensor& x, const std::function<void()>& action) {
     auto made = x.clone();
     made.register_hook([action](const at::Tensor&) {
-      const torch::AutoGradMode on(true);  // for graphs that it makes
+      const torch::AutoGradMode on(true);  // for graphs that the action builds
       action();
     });
     return made;
@@ -74,7 +74,7 @@ class Watch : public ::testing::Test {
   at::Tensor b = parameter("b", first);
 };
 
-TEST_F(Watch, HearsTheEndOfEachBackwardOnceAfterItsGradients) {
+TEST_F(Watch, IsNotifiedOnceAfterTheGradientsOfEachBackward) {
   const Events once{"b", "a", "ended", "settled"};
   for (int backward = 0; backward < 2; ++backward) {
     events.clear();
@@ -82,24 +82,24 @@ TEST_F(Watch, HearsTheEndOfEachBackwardOnceAfterItsGradients) {
     bool ran = false;
     (then(a, [&] { ran = runs(first); }) * b).sum().backward();
     EXPECT_EQ(events, once);
-    EXPECT_TRUE(ran) << "b came first";
+    EXPECT_TRUE(ran) << "the gradient of b arrived first";
   }
   EXPECT_FALSE(runs(first));
 }
 
-TEST_F(Watch, HearsNothingOfABackwardThatItDoesNotAttend) {
+TEST_F(Watch, IsNotNotifiedOfABackwardWithoutItsParameters) {
   torch::zeros({1}, torch::requires_grad()).sum().backward();
   EXPECT_TRUE(events.empty());
 }
 
-TEST_F(Watch, HearsOfABackwardThatThrows) {
+TEST_F(Watch, IsNotifiedOfABackwardThatThrows) {
   const auto fails = [this] { return then(a, [] { throw std::runtime_error("no"); }) * b; };
   EXPECT_EQ(error_of(fails()), "no");
   EXPECT_EQ(events, (Events{"b", "failed"}));
   EXPECT_FALSE(runs(first));
   events.clear();
   (a * b).sum().backward();
-  EXPECT_EQ(events.back(), "settled") << "the next one is a backward of its own";
+  EXPECT_EQ(events.back(), "settled") << "the next backward is independent";
 }
 
 TEST_F(Watch, AnEndThatThrowsFailsTheBackward) {
@@ -126,7 +126,7 @@ TEST_F(Watch, TheEndOfANestedBackwardIsNotTheEnd) {
   EXPECT_EQ(events, (Events{"b", "inner done", "a", "ended", "settled"}));
 }
 
-TEST_F(Watch, HearsTheEndThoughOnlyTheNestedBackwardBroughtAGradient) {
+TEST_F(Watch, IsNotifiedOfTheEndWhenOnlyTheNestedBackwardHadAGradient) {
   const auto unwatched = torch::zeros({1}, torch::requires_grad());
   for (int backward = 0; backward < 2; ++backward) {
     events.clear();
@@ -139,13 +139,13 @@ TEST_F(Watch, HearsTheEndThoughOnlyTheNestedBackwardBroughtAGradient) {
   }
 }
 
-TEST_F(Watch, HearsOneEndOfAGraphThatBackwardsWereNestedInTwice) {
+TEST_F(Watch, IsNotifiedOnceOfTheEndAfterTwoNestedBackwards) {
   const auto inner = [&] { (b * 2).sum().backward(); };
   (then(then(a, inner), inner) * b).sum().backward();
   EXPECT_EQ(events, (Events{"b", "b", "b", "a", "ended", "settled"}));
 }
 
-TEST_F(Watch, AFailureAfterANestedBackwardIsHeardOnce) {
+TEST_F(Watch, IsNotifiedOnceOfAFailureAfterANestedBackward) {
   const auto inner = [&] {
     (b * 2).sum().backward();
     throw std::runtime_error("no");
@@ -164,7 +164,7 @@ TEST_F(Watch, ANestedBackwardThatFailsAndIsCaughtEndsWhatWasWatched) {
   };
   (then(a, inner) * b).sum().backward();
   EXPECT_EQ(events, (Events{"b", "b", "failed", "a", "ended", "settled"}))
-      << "the gradients that follow are of a backward of their own";
+      << "later gradients belong to a new backward";
 }
 
 TEST_F(Watch, AllEndThenSettleInTheOrderInWhichTheyWereMade) {
@@ -208,7 +208,7 @@ TEST_F(Watch, AnEndThatThrowsFailsAllOfItsBackward) {
             (Events{"settled", "second settled", "third settled"}));
 }
 
-TEST_F(Watch, HearsNothingOnceItIsGone) {
+TEST_F(Watch, IsNotNotifiedAfterItsDestruction) {
   Observer second("second ", events);
   const auto c = parameter("c", second);
   const auto remove = [&] { second.watch.reset(); };

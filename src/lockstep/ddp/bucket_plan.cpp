@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// When each parameter's gradient is expected, by number of registration.
+// By parameter, the position at which its gradient is expected.
 std::vector<int> expected_at(const Layout& layout, std::span<const int> arrival) {
   const auto count = static_cast<int>(layout.slots.size());
   std::vector<int> at(layout.slots.size(), count);

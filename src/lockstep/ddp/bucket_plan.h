@@ -1,10 +1,10 @@
-// Which gradients are reduced together. Pure: the plan is a value made from the layout, a size and,
-// later, the order in which gradients came; it moves no memory and changes no bit of a result.
+// Which gradients are reduced together: a pure function of the layout, a size and, later, the order
+// in which gradients arrived. The plan moves no memory and does not change results by a bit.
 //
-// A bucket is a range of one segment. It closes when it has reached its size, so it may be larger;
-// the first of a segment is small, so that reducing begins early. What trains and what does not
-// never share one. Buckets are numbered in the order in which they are expected to be full, which
-// is the order they are reduced in.
+// A *bucket* is a range of one segment. It is closed when it has reached the bucket size, so it may
+// be larger. The first bucket of a segment is small, so that reducing begins early. Trainable and
+// frozen parameters are never in one bucket. Buckets are numbered and reduced in the order in which
+// they are expected to be complete.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@ namespace lockstep {
 
 constexpr std::size_t kDefaultBucketBytes = 25U << 20;
 constexpr std::size_t kFirstBucketBytes = 1U << 20;
-/// As bucket_bytes: one bucket for each dtype and device, without a small first one.
+/// A value for bucket_bytes: one bucket per dtype and device, without a small first one.
 constexpr std::size_t kOneBucket = std::numeric_limits<std::size_t>::max();
 
 struct Bucket {
   int segment = 0;
   std::int64_t begin = 0;  // elements of the segment
   std::int64_t end = 0;
-  std::vector<int> parameters = {};  // by number of registration
+  std::vector<int> parameters = {};  // indices by registration
 };
 
 struct BucketPlan {
@@ -34,8 +34,8 @@ struct BucketPlan {
   std::vector<int> bucket_of;  // by parameter
 };
 
-/// `arrival` holds the parameters in the order in which their gradients came; empty: the layout's.
-/// Parameters that are not in it come last.
+/// `arrival` lists the parameters in the order in which their gradients arrived; parameters that
+/// are not in it come last. If it is empty, the order of the layout is used.
 [[nodiscard]] BucketPlan plan_buckets(const Layout& layout, std::size_t bucket_bytes,
                                       std::span<const int> arrival = {});
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
 
-// Parameters of so many MiB of float32 each.
+// Parameters of the given sizes in MiB, of float32.
 std::vector<ParameterFacts> of_sizes(const std::vector<std::int64_t>& mebibytes,
                                      at::ScalarType dtype = at::kFloat) {
   std::vector<ParameterFacts> facts;
@@ -56,7 +56,7 @@ TEST(BucketPlan, KeepsDtypesApartEachWithASmallFirstBucket) {
   EXPECT_NE(plan.buckets[0].segment, plan.buckets[2].segment);
 }
 
-TEST(BucketPlan, FollowsTheOrderInWhichGradientsCame) {
+TEST(BucketPlan, FollowsTheOrderInWhichGradientsArrived) {
   const auto layout = lay_out(of_sizes({1, 1, 1, 1}));
   const std::vector<int> arrival{0, 1, 3, 2};
   const auto plan = plan_buckets(layout, kMiB, arrival);
@@ -64,10 +64,10 @@ TEST(BucketPlan, FollowsTheOrderInWhichGradientsCame) {
   EXPECT_EQ(plan.bucket_of, (std::vector<int>{0, 1, 3, 2}));
   EXPECT_EQ(parameters_of(plan_buckets(layout, kMiB, std::vector<int>{2})),
             (Buckets{{2}, {3}, {1}, {0}}))
-      << "what did not come is expected last";
+      << "a parameter without a gradient is expected last";
 }
 
-TEST(BucketPlan, KeepsWhatDoesNotTrainToItself) {
+TEST(BucketPlan, KeepsFrozenParametersInBucketsOfTheirOwn) {
   auto facts = of_sizes({0, 0, 0});
   facts[1].trains = false;
   for (auto& each : facts) each.sizes = {100};

@@ -1,6 +1,6 @@
-// The collective calls of a reduction, as a strategy: Reducer decides when a bucket is reduced and
-// what its flags are, a BucketReduction how. All-reduce is the default. A scripted one lets tests
-// run a Reducer in one thread.
+// The collective calls of a reduction, as an interface. Reducer decides when a bucket is reduced
+// and with which flags; a BucketReduction decides how. The default is all-reduce. Tests use a
+// scripted one to run a Reducer in one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// The reduction of one bucket, under way. Functions throw PeerError as Work does.
+/// The reduction of one bucket, in progress. Its functions throw PeerError as Work does.
 class BucketWork {
  public:
   BucketWork() = default;
@@ -23,18 +23,18 @@ class BucketWork {
   BucketWork& operator=(const BucketWork&) = delete;
   virtual ~BucketWork() = default;
 
-  /// Continues with what can be done without waiting.
+  /// Makes progress without waiting.
   virtual void advance() = 0;
   /// Returns when the bucket holds the average.
   virtual void wait() = 0;
-  /// The flags of all ranks. The work is done.
+  /// The reduced flags. Valid once wait() has returned.
   [[nodiscard]] virtual const GroupFlags& flags() const = 0;
 };
 
 struct BucketCall {
   std::string_view name;  // for messages; equal on all ranks
   CallFlags flags = {};
-  std::int64_t weight = 0;  // of this rank in the average
+  std::int64_t weight = 0;  // this rank's weight in the average
 };
 
 class BucketReduction {
@@ -46,18 +46,19 @@ class BucketReduction {
 
   [[nodiscard]] virtual int num_ranks() const = 0;
 
-  /// Starts to average `bucket` over the ranks by their weights, in place. Collective; the ranks
-  /// start the same buckets in the same order. Returns at once; `bucket` is left alone until the
-  /// BucketWork has been waited on. Throws PeerError when a rank is lost or makes another call.
+  /// Starts the weighted average of `bucket` over the ranks, in place.
+  /// Collective: all ranks start the same buckets in the same order.
+  /// Returns at once; do not touch `bucket` until the BucketWork has been waited on.
+  /// Throws PeerError when a rank is lost or makes a different call.
   [[nodiscard]] virtual std::unique_ptr<BucketWork> start(at::Tensor& bucket,
                                                           const BucketCall& call) = 0;
 
-  /// By parameter, whether it is true on any rank. Collective. Returns when all ranks have called
-  /// it; throws PeerError.
+  /// The logical or of `used` over the ranks, by parameter.
+  /// Collective. Returns when all ranks have called it. Throws PeerError.
   [[nodiscard]] virtual std::vector<bool> combine_used(const std::vector<bool>& used) = 0;
 };
 
-/// Every rank gets the whole average.
+/// All-reduce: every rank gets the whole average.
 [[nodiscard]] std::unique_ptr<BucketReduction> make_all_reduction(const ProcessGroup& group);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The bucket size for this model on this host, measured.
+// Measures the bucket size for a model on this host.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,9 @@
 
 namespace lockstep {
 
-/// The smallest size of which `total_bytes` are reduced nearly as fast as in one piece: smaller
-/// ones begin earlier. Takes some milliseconds. Collective; every rank gets rank 0's answer.
+/// The smallest bucket size with which `total_bytes` are reduced nearly as fast as in the fastest
+/// one: the reduction of smaller buckets begins earlier.
+/// Collective: every rank calls this and gets rank 0's result. Takes some milliseconds.
 [[nodiscard]] std::size_t measure_bucket_bytes(const ProcessGroup& group, std::size_t total_bytes);
 
 }  // namespace lockstep

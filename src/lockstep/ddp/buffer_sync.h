@@ -1,4 +1,4 @@
-// Buffers (running statistics and the like) from one rank to all, in one call.
+// Copies buffers, such as running statistics, from one rank to all, in one call.
 #pragma once
 
 #include "lockstep/collectives/process_group.h"
@@ -9,9 +9,10 @@ class Module;
 
 namespace lockstep {
 
-/// Copies the buffers that `module` has now from rank `root` of the group to all. Values change in
-/// place and version counters do not: a graph that saved a buffer can still go backward.
-/// Collective. Throws PeerError; buffers that differ in size or number are differing calls.
+/// Copies the current buffers of `module` from rank `root` of the group to all ranks, in place.
+/// Version counters do not change, so that a graph that has saved a buffer can still run backward.
+/// Collective: every rank calls this. Returns when the buffers are copied.
+/// Throws PeerError when a rank is lost, or when the ranks' buffers differ in number or size.
 void broadcast_buffers(torch::nn::Module& module, const ProcessGroup& group, int root);
 
 }  // namespace lockstep

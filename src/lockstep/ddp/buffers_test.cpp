@@ -1,5 +1,5 @@
-// Running statistics: whose they are after a step, and that a graph that saved them still goes
-// backward.
+// Buffers with running statistics: which rank's values all ranks have after a step, and that a
+// graph that saved them can still run backward.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -37,7 +37,7 @@ std::vector<at::Tensor> buffers_of(const torch::nn::Module& module) {
   return all;
 }
 
-// What rank `rank` has alone after `steps` forwards.
+// The buffers of rank `rank` after `steps` forwards in a single process.
 std::vector<at::Tensor> alone(int rank, int steps) {
   auto net = make_normed();
   for (int step = 0; step < steps; ++step) net->forward(batch_of(rank, step));
@@ -58,7 +58,7 @@ TEST_P(Buffers, AreEqualAfterEachBackward) {
   });
 }
 
-TEST_P(Buffers, AreThoseOfTheLowestRankThatTookPart) {
+TEST_P(Buffers, AreThoseOfTheLowestRankWithABatch) {
   with_ddp_groups(GetParam() + 1, [](ProcessGroup& group) {
     auto net = make_normed();
     Ddp ddp(*net, group);
@@ -69,7 +69,7 @@ TEST_P(Buffers, AreThoseOfTheLowestRankThatTookPart) {
     }
     EXPECT_TRUE(are_equal(buffers_of(*net), alone(1, 1)));
     ddp.sit_out();
-    EXPECT_TRUE(are_equal(buffers_of(*net), alone(1, 1))) << "nobody has others";
+    EXPECT_TRUE(are_equal(buffers_of(*net), alone(1, 1))) << "equal on all ranks";
   });
 }
 
@@ -97,7 +97,7 @@ TEST_P(Buffers, OnceMeansAtTheStartOnly) {
     EXPECT_TRUE(are_equal(buffers_of(*net), alone(group.rank(), 1)));
     const int root = group.size() - 1;
     ddp.sync_buffers(root);
-    EXPECT_TRUE(are_equal(buffers_of(*net), alone(root, 1))) << "when asked for";
+    EXPECT_TRUE(are_equal(buffers_of(*net), alone(root, 1))) << "after sync_buffers()";
   });
 }
 
@@ -113,7 +113,7 @@ TEST_P(Buffers, NeverMeansNotAtTheStartEither) {
   });
 }
 
-// Two graphs that both saved the statistics: the first one's backward writes them.
+// Two graphs have saved the statistics; the backward of the first one writes to them.
 TEST_P(Buffers, AreWrittenWithoutBreakingGraphsThatSavedThem) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_normed();
@@ -129,7 +129,7 @@ TEST_P(Buffers, AreWrittenWithoutBreakingGraphsThatSavedThem) {
   });
 }
 
-TEST_P(Buffers, ReplacedOnesAreSynchronisedToo) {
+TEST_P(Buffers, ReplacedOnesAreCopiedToo) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_normed();
     Ddp ddp(*net, group);

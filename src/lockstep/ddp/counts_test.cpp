@@ -1,4 +1,4 @@
-// What the mean is over: ranks, micro-steps or samples; who sits out; when a step is due.
+// What the mean is taken over: ranks, micro-batches or samples; ranks that sit out; should_step().
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Counts, ::testing::Values(1, 2, 3));
 
 constexpr int kSamples = 23;
 
-// Whole numbers, so that any split of the batch sums exactly.
+// Integers, so that the sum is exact for any split of the batch.
 at::Tensor samples_of(int begin, int end) {
   return (torch::arange(begin * 6, end * 6).reshape({end - begin, 6}) % 7 - 3).to(torch::kFloat);
 }
@@ -38,32 +38,32 @@ std::vector<at::Tensor> of_one_batch() {
   return gradients;
 }
 
-// Rank r has the samples from here to the next one's; the last rank none but the rest.
-int share_begin(int rank, int size) { return rank == size ? kSamples : rank * rank * 3; }
+// The first sample of rank r; the last rank has the remainder.
+int shard_begin(int rank, int size) { return rank == size ? kSamples : rank * rank * 3; }
 
-// A backward of place `place` of `size`, by count.
-void run_share(Ddp& ddp, TestNet& net, int place, int size) {
-  const int begin = share_begin(place, size);
-  const int end = share_begin(place + 1, size);
+// The backward of shard `shard` of `size`, with count().
+void run_shard(Ddp& ddp, TestNet& net, int shard, int size) {
+  const int begin = shard_begin(shard, size);
+  const int end = shard_begin(shard + 1, size);
   ddp.count(end - begin);
   net->forward(samples_of(begin, end)).sum().backward();
 }
 
-// All samples are averaged, and a step is due; then gradients are dropped.
+// Gradients are the mean over all samples and should_step() is true. Then resets gradients.
 void expect_step(const Ddp& ddp, TestNet& net, const std::vector<at::Tensor>& expected) {
   EXPECT_TRUE(are_equal(gradients_of(*net), expected));
   EXPECT_TRUE(ddp.should_step());
   net->zero_grad();
 }
 
-TEST_P(Counts, UnevenSharesGiveTheMeanOverAllSamples) {
+TEST_P(Counts, UnevenShardsGiveTheMeanOverAllSamples) {
   const auto expected = of_one_batch();
   with_ddp_groups(GetParam(), [&](ProcessGroup& group) {
     TestNet net;
     fill_whole(*net);
     Ddp ddp(*net, group, {.bucket_bytes = 4096, .normalize = Normalize::by_count});
     for (int step = 0; step < 2; ++step) {
-      run_share(ddp, net, group.rank(), group.size());
+      run_shard(ddp, net, group.rank(), group.size());
       expect_step(ddp, net, expected);
     }
   });
@@ -76,19 +76,19 @@ TEST_P(Counts, AnEmptyRankSitsOutAndChangesNothing) {
     fill_whole(*net);
     Ddp ddp(*net, group, {.bucket_bytes = 4096, .normalize = Normalize::by_count});
     for (int step = 0; step < group.size(); ++step) {
-      // Everyone sits out once, the first rank too.
-      const int place = (group.rank() + group.size() - step) % group.size();
-      if (place == 0) {
+      // Each rank sits out once, also the first.
+      const int shard = (group.rank() + group.size() - step) % group.size();
+      if (shard == 0) {
         ddp.sit_out();
       } else {
-        run_share(ddp, net, place - 1, group.size() - 1);
+        run_shard(ddp, net, shard - 1, group.size() - 1);
       }
       expect_step(ddp, net, expected);
     }
   });
 }
 
-TEST_P(Counts, NobodyHavingABatchLeavesGradientsAlone) {
+TEST_P(Counts, AStepWithoutAnyBatchDoesNotChangeGradients) {
   for (const auto normalize : {Normalize::by_rank, Normalize::by_count}) {
     with_ddp_groups(GetParam(), [normalize](ProcessGroup& group) {
       const auto net = weights({"a", "b"});
@@ -107,7 +107,7 @@ TEST_P(Counts, NobodyHavingABatchLeavesGradientsAlone) {
   }
 }
 
-TEST_P(Counts, ByRankTheMeanIsOverThoseWhoTookPart) {
+TEST_P(Counts, ByRankTheMeanIsOverRanksWithABatch) {
   with_ddp_groups(GetParam() + 1, [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
@@ -125,9 +125,9 @@ TEST_P(Counts, ByRankTheMeanIsOverThoseWhoTookPart) {
   });
 }
 
-// A gradient that is kept from before has the weight of those who have it, also beside one who sits
-// out with the same old gradient.
-TEST_P(Counts, AnOldGradientIsNotThinnedByWhoSitsOut) {
+// A stale gradient has the weight of the ranks that take part; a rank that sits out with the same
+// stale gradient does not reduce it.
+TEST_P(Counts, AStaleGradientIsNotReducedByARankThatSitsOut) {
   with_ddp_groups(GetParam() + 1, [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
@@ -153,7 +153,7 @@ TEST_P(Counts, ABatchOfNoSamplesAddsItsGradientAndNoWeight) {
     net->zero_grad();
     ddp.count(0);
     loss_with((*net)["a"], 0).backward();
-    EXPECT_FALSE(ddp.should_step()) << "masked batches everywhere: nothing to step with";
+    EXPECT_FALSE(ddp.should_step()) << "all batches are masked: no samples";
     EXPECT_TRUE(is_filled((*net)["a"].grad(), 0));
   });
 }
@@ -164,8 +164,8 @@ TEST_P(Counts, AccumulationIsOneLargeBatch) {
     TestNet net;
     fill_whole(*net);
     Ddp ddp(*net, group, {.bucket_bytes = 4096, .normalize = Normalize::by_count});
-    const int begin = share_begin(group.rank(), group.size());
-    const int end = share_begin(group.rank() + 1, group.size());
+    const int begin = shard_begin(group.rank(), group.size());
+    const int end = shard_begin(group.rank() + 1, group.size());
     const auto micro_step = [&](int from, int to) {
       ddp.count(to - from);
       net->forward(samples_of(from, to)).sum().backward();
@@ -174,7 +174,7 @@ TEST_P(Counts, AccumulationIsOneLargeBatch) {
       {
         const auto pause = ddp.no_sync();
         micro_step(begin, begin + 1);
-        EXPECT_FALSE(ddp.should_step()) << "gradients are this rank's alone";
+        EXPECT_FALSE(ddp.should_step()) << "gradients are not averaged";
         micro_step(begin + 1, begin + 2);
       }
       micro_step(begin + 2, end);
@@ -185,7 +185,7 @@ TEST_P(Counts, AccumulationIsOneLargeBatch) {
   });
 }
 
-TEST_P(Counts, AccumulationAsAnOptionAveragesOverMicroStepsToo) {
+TEST_P(Counts, AccumulationAsAnOptionAveragesOverMicroBatchesToo) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group, {.accumulate = 4});
@@ -203,12 +203,12 @@ TEST_P(Counts, AccumulationAsAnOptionAveragesOverMicroStepsToo) {
   });
 }
 
-TEST_P(Counts, MicroStepsWithoutABatchHaveNoWeight) {
+TEST_P(Counts, MicroBatchesWithoutABatchHaveNoWeight) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group, {.accumulate = 3});
     for (int step = 0; step < 2; ++step) {
-      // Rank 0 has 3 batches, the others have the first, or none from the third rank on.
+      // Rank 0 has 3 batches, rank 1 only the first, other ranks none.
       for (int micro = 0; micro < 3; ++micro) {
         if (group.rank() == 0 || (group.rank() == 1 && micro == 0)) {
           loss_with((*net)["a"], 12).backward();
@@ -223,7 +223,7 @@ TEST_P(Counts, MicroStepsWithoutABatchHaveNoWeight) {
   });
 }
 
-TEST_P(Counts, TheExplicitStyleReducesBesideOtherWork) {
+TEST_P(Counts, StartReducesWhileOtherWorkRuns) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group, {.bucket_bytes = 1});
@@ -244,7 +244,7 @@ TEST_P(Counts, TheExplicitStyleReducesBesideOtherWork) {
   });
 }
 
-TEST_P(Counts, GradientsMadeByHandAreAveragedExplicitly) {
+TEST_P(Counts, AssignedGradientsAreAveragedByStart) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
@@ -257,7 +257,7 @@ TEST_P(Counts, GradientsMadeByHandAreAveragedExplicitly) {
   });
 }
 
-TEST_P(Counts, ANonFiniteGradientOfOneRankIsKnownToAll) {
+TEST_P(Counts, ANonFiniteGradientOfOneRankIsReportedOnAll) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group, {.bucket_bytes = 1});
@@ -282,7 +282,7 @@ TEST_P(Counts, ANonFiniteGradientOfOneRankIsKnownToAll) {
       net->zero_grad();
       step(1, /*with_b=*/false);
       EXPECT_FALSE(ddp.non_finite());
-      EXPECT_TRUE(ddp.non_finite_parameters().empty()) << "that was the step before";
+      EXPECT_TRUE(ddp.non_finite_parameters().empty()) << "of the last reduction only";
       net->zero_grad();
     }
   });

@@ -14,15 +14,15 @@ namespace {
 void expect_valid(const DdpOptions& options) {
   if (options.accumulate < 1) {
     throw UsageError(
-        fmt::format("DdpOptions::accumulate is {}; it is the number of backwards that "
-                    "are averaged together, 1 or more",
+        fmt::format("DdpOptions::accumulate is {}; expected the number of micro-batches per step, "
+                    "1 or more",
                     options.accumulate));
   }
   if (options.gradient_buffers < 1 || options.gradient_buffers > 2) {
-    throw UsageError(
-        fmt::format("DdpOptions::gradient_buffers is {}; it is 1, or 2 to run backward() between "
-                    "start() and wait()",
-                    options.gradient_buffers));
+    throw UsageError(fmt::format(
+        "DdpOptions::gradient_buffers is {}; expected 1, or 2 to run backward() between "
+        "start() and wait()",
+        options.gradient_buffers));
   }
 }
 
@@ -47,9 +47,12 @@ Ddp::~Ddp() {
 
 void Ddp::count(std::int64_t samples) {
   if (state_->options.normalize != Normalize::by_count) {
-    throw UsageError("ddp.count() has a meaning only with DdpOptions{.normalize = by_count}");
+    throw UsageError("ddp.count() needs DdpOptions{.normalize = Normalize::by_count}");
   }
-  if (samples < 0) throw UsageError(fmt::format("a loss is not a sum of {} samples", samples));
+  if (samples < 0) {
+    throw UsageError(
+        fmt::format("ddp.count({}): expected a number of samples, 0 or more", samples));
+  }
   expect_countable(state_->phase, state_->buffers);
   state_->tally.count(samples);
 }
@@ -58,12 +61,13 @@ void Ddp::sit_out() {
   expect_idle(state_->phase, "sit_out()");
   if (state_->tally.is_counted) {
     throw UsageError(
-        "sit_out() is for a rank without a batch, but ddp.count() has counted one: call either");
+        "sit_out() after ddp.count(): sit_out() is for a rank without a batch; call one of the "
+        "two");
   }
   state_->sit_out();
 }
 
-bool Ddp::should_step() const noexcept { return state_->is_due(); }
+bool Ddp::should_step() const noexcept { return state_->should_step(); }
 bool Ddp::non_finite() const noexcept { return state_->is_non_finite(); }
 
 std::vector<std::string> Ddp::non_finite_parameters() const {
@@ -92,11 +96,11 @@ void Ddp::adopt() {
 
 void Ddp::rebind(const ProcessGroup& group) {
   if (runs_backward(state_->phase)) {
-    throw UsageError("rebind() was called in the middle of a backward");
+    throw UsageError("rebind() was called during a backward: call it between steps");
   }
   state_->keep_pending();
   state_->group = agree_on_group(group, state_->options);
-  state_->gradients = StepGradients::spoiled;  // the new ranks may have other gradients
+  state_->gradients = StepGradients::invalid;  // the new ranks may have other gradients
   state_->flat.rebind(state_->group);
   state_->flat.slots().listen(state_.get());
   state_->prepare();

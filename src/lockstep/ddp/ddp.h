@@ -1,5 +1,6 @@
-// Data-parallel training of any LibTorch module: every rank has the model and a part of the batch,
-// and after backward() all ranks have the same averaged gradients.
+// Data-parallel training of any LibTorch module, as torch's DistributedDataParallel: every rank has
+// a replica of the model and a shard of the batch, and after backward() all ranks have the same
+// averaged gradients.
 //
 //   lockstep::ProcessGroup group(world);
 //   lockstep::Ddp ddp(*net, group);
@@ -10,11 +11,13 @@
 //     optimizer.zero_grad();
 //   }
 //
-// Loop, module and optimizer stay the user's own. backward() is collective: every rank runs the
-// same number of them, or calls sit_out() where it has no batch, or one that uses no parameter. A
-// backward that ends by an exception takes its whole step with it, earlier micro-batches too, on
-// all ranks: the others get PeerError that names the rank. Call zero_grad() on all ranks and
-// continue. One graph may hold several such models; each Ddp has a group of its own.
+// The module is not wrapped; loop and optimizer are the user's own.
+//
+// backward() is collective: every rank runs the same number of them. A rank that has no batch, or
+// whose loss uses no parameter, calls sit_out() instead. If backward() throws on a rank, discard
+// the whole step on all ranks, including earlier micro-batches: call zero_grad() and continue. The
+// other ranks get PeerError that names the rank. One graph may contain several Ddp modules; each
+// Ddp reduces in a group of its own.
 #pragma once
 
 #include <cstddef>
@@ -35,31 +38,33 @@ class Module;
 
 namespace lockstep {
 
-/// What averaged gradients are.
+/// How gradients are averaged.
 enum class Normalize {
-  by_rank,   // the mean over the ranks that took part: for losses that are means over equal batches
-  by_count,  // the sum over all ranks, divided by what they count(): for losses that are sums
+  by_rank,   // mean over the ranks that had a batch; for a loss that is a mean over equal batches
+  by_count,  // sum over all ranks divided by the sum of count(); for a loss that is a sum
 };
 
-/// When buffers (running statistics) are copied from the lowest rank that took part to all.
+/// When buffers, such as running statistics, are copied to all ranks. The source is the lowest rank
+/// that had a batch.
 enum class BufferSync { each_step, once, never };
 
 constexpr std::size_t kAutotune = 0;
 
 struct DdpOptions {
-  std::size_t bucket_bytes =
-      kDefaultBucketBytes;  // one all-reduce moves about this much; kAutotune; kOneBucket
+  // Gradients per all-reduce, about; kAutotune measures a size, kOneBucket reduces all at once.
+  std::size_t bucket_bytes = kDefaultBucketBytes;
   Normalize normalize = Normalize::by_rank;
-  // Every so many backwards are averaged, together: gradients are the mean over micro-batches too.
+  // Micro-batches per step: gradients are reduced in every N-th backward() and are the mean over
+  // these micro-batches too.
   int accumulate = 1;
   BufferSync buffers = BufferSync::each_step;
   int gradient_buffers = 1;    // 2: backward() under no_sync() may run between start() and wait()
-  TraceSink* trace = nullptr;  // gets a span a bucket; outlives the Ddp
+  TraceSink* trace = nullptr;  // receives one span per bucket; must outlive the Ddp
 };
 
 class [[nodiscard]] Ddp {
  public:
-  /// While it lives, backward() leaves gradients where they are; they are averaged in the first
+  /// A scope in which backward() only accumulates gradients. They are averaged in the first
   /// backward() after it.
   class NoSync {
    public:
@@ -72,76 +77,86 @@ class [[nodiscard]] Ddp {
     Ddp& ddp_;
   };
 
-  /// A reduction under way.
+  /// A reduction that start() has begun.
   class Sync {
    public:
     explicit Sync(Ddp& ddp) : ddp_(&ddp) {}
-    /// Returns when gradients are averaged; `.grad` is these then, until the next backward() or
-    /// start(), whatever came meanwhile. Throws PeerError; UsageError in the middle of a backward.
+    /// Waits for the reduction. Returns when `.grad` of every parameter is the average; it stays so
+    /// until the next backward() or start(), also if another backward() ran meanwhile.
+    /// Throws PeerError when a rank is lost or failed, UsageError during a backward().
     void wait();
 
    private:
     Ddp* ddp_;
   };
 
-  /// Moves the parameters of `module` into registered memory (flat_parameters.h) and gives all ranks
-  /// those of rank 0, and its buffers.
-  /// Collective: every rank calls this with an equal model and equal options. The Ddp lives as long
-  /// as the loop: keep it in a variable. Parameters stay where they are now. A `module` that no
-  /// shared_ptr holds outlives the Ddp.
-  /// Throws PeerError that names the parameter or option where ranks differ, UsageError for invalid
-  /// options and models.
+  /// Moves the parameters of `module` to registered memory (flat_parameters.h), where they stay,
+  /// and copies rank 0's parameters and buffers to all ranks. Collective: every rank of `group`
+  /// calls this, with an equal model and equal options. Keep the Ddp in a variable for as long as
+  /// the loop runs. If no shared_ptr holds `module`, it must outlive the Ddp. Throws PeerError that
+  /// names the parameter or option that differs and the rank, UsageError for invalid options or an
+  /// unsupported model.
   [[nodiscard]] Ddp(torch::nn::Module& module, const ProcessGroup& group,
                     const DdpOptions& options = {});
   Ddp(const Ddp&) = delete;
   Ddp& operator=(const Ddp&) = delete;
-  /// Logs steps with gradients that were never averaged, and parameters that left or were added.
-  /// If it has reduced nothing, the first gradient that comes after it is logged: a Ddp without a
-  /// name would be gone before the loop.
+  /// Logs a warning if an optimizer used gradients that were never averaged, and if parameters were
+  /// moved or added. If this Ddp has reduced nothing, the next gradient is logged too: the Ddp was
+  /// probably a temporary, destroyed before the loop.
   ~Ddp();
 
-  /// Accumulation: `{ auto pause = ddp.no_sync(); loss.backward(); }`. The scope covers backward();
-  /// the loss is divided by the number of micro-batches, or counted.
+  /// Gradient accumulation: `{ auto scope = ddp.no_sync(); loss.backward(); }`. The scope must
+  /// cover backward(). Divide the loss by the number of micro-batches, or use count().
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
-  /// Says, before backward(), how many samples or tokens its loss is a sum of. Adds up over
-  /// micro-batches. Throws UsageError unless normalised by count, and during a backward.
+  /// Sets this micro-batch's weight: the number of samples (or tokens) summed in the loss. Call it
+  /// before backward(). The weights of a step's micro-batches are added.
+  /// Throws UsageError unless DdpOptions::normalize is by_count, and during a backward().
   void count(std::int64_t samples);
 
-  /// Takes part without a batch, in place of forward and backward, with weight zero. Throws
-  /// UsageError after count(), and in the middle of a backward or a reduction; PeerError.
+  /// Takes part in one micro-batch without a batch, with weight 0, in place of forward and
+  /// backward(). Returns when the reduction is done, if this micro-batch ends the step.
+  /// Throws UsageError after count() and during a backward() or a reduction, PeerError as
+  /// backward() does.
   void sit_out();
 
-  /// Whether gradients are averaged and there is something to step with: false after a backward
-  /// that only accumulates, when no rank brought a sample, and once `.grad` is undefined again. So
-  /// it is false on a rank whose backward touched no parameter; else equal on all ranks.
+  /// Whether `.grad` holds averaged gradients for the optimizer. False after a backward() that only
+  /// accumulates, when no rank had a sample, and after zero_grad(). Equal on all ranks, except that
+  /// it is false on a rank whose backward() reached no parameter.
   [[nodiscard]] bool should_step() const noexcept;
-  /// Whether any rank had a non-finite gradient in the last reduction, or a sum of finite ones
-  /// overflowed; equal on all ranks. Ask before `.grad` is changed. Looks at all averaged gradients
-  /// the first time it is asked after a reduction; the first non-finite gradient of a rank is
-  /// logged without being asked.
+  /// Whether the averaged gradients of the last reduction have a non-finite value: a rank's
+  /// gradient had one, or a sum overflowed. Equal on all ranks. Call it before `.grad` is changed.
+  /// The first call after a reduction reads all averaged gradients. The first non-finite gradient
+  /// of a rank is also logged.
   [[nodiscard]] bool non_finite() const noexcept;
-  /// Those parameters that had one on this rank.
+  /// The parameters whose gradient was non-finite on this rank.
   [[nodiscard]] std::vector<std::string> non_finite_parameters() const;
 
-  /// Averages now what backward() under no_sync() has left, and gradients that were assigned by
-  /// hand, while the caller goes on. Collective. Leave gradients alone until it is waited on. With
-  /// a second gradient buffer the next backward() may run meanwhile, under no_sync(): its gradients
-  /// wait for the start() after that.
+  /// Begins to average the gradients that backward() under no_sync() accumulated, and those that
+  /// were assigned to `.grad` directly.
+  /// Collective: every rank calls this.
+  /// Returns at once; do not touch gradients until the Sync has been waited on. With two gradient
+  /// buffers the next backward() under no_sync() may run meanwhile; its gradients are averaged by
+  /// the next start().
+  /// Throws UsageError during a backward() or a reduction.
   [[nodiscard]] Sync start();
 
-  /// Copies buffers from rank `root` of the group to all. Collective.
+  /// Copies the buffers of rank `root` of the group to all ranks.
+  /// Collective: every rank calls this. Returns when they are copied; throws PeerError.
   void sync_buffers(int root = 0);
 
-  /// Takes back parameters that left registered memory, and gives all ranks rank 0's. Collective.
+  /// Moves parameters that left registered memory back, and copies rank 0's parameters and buffers
+  /// to all ranks.
+  /// Collective: every rank calls this. Throws as FlatParameters::adopt().
   void adopt();
-  /// Goes on in another group: after a failure, with fewer or other ranks. Collective among its
-  /// ranks, which get its rank 0's parameters and buffers.
+  /// Continues in `group`: after a failure, with fewer or other ranks. Copies the parameters and
+  /// buffers of its rank 0 to all its ranks. Call zero_grad() before the next backward().
+  /// Collective: every rank of `group` calls this. Throws as the constructor.
   void rebind(const ProcessGroup& group);
 
   [[nodiscard]] FlatParameters& flat() noexcept;
   [[nodiscard]] const BucketPlan& plan() const noexcept;
-  /// Of the last reduction.
+  /// Times of the last reduction.
   [[nodiscard]] const StepRecord& record() const noexcept;
 
  private:

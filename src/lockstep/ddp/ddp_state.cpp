@@ -32,7 +32,7 @@ Ddp::State::State(torch::nn::Module& the_module, const ProcessGroup& the_group,
 }
 
 void Ddp::State::prepare() {
-  // First, since a call below may throw: the reducers are those of these slots and this group.
+  // First, because a call below may throw: the old reducers refer to old slots and the old group.
   reducers.clear();
   reduction = make_all_reduction(group);
   bucket_bytes = options.bucket_bytes == kAutotune ? kDefaultBucketBytes : options.bucket_bytes;
@@ -45,7 +45,7 @@ void Ddp::State::prepare() {
   buffers = {flat.gradient_buffer(), flat.gradient_buffer()};
   tally = {};
   group_flags = {};
-  attempts = 0;  // the ranks of another group may have made others
+  attempts = 0;  // the ranks of a new group may have different numbers
 
   for (int i = 0; i < flat.num_segments(); ++i) {
     auto values = flat.values(i);
@@ -66,7 +66,7 @@ void Ddp::State::copy_buffers(int root) const {
 
 void Ddp::State::keep_pending() {
   flat.use_gradient_buffer(buffers.filling);
-  if (flat.slots().any(GradientState::fresh, buffers.filling)) gradients = StepGradients::spoiled;
+  if (flat.slots().any(GradientState::fresh, buffers.filling)) gradients = StepGradients::invalid;
 }
 
 void Ddp::State::make_reducers(const BucketPlan& plan) {
@@ -79,7 +79,7 @@ void Ddp::State::make_reducers(const BucketPlan& plan) {
 }
 
 void Ddp::State::on_backward() {
-  if (!runs_backward(phase)) enter_backward();
+  if (!watch.is_running()) enter_backward();  // the first gradient of a backward
   watch.on_backward();
 }
 
@@ -111,10 +111,11 @@ void Ddp::State::enter_backward() {
   flat.use_gradient_buffer(buffers.filling);
   if (rules().by_count && !tally.is_counted) {
     throw UsageError(
-        "gradients are normalised by count, but nobody said before backward() how many samples the "
-        "loss is a sum of: call ddp.count(n)");
+        "gradients are normalized by count, but ddp.count(n) was not called before backward(): "
+        "call "
+        "it with the number of samples summed in the loss");
   }
-  expect_unspoiled();
+  expect_valid_gradients();
   phase = next;
   if (phase != Phase::reducing) return;
   auto of_step = tally;
@@ -137,7 +138,7 @@ void Ddp::State::sit_out() {
   const auto micro_batch = next_micro_batch(tally, rules(), no_sync_scopes);
   if (no_sync_scopes == 0) count_attempt();
   flat.use_gradient_buffer(buffers.filling);
-  expect_unspoiled();
+  expect_valid_gradients();
   tally.add_empty();
   gradients = StepGradients::open;
   if (micro_batch != Phase::reducing) return;
@@ -153,7 +154,7 @@ void Ddp::State::sit_out() {
 void Ddp::State::start() {
   count_attempt();
   flat.use_gradient_buffer(buffers.filling);
-  expect_unspoiled();
+  expect_valid_gradients();
   or_give_up([this] {
     collect_assigned();
     phase = Phase::started;
@@ -174,7 +175,7 @@ void Ddp::State::finish() {
     finish_reduction();
     phase = Phase::idle;
   });
-  // Where nothing came meanwhile, all is as if there were one buffer.
+  // If no gradient arrived meanwhile, continue as with one buffer.
   const bool is_filled =
       tally.micro_batches > 0 || flat.slots().any(GradientState::fresh, buffers.filling);
   if (!is_filled) buffers.fill_reduced();
@@ -185,7 +186,7 @@ void Ddp::State::count_attempt() {
   attempted = true;
 }
 
-// Gradients made by hand are a batch.
+// Gradients assigned directly to `.grad` count as one micro-batch.
 void Ddp::State::collect_assigned() {
   const auto& slots = flat.slots();
   for (int i = 0; i < num_parameters(); ++i) {
@@ -203,15 +204,15 @@ void Ddp::State::begin_reduction(const StepTally& of_step) {
 }
 
 void Ddp::State::start_rest() {
-  bool all_came = true;
+  bool all_arrived = true;
   for (int i = 0; i < num_parameters(); ++i) {
     marks->expect_unchanged(i, buffers.filling);
     const auto& parameter = flat.parameters()[static_cast<std::size_t>(i)].tensor;
-    const bool came = flat.slots().state(i) == GradientState::fresh;
-    all_came = all_came && (came || !parameter.requires_grad());
+    const bool arrived = flat.slots().state(i) == GradientState::fresh;
+    all_arrived = all_arrived && (arrived || !parameter.requires_grad());
   }
-  // Parameters without a gradient may have left: the module may have others in their place.
-  if (!all_came) flat.expect_in_place();
+  // A parameter without a gradient may have been replaced in the module.
+  if (!all_arrived) flat.expect_in_place();
   filled().start_rest();
 }
 
@@ -221,7 +222,7 @@ void Ddp::State::finish_reduction() {
   if (has(group_flags, StepFlags::kFailed))
     report_failed_ranks(reducer.has_failed(), reducer.number());
   gradients = group_flags.sum > 0 ? StepGradients::averaged : StepGradients::open;
-  // A step is due now: it may change parameters that wait with a gradient in another buffer.
+  // The next optimizer step may change parameters whose gradient waits in another buffer.
   marks->clear();
   record = reducer.record();
   non_finite.assign(reducer.non_finite().begin(), reducer.non_finite().end());
@@ -238,7 +239,7 @@ void Ddp::State::finish_reduction() {
   if (check.begins_round()) flat.expect_in_place();
 }
 
-// Once, after the first reduction: buckets in the order in which gradients really come.
+// Once, after the first reduction: plans buckets in the order in which gradients arrived.
 void Ddp::State::replan() {
   planned_by_arrival = true;
   const auto& reducer = reduced();

@@ -1,11 +1,11 @@
-// What a Ddp does when gradients come and reductions begin and end; ddp.cpp has the verbs that
-// users call.
+// What a Ddp does when gradients arrive and when reductions begin and end. ddp.cpp has the
+// functions that users call; step_phase.h decides which transitions are valid; this class acts on
+// them.
 //
-// A backward is watched from its first gradient to its end: only then is it certain which gradients
-// did not come. There is a reducer for each buffer of gradients. Backward *fills* one of them; with
-// a second one, start() reduces what was filled while backward fills the other, and wait() shows
-// the averages as `.grad` until the next backward() or start(). step_phase.h decides what may
-// follow what; here it is done.
+// A backward is watched from its first gradient to its end, because only then it is known which
+// parameters got no gradient. There is one Reducer per gradient buffer. backward() *fills* one
+// buffer. With two buffers, start() reduces the filled one while backward() fills the other, and
+// wait() binds `.grad` to the averages until the next backward() or start().
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@
 namespace lockstep {
 
 struct Ddp::State final : GradientListener, BackwardWatch::Listener {
-  /// Collective, as the Ddp's.
+  /// Collective, as the constructor of Ddp.
   State(torch::nn::Module& the_module, const ProcessGroup& the_group,
         const DdpOptions& the_options);
 
@@ -40,37 +40,39 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   void settle() override;
   void failed() noexcept override { give_up(); }
 
-  /// Everything that a new model or group needs, before any gradient comes. Collective.
+  /// Resets all state for a new model or group, and copies rank 0's parameters and buffers.
+  /// Collective.
   void prepare();
-  /// Buffers from rank `root` to all, unless the module is gone. Collective.
+  /// Copies buffers from rank `root` to all ranks, unless the module has been destroyed.
+  /// Collective.
   void copy_buffers(int root) const;
-  /// Before parameters and gradients move: `.grad` is what waits for a reduction.
+  /// Before parameters and gradients move: binds `.grad` to the gradients not reduced yet.
   void keep_pending();
 
-  /// Throws UsageError while gradients are those of a step that failed, or of another group.
-  void expect_unspoiled();
+  /// Throws UsageError while gradients are left from a step that failed or from another group.
+  void expect_valid_gradients();
 
-  /// A reduction that no backward begins: of what is there. finish() waits for it.
+  /// Begins a reduction of the gradients that are there, without a backward. finish() waits for it.
   void start();
   void finish();
-  /// A micro-batch without a batch, with a reduction where one is due.
+  /// A micro-batch without a batch; reduces if it is the last one of its step.
   void sit_out();
-  /// Whatever came of this step is of no use. A reduction that has begun is completed, since the
-  /// other ranks make its calls too; where it is not too late they hear that this rank failed.
+  /// Discards this step. A reduction that has begun is completed, because the other ranks make its
+  /// calls too; if the last call is still to be made, it tells them that this rank failed.
   void give_up() noexcept;
 
-  /// What should_step() says.
-  [[nodiscard]] bool is_due() const;
-  /// What non_finite() says.
+  /// The result of should_step().
+  [[nodiscard]] bool should_step() const;
+  /// The result of non_finite().
   [[nodiscard]] bool is_non_finite();
-  /// In the destructor: what the user should know, to the log.
+  /// Called by the destructor: logs the warnings that ~Ddp() documents.
   void report_at_end();
 
   [[nodiscard]] Reducer& filled() { return reducers[static_cast<std::size_t>(buffers.filling)]; }
   [[nodiscard]] Reducer& reduced() { return reducers[static_cast<std::size_t>(buffers.reducing)]; }
 
   ObservedModule module;
-  ProcessGroup group;  // of this Ddp alone
+  ProcessGroup group;  // used by this Ddp only
   DdpOptions options;
   FlatParameters flat;
   std::size_t bucket_bytes = 0;
@@ -78,9 +80,9 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   std::vector<Reducer> reducers;  // by gradient buffer
   ReplicaCheck check;
   bool planned_by_arrival = false;
-  std::optional<ValueMarks> marks;  // where no_sync() left a gradient
+  std::optional<ValueMarks> marks;  // of parameters with a gradient from no_sync()
 
-  // Where this rank is in a step.
+  // The position of this rank within a step.
   Phase phase = Phase::idle;
   StepGradients gradients = StepGradients::open;
   GradientBuffers buffers;
@@ -88,16 +90,16 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   int no_sync_scopes = 0;
   BackwardWatch watch{*this};
 
-  // Backwards outside no_sync(), calls of sit_out() and start() so far, failed ones too: in step on
-  // all ranks.
+  // Number of backwards outside no_sync() and calls of sit_out() and start(), including failed
+  // ones: equal on all ranks.
   std::int64_t attempts = 0;
-  bool attempted = false;  // ever
+  bool attempted = false;  // attempts was ever above 0, in any group
 
-  // Of the last reduction.
+  // Results of the last reduction.
   GroupFlags group_flags;
   StepRecord record;
   std::vector<int> non_finite;
-  std::optional<bool> non_finite_result;  // once it was looked for
+  std::optional<bool> non_finite_result;  // set once the gradients have been searched
   bool non_finite_reported = false;
 
  private:

@@ -1,4 +1,4 @@
-// What backward() leaves: averages, with the bits of the tree, whatever the buckets.
+// backward() leaves averages that are bit-identical to the sum tree, for any bucket size.
 #include "lockstep/ddp/ddp.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Every rank's own gradients of `step`, one after the other in one process, averaged.
+// The average of all ranks' gradients of `step`, computed one rank after the other in one process.
 Tensors serial_average(int size, int step, bool with_branch = true) {
   std::vector<Tensors> all;
   for (int rank = 0; rank < size; ++rank) {
@@ -49,7 +49,7 @@ void expect_equal(const Tensors& got, const Tensors& expected) {
 class DdpOfSize : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, DdpOfSize, ::testing::Range(1, 6));
 
-TEST_P(DdpOfSize, AveragesGradientsWithTheBitsOfTheTree) {
+TEST_P(DdpOfSize, AveragesGradientsBitIdenticalToTheTree) {
   const int size = GetParam();
   std::vector<Tensors> expected;
   for (int step = 0; step < 3; ++step) expected.push_back(serial_average(size, step));
@@ -87,7 +87,7 @@ TEST_P(DdpOfSize, TrainsReplicasThatStayEqual) {
   });
 }
 
-TEST(Ddp, LeavesNamesAndGradientsWhereUsersLookForThem) {
+TEST(Ddp, KeepsParameterNamesAndGrad) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     TestNet net;
     Ddp ddp(*net, group);
@@ -98,7 +98,7 @@ TEST(Ddp, LeavesNamesAndGradientsWhereUsersLookForThem) {
   });
 }
 
-TEST(Ddp, PublishesBucketsWhileGradientsStillCome) {
+TEST(Ddp, StartsBucketsWhileGradientsStillArrive) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     torch::nn::Sequential net;
     for (int i = 0; i < 8; ++i) net->push_back(torch::nn::Linear(64, 64));
@@ -118,9 +118,9 @@ TEST(Ddp, PublishesBucketsWhileGradientsStillCome) {
   });
 }
 
-TEST(Ddp, ReducesInOrderEvenWhenLaterBucketsAreFullFirst) {
+TEST(Ddp, ReducesInOrderWhenLaterBucketsAreCompleteFirst) {
   with_ddp_groups(2, [](ProcessGroup& group) {
-    // Registered in the order of backward: all gradients come in reverse of what is expected.
+    // Registered in the order of backward: gradients arrive in the reverse of the expected order.
     torch::nn::ModuleList list;
     const auto options = torch::nn::LinearOptions(32, 32).bias(false);
     for (int i = 0; i < 4; ++i) list->push_back(torch::nn::Linear(options));

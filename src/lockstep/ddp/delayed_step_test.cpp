@@ -1,5 +1,5 @@
-// Two buffers of gradients: the next backward runs while the last gradients are averaged, and each
-// step is made with gradients that are one step old.
+// Two gradient buffers: the next backward runs while the previous gradients are averaged, and each
+// optimizer step uses gradients that are one step old.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -28,7 +28,7 @@ std::vector<at::Tensor> values_of(const TestNet& net) {
   return values;
 }
 
-// One process: gradients of step t are taken before the step with those of t - 1 is made.
+// One process: computes the gradients of step t, then steps with those of step t - 1.
 std::vector<at::Tensor> serial_delayed(int size) {
   TestNet net;
   fill(*net, 1);
@@ -106,11 +106,11 @@ TEST(Ddp, FillsOneBufferWhileTheOtherIsReduced) {
     EXPECT_TRUE((*net)["w"].grad().is_alias_of(ddp.flat().gradients(0, 1)));
     net->zero_grad();
     loss_with((*net)["w"], own).backward();
-    EXPECT_TRUE(is_filled((*net)["w"].grad(), mean_rank(2))) << "a plain step goes on as ever";
+    EXPECT_TRUE(is_filled((*net)["w"].grad(), mean_rank(2))) << "a plain step works as before";
   });
 }
 
-TEST(Ddp, FillsTheReducedBufferAgainWhereNothingCameBetweenStartAndWait) {
+TEST(Ddp, FillsTheReducedBufferAgainWhenNoGradientArrivedMeanwhile) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group, {.gradient_buffers = 2});
@@ -122,7 +122,7 @@ TEST(Ddp, FillsTheReducedBufferAgainWhereNothingCameBetweenStartAndWait) {
   });
 }
 
-TEST(Ddp, AveragesWhatWasAssignedBetweenStartAndWaitInTheNextReduction) {
+TEST(Ddp, AveragesGradientsAssignedBetweenStartAndWaitInTheNextReduction) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group, {.gradient_buffers = 2});
@@ -140,7 +140,7 @@ TEST(Ddp, AveragesWhatWasAssignedBetweenStartAndWaitInTheNextReduction) {
   });
 }
 
-TEST(Ddp, CountsTheSamplesOfEachBufferByThemselves) {
+TEST(Ddp, CountsTheSamplesOfEachBufferSeparately) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     auto net = weights({"w"});
     Ddp ddp(*net, group, {.normalize = Normalize::by_count, .gradient_buffers = 2});
@@ -183,8 +183,8 @@ TEST(Ddp, SaysWhatABackwardDuringAReductionNeeds) {
   });
 }
 
-// The gradient of `first` comes before that of `second`: what is computed last goes backward first.
-// The operands of a sum have no such order of their own.
+// The gradient of `first` arrives before that of `second`: the operation computed last runs
+// backward first. The operands of a sum have no defined order.
 at::Tensor loss_in_order(const WeightsImpl& net, const char* first, const char* second,
                          double gradient) {
   const auto comes_second = loss_with(net[second], gradient);
@@ -203,7 +203,7 @@ Weights weights_with_a_hook_that_throws() {
   return net;
 }
 
-TEST(Ddp, LosesBothStepsWhenTheBackwardBetweenStartAndWaitFails) {
+TEST(Ddp, DiscardsBothStepsWhenTheBackwardBetweenStartAndWaitFails) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights_with_a_hook_that_throws();
     Ddp ddp(*net, group, {.gradient_buffers = 2});
@@ -215,7 +215,7 @@ TEST(Ddp, LosesBothStepsWhenTheBackwardBetweenStartAndWaitFails) {
       loss(1).backward();
       auto sync = ddp.start();
       EXPECT_THROW(loss(kRefused).backward(), UsageError);
-      sync.wait();  // for nothing
+      sync.wait();  // has nothing to wait for
       EXPECT_FALSE(ddp.should_step());
     }
     net->zero_grad();
@@ -225,8 +225,8 @@ TEST(Ddp, LosesBothStepsWhenTheBackwardBetweenStartAndWaitFails) {
   });
 }
 
-// Such a backward has written to no buffer: what start() sent is whole.
-TEST(Ddp, KeepsTheStartedStepWhenTheBackwardBesideItFailsBeforeItsFirstGradient) {
+// Such a backward has written to no buffer, so the reduction that start() began is valid.
+TEST(Ddp, KeepsTheStartedStepWhenTheOverlappingBackwardFailsBeforeItsFirstGradient) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights_with_a_hook_that_throws();
     Ddp ddp(*net, group, {.gradient_buffers = 2});

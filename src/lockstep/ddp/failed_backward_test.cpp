@@ -1,4 +1,4 @@
-// A backward that ends by an exception: the model, the group and the next step are still good.
+// A backward that throws: the model, the group and the next step stay usable.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -25,8 +25,8 @@ at::Tensor loss_of(const WeightsImpl& net, int rank) {
   return (net["a"] * 2 + net["b"]).sum() * (rank + 1) + loss_with(net["c"], rank + 1);
 }
 
-// The gradient of `b` comes in one graph with that of `c`; `a` would come later, but something
-// throws first.
+// The gradients of `b` and `c` arrive in one graph; `a` would follow, but the backward throws
+// before it.
 void fail(const WeightsImpl& net, int rank) {
   const auto doubled = net["a"] * 2;
   doubled.register_hook([](const at::Tensor&) { throw std::runtime_error("not this batch"); });
@@ -40,7 +40,7 @@ void expect_good(const WeightsImpl& net, int size) {
   EXPECT_TRUE(is_filled(net["c"].grad(), mean_rank(size)));
 }
 
-TEST_P(FailedBackward, TheNextStepIsRightOnceGradientsAreZeroed) {
+TEST_P(FailedBackward, TheNextStepIsCorrectAfterZeroGrad) {
   with_ddp_groups(GetParam().size, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group, {.bucket_bytes = GetParam().bucket_bytes});
@@ -57,7 +57,7 @@ TEST_P(FailedBackward, TheNextStepIsRightOnceGradientsAreZeroed) {
   });
 }
 
-TEST_P(FailedBackward, WithoutThatTheNextOneSaysWhatToDo) {
+TEST_P(FailedBackward, TheNextBackwardWithoutZeroGradAsksForIt) {
   with_ddp_groups(GetParam().size, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group, {.bucket_bytes = GetParam().bucket_bytes});
@@ -73,7 +73,7 @@ TEST_P(FailedBackward, WithoutThatTheNextOneSaysWhatToDo) {
   });
 }
 
-// Samples of the failed step must not count: they would weigh the next one down.
+// Samples of the failed step must not count in the next one.
 TEST_P(FailedBackward, ItsSamplesAreForgotten) {
   with_ddp_groups(GetParam().size, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
@@ -95,8 +95,8 @@ TEST_P(FailedBackward, ItsSamplesAreForgotten) {
   });
 }
 
-// The others hear it in the same step, and all ranks are in step again.
-TEST_P(FailedBackward, OfOneRankIsHeardByAllInTheSameStep) {
+// The other ranks get PeerError in the same step, and all ranks are synchronized again.
+TEST_P(FailedBackward, OfOneRankIsReportedToAllInTheSameStep) {
   const int size = GetParam().size;
   with_ddp_groups(size, [&](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
@@ -123,7 +123,8 @@ TEST_P(FailedBackward, OfOneRankIsHeardByAllInTheSameStep) {
   });
 }
 
-// All gradients have come on rank 0 when the exception is thrown; on the last rank one never comes.
+// On rank 0 all gradients have arrived when the exception is thrown; on the last rank one is
+// missing.
 TEST_P(FailedBackward, OfAllRanksLeavesThemInStepAlsoWithAnUnusedParameter) {
   const int size = GetParam().size;
   with_ddp_groups(size, [&](ProcessGroup& group) {
@@ -144,7 +145,7 @@ TEST_P(FailedBackward, OfAllRanksLeavesThemInStepAlsoWithAnUnusedParameter) {
   });
 }
 
-// No call was made, so nothing could tell the others; the next call has another number.
+// The failed rank made no call, so the others cannot know; its next call has a different number.
 TEST(FailedBackwardOfOneRank, BeforeItsFirstCallIsFoundByTheNext) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
@@ -161,7 +162,7 @@ TEST(FailedBackwardOfOneRank, BeforeItsFirstCallIsFoundByTheNext) {
   });
 }
 
-TEST(FailedBackwardOfOneRank, InAMicroStepIsFoundByTheReduction) {
+TEST(FailedBackwardOfOneRank, InAMicroBatchIsFoundByTheReduction) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     const Ddp ddp(*net, group, {.accumulate = 3});
@@ -179,8 +180,8 @@ TEST(FailedBackwardOfOneRank, InAMicroStepIsFoundByTheReduction) {
   });
 }
 
-// Autograd tells nothing of such a backward: the rank is behind from then on, and leaves too early.
-TEST(ABackwardThatTouchesNoParameter, IsNotDueAndIsNamedWhenTheRankLeaves) {
+// Autograd does not report such a backward: this rank is one step behind and leaves too early.
+TEST(ABackwardThatReachesNoParameter, ShouldNotStepAndIsNamedWhenTheRankLeaves) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     const Ddp ddp(*net, group);
@@ -194,7 +195,7 @@ TEST(ABackwardThatTouchesNoParameter, IsNotDueAndIsNamedWhenTheRankLeaves) {
       text = message_of([&] { loss_of(*net, group.rank()).backward(); });
       EXPECT_EQ(ddp.should_step(), text.empty());
       net->zero_grad();
-      EXPECT_FALSE(ddp.should_step()) << "nothing to step with";
+      EXPECT_FALSE(ddp.should_step()) << "no gradients";
     }
     if (group.rank() == 1) return;
     EXPECT_TRUE(holds(text, "rank 1 has left"));

@@ -1,5 +1,5 @@
-// Graphs of any shape: shared parameters, several forwards, backwards inside backwards, two models,
-// gradients of gradients. Every rank gets the mean of what each would have alone.
+// Graphs of any shape: shared parameters, several forwards, nested backwards, two models, gradients
+// of gradients. Every rank gets the mean of the gradients that each rank would have alone.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -36,7 +36,7 @@ TEST_P(Graphs, SharedParametersAreReducedOnce) {
   });
 }
 
-// One backward of `loss_of` on each of `size` ranks gives the mean of what each rank has alone.
+// One backward of `loss_of` on each of `size` ranks gives the mean of the ranks' own gradients.
 void expect_serial_mean(int size, const std::function<at::Tensor(TestNet&, int rank)>& loss_of) {
   std::vector<Tensors> alone;
   for (int rank = 0; rank < size; ++rank) {
@@ -62,7 +62,7 @@ TEST_P(Graphs, SeveralForwardsBeforeOneBackwardAreOneGraph) {
   });
 }
 
-TEST_P(Graphs, GradientPenaltiesGoBackwardTwice) {
+TEST_P(Graphs, GradientPenaltiesRunBackwardTwice) {
   expect_serial_mean(GetParam(), [](TestNet& net, int rank) {
     const auto x = batch_of(rank, 0).requires_grad_();
     const auto y = net->forward(x).square().sum();
@@ -71,7 +71,7 @@ TEST_P(Graphs, GradientPenaltiesGoBackwardTwice) {
   });
 }
 
-// Gradients in registered memory are part of no graph: who wants to go on from `.grad` must hear it.
+// Gradients in registered memory are not part of a graph, so create_graph must be refused.
 TEST_P(Graphs, BackwardThatKeepsAGraphOfGradientsIsRefused) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
@@ -84,7 +84,7 @@ TEST_P(Graphs, BackwardThatKeepsAGraphOfGradientsIsRefused) {
   });
 }
 
-TEST_P(Graphs, BackwardTwiceThroughOneGraphAddsTwoMeans) {
+TEST_P(Graphs, TwoBackwardsThroughOneGraphAddTwoMeans) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);

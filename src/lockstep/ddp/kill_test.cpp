@@ -1,5 +1,5 @@
-// A rank that is killed in the middle of backward: every survivor hears who it was within a second,
-// is alive, and trains on in a group of the survivors.
+// A rank is killed during backward: every survivor gets PeerError with its rank within a second and
+// continues to train in a group of the survivors.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <torch/torch.h>
@@ -37,7 +37,7 @@ torch::nn::Sequential make_net() {
   return net;
 }
 
-// The survivors' next step alone, in one process.
+// The next step of the survivors, computed in one process.
 std::vector<at::Tensor> survivors_mean(int victim, int step) {
   std::vector<std::vector<at::Tensor>> all;
   for (int rank = 0; rank < kSize; ++rank) {
@@ -63,7 +63,7 @@ void survive(int rank, int victim) {
   const auto begin = Clock::now();
   try {
     loss.backward();
-    ADD_FAILURE() << "nobody was missed";
+    ADD_FAILURE() << "no PeerError";
   } catch (const PeerError& error) {
     const std::chrono::duration<double> took = Clock::now() - begin;
     ::printf("rank %d heard after %.3f s: %s\n", rank, took.count(), error.what());
@@ -76,7 +76,7 @@ void survive(int rank, int victim) {
   const auto smaller = world_of_processes(new_rank, kSize - 1, 1);
   ddp.rebind(ProcessGroup(smaller));
   EXPECT_TRUE(holds(message_of([&] { forward(net, rank, 3, false).backward(); }), "zero_grad()"))
-      << "gradients of the step that failed are still there";
+      << "gradients of the failed step are still there";
   net->zero_grad();
   for (int again = 0; again < 2; ++again) {
     forward(net, rank, 3, false).backward();
@@ -85,7 +85,7 @@ void survive(int rank, int victim) {
   }
 }
 
-TEST(Kill, SurvivorsOfABackwardNameTheRankAndTrainOn) {
+TEST(Kill, SurvivorsOfABackwardNameTheRankAndContinue) {
   for (const int victim : {0, 2}) {
     const auto outcomes = testing::run_ranks_as_processes(
         kSize, [&](testing::Rank& self) { survive(self.rank(), victim); },

@@ -32,7 +32,7 @@ TEST_P(Kinds, ComplexGradientsAreAveragedInBothParts) {
   });
 }
 
-TEST_P(Kinds, ChannelsLastStaysSoAndHasTheSameBits) {
+TEST_P(Kinds, ChannelsLastIsKeptAndIsBitIdentical) {
   const int size = GetParam();
   const auto make = [] {
     torch::nn::Conv2d net(torch::nn::Conv2dOptions(3, 4, 3).padding(1));
@@ -64,7 +64,7 @@ TEST_P(Kinds, SparseGradientsAreAveragedDense) {
     torch::nn::Embedding net(torch::nn::EmbeddingOptions(6, 2).sparse(true));
     Ddp ddp(*net, group);
     for (int step = 0; step < 2; ++step) {
-      // Row 0 on all ranks, twice; row rank + 1 on one.
+      // Row 0 twice on every rank; row rank + 1 on one rank.
       const auto rows = torch::tensor({0, 0, group.rank() + 1});
       net->forward(rows).sum().backward();
       auto expected = torch::zeros({6, 2});
@@ -76,7 +76,7 @@ TEST_P(Kinds, SparseGradientsAreAveragedDense) {
   });
 }
 
-TEST_P(Kinds, DtypesLieBesideEachOther) {
+TEST_P(Kinds, SeveralDtypesAreReducedInOneModel) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"single"});
     net->register_parameter("double", torch::zeros({7}, torch::kDouble));
@@ -89,7 +89,7 @@ TEST_P(Kinds, DtypesLieBesideEachOther) {
       for (const auto& parameter : net->parameters()) {
         loss = loss + (parameter * (group.rank() + 1)).sum().to(torch::kDouble);
       }
-      // A double keeps more than a float can.
+      // A value that float32 does not represent.
       loss = loss + ((*net)["double"] * 1e-12 * (group.rank() + 1)).sum();
       loss.backward();
       for (const auto* name : {"single", "brain", "half"}) {
@@ -102,7 +102,7 @@ TEST_P(Kinds, DtypesLieBesideEachOther) {
   });
 }
 
-TEST_P(Kinds, HooksOfTheUserOnParametersStillRun) {
+TEST_P(Kinds, UserHooksOnParametersStillRun) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     (*net)["a"].register_hook([](const at::Tensor& gradient) { return gradient * 3; });

@@ -1,5 +1,5 @@
-// How a Ddp is made and ends: what differs between ranks is named, one that is of no use says so,
-// and parameters that came later are found.
+// Construction and destruction of a Ddp: differences between ranks are named, a Ddp that never
+// reduced anything is reported, and parameters that were added later are found.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// What `body` writes to standard error, on all ranks.
+// The standard error output of `body` on all ranks.
 std::string log_of(int size, const std::function<void(ProcessGroup&)>& body) {
   ::testing::internal::CaptureStderr();
   with_ddp_groups(size, body);
@@ -38,7 +38,7 @@ TEST(MakingADdp, NamesTheOptionThatDiffersWithBothValues) {
       const auto net = weights({"a"});
       const auto options = group.rank() == 1 ? other : DdpOptions{};
       EXPECT_TRUE(holds(message_of([&] { const Ddp ddp(*net, group, options); }), text));
-      const Ddp same(*net, group);  // the group is still good
+      const Ddp same(*net, group);  // the group is still usable
     });
   }
 }
@@ -53,7 +53,7 @@ TEST(MakingADdp, OnOneRankOnlyIsNamed) {
   });
 }
 
-TEST(MakingADdp, NamesAParameterOfADtypeThatIsNotReduced) {
+TEST(MakingADdp, NamesAParameterOfAnUnsupportedDtype) {
   with_ddp_groups(1, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     net->register_parameter("small", torch::ones({8}).to(torch::kFloat8_e4m3fn), false);
@@ -62,7 +62,7 @@ TEST(MakingADdp, NamesAParameterOfADtypeThatIsNotReduced) {
   });
 }
 
-TEST(MakingADdp, ThatEndsBeforeTheFirstGradientIsReportedOnceByThatGradient) {
+TEST(MakingADdp, DestroyedBeforeTheFirstGradientIsReportedOnceByThatGradient) {
   const auto made_in_a_helper = [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     { const Ddp ddp(*net, group); }
@@ -94,7 +94,8 @@ TEST(MakingADdp, ThatIsUsedOrNotNeededIsNotReported) {
   EXPECT_EQ(log_of(2, nothing_left_to_train), "");
 }
 
-// Gradients come for all parameters that the Ddp knows, so nothing else tells.
+// All parameters known to the Ddp get gradients, so only a walk through the module finds the new
+// one.
 TEST(ParametersAddedAfterwards, AreNamedByTheFirstReduction) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
@@ -130,7 +131,7 @@ TEST(ParametersAddedAfterwards, AreNamedWithinARoundOfTheReplicaCheck) {
   });
 }
 
-TEST(AModuleThatEndsFirst, DoesNoHarm) {
+TEST(AModuleDestroyedFirst, IsNotAccessed) {
   const auto text = log_of(2, [](ProcessGroup& group) {
     auto net = weights({"a"});
     net->register_buffer("running", torch::zeros({2}));

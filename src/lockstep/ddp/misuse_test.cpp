@@ -1,4 +1,4 @@
-// What users get wrong: each is caught, with the name of the parameter or rank and the next step.
+// Errors of users: each is detected, with the name of the parameter or rank and what to do next.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -24,7 +24,8 @@ at::Tensor loss_of(TestNet& net, int rank, bool with_branch = true) {
   return net->forward(batch_of(rank, 0), with_branch).square().mean();
 }
 
-// Each way in which parameters leave. After adopt() training goes on with the new values.
+// Each way in which parameters leave registered memory. After adopt() training continues with the
+// new values.
 void expect_caught_and_repaired(int size, const std::string& name,
                                 const std::function<void(TestNet&)>& leave) {
   with_ddp_groups(size, [&](ProcessGroup& group) {
@@ -93,8 +94,7 @@ TEST_P(Misuse, PointingOneParameterAtAnother) {
   });
 }
 
-// No gradient reaches the slots any more, so that nothing but the gradients that go elsewhere can
-// tell.
+// No gradient reaches the slots any more; only gradients that bypass them reveal it.
 TEST_P(Misuse, AWholeModelThatLeftIsCaught) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_net();
@@ -155,7 +155,7 @@ TEST_P(Misuse, AStepOnGradientsThatWereNotAveraged) {
   }
 }
 
-TEST_P(Misuse, AStepAfterWhichTheGradientsAreDropped) {
+TEST_P(Misuse, AStepAfterWhichTheGradientsAreReset) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_net();
     Ddp ddp(*net, group);
@@ -200,7 +200,7 @@ TEST(MisuseOfModels, DifferOnSomeRank) {
   });
 }
 
-TEST_P(Misuse, ModelsThatCannotBe) {
+TEST_P(Misuse, UnsupportedModels) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto empty = weights({});
     EXPECT_TRUE(holds(message_of([&] { Ddp ddp(*empty, group); }), "no parameters"));
@@ -223,7 +223,7 @@ TEST_P(Misuse, OfCounts) {
     EXPECT_TRUE(holds(message_of([&] { ddp.sit_out(); }), "count"));
     loss_with((*net)["a"], 1).backward();
     EXPECT_TRUE(is_filled((*net)["a"].grad(), 1));
-    // Not zeroed: an average would be divided by samples once more.
+    // Without zero_grad() the average would be divided by the number of samples again.
     for (int again = 0; again < 2; ++again) {
       ddp.count(1);
       const auto text = message_of([&] { loss_with((*net)["a"], 1).backward(); });
@@ -233,14 +233,14 @@ TEST_P(Misuse, OfCounts) {
     net->zero_grad();
     ddp.count(1);
     loss_with((*net)["a"], 1).backward();
-    EXPECT_TRUE(is_filled((*net)["a"].grad(), 1)) << "what was counted for refused ones is gone";
+    EXPECT_TRUE(is_filled((*net)["a"].grad(), 1)) << "counts of refused steps are discarded";
     const auto other = weights({"a"});
     Ddp by_rank(*other, group);
     EXPECT_TRUE(holds(message_of([&] { by_rank.count(1); }), "by_count"));
   });
 }
 
-TEST_P(Misuse, OfTheExplicitStyle) {
+TEST_P(Misuse, OfStartAndWait) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
@@ -264,7 +264,7 @@ TEST_P(Misuse, OfTheExplicitStyle) {
   });
 }
 
-TEST_P(Misuse, CallsInTheMiddleOfABackward) {
+TEST_P(Misuse, CallsDuringABackward) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);

@@ -1,5 +1,5 @@
-// A backward inside a backward, as re-entrant checkpointing does it: gradients come in graphs of
-// their own, and only the end of the outermost is the end.
+// A backward inside a backward, as in re-entrant activation checkpointing: gradients arrive in
+// nested graphs, and the reduction ends with the outermost one.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -24,8 +24,8 @@ INSTANTIATE_TEST_SUITE_P(RanksAndBuckets, Nested,
                          ::testing::Values(Case{1, 1}, Case{2, 1}, Case{2, kDefaultBucketBytes},
                                            Case{3, 1}, Case{3, kDefaultBucketBytes}));
 
-// Two steps of a loss on every rank; then `expected` times the mean rank by name of parameter, 0
-// for no gradient.
+// Runs two steps of a loss on every rank. `expected` is a multiple of the mean rank, by parameter;
+// 0 means no gradient.
 void expect_means(const Case& setting, const std::vector<std::pair<std::string, double>>& expected,
                   const std::function<at::Tensor(const WeightsImpl&, double)>& loss_of) {
   with_ddp_groups(setting.size, [&](ProcessGroup& group) {
@@ -47,7 +47,7 @@ void expect_means(const Case& setting, const std::vector<std::pair<std::string, 
   });
 }
 
-TEST_P(Nested, OuterParametersMayComeAfterIt) {
+TEST_P(Nested, OuterParametersMayFollowIt) {
   expect_means(GetParam(), {{"a", 2}, {"b", 2}, {"c", 1}}, [](const WeightsImpl& net, double rank) {
     const auto y =
         recomputed(net["a"], [b = net["b"]](const at::Tensor& x) { return (x + b) * 2; });
@@ -101,7 +101,7 @@ TEST_P(Nested, TheInnermostMayHoldAllParameters) {
   });
 }
 
-TEST_P(Nested, UnusedParametersBesideItStayUntouched) {
+TEST_P(Nested, UnusedParametersOutsideItDoNotChange) {
   expect_means(GetParam(), {{"a", 2}, {"unused", 0}, {"b", 2}},
                [](const WeightsImpl& net, double rank) {
                  const Body body = [b = net["b"]](const at::Tensor& x) { return (x + b) * 2; };
@@ -128,7 +128,8 @@ TEST_P(Nested, UnderNoSyncItIsAveragedLater) {
   });
 }
 
-// It would be reduced before its second gradient comes, so it is refused; under no_sync it is fine.
+// It would be reduced before its second gradient arrives, so it is refused; under no_sync() it
+// works.
 TEST_P(Nested, AWeightInsideAndOutsideIsRefusedByName) {
   with_ddp_groups(GetParam().size, [](ProcessGroup& group) {
     const auto net = weights({"a", "tied"});

@@ -1,4 +1,4 @@
-// Gradients that are not finite: every rank knows, and the rank that brought one says so.
+// Non-finite gradients: every rank reports them, and the rank that has one logs it.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -14,7 +14,7 @@ namespace {
 class NonFinite : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, NonFinite, ::testing::Values(1, 2, 3));
 
-TEST_P(NonFinite, SumsOfFiniteGradientsAreNoticed) {
+TEST_P(NonFinite, OverflowingSumsOfFiniteGradientsAreFound) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     const Ddp ddp(*net, group);
@@ -24,10 +24,10 @@ TEST_P(NonFinite, SumsOfFiniteGradientsAreNoticed) {
       return ddp.non_finite();
     };
     EXPECT_FALSE(step(1));
-    EXPECT_EQ(step(3e38), group.size() > 1) << "alone there is no sum";
+    EXPECT_EQ(step(3e38), group.size() > 1) << "one rank has no sum";
     EXPECT_EQ((*net)["b"].grad().isinf().all().item<bool>(), group.size() > 1);
     EXPECT_TRUE(ddp.non_finite_parameters().empty()) << "this rank's own are finite";
-    EXPECT_FALSE(step(1)) << "forgotten with the next reduction";
+    EXPECT_FALSE(step(1)) << "reset by the next reduction";
   });
 }
 
@@ -38,7 +38,7 @@ TEST_P(NonFinite, GradientsAreReportedOnceWithRankParameterAndBackward) {
     const auto net = weights({"a", "b"});
     const Ddp ddp(*net, group);
     for (int step = 1; step <= 5; ++step) {
-      // In later steps every rank has one: a step with it has made the weights NaN.
+      // In later steps every rank has one: the optimizer step has made the weights NaN.
       const bool bad = step > 3 || (step == 3 && group.rank() == culprit);
       const double gradient = bad ? std::numeric_limits<double>::quiet_NaN() : 1;
       (loss_with((*net)["a"], 1) + loss_with((*net)["b"], gradient)).backward();

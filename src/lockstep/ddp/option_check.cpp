@@ -47,7 +47,7 @@ constexpr std::array<Option, 5> kOptions{{{"accumulate", text_of_number},
                                           {"bucket_bytes", text_of_bucket_bytes},
                                           {"buffers", text_of_buffers},
                                           {"gradient_buffers", text_of_number}}};
-// The options in this order, then whether the group is reserved here.
+// The options in this order, then whether the group is reserved on this rank.
 constexpr auto kNumbers = kOptions.size() + 1;
 using Numbers = std::array<std::int64_t, kNumbers>;
 
@@ -74,11 +74,12 @@ ProcessGroup agree_on_group(const ProcessGroup& group, const DdpOptions& options
       const auto column = static_cast<std::int64_t>(i);
       if (rows[rank][column] == rows[0][column]) continue;
       const auto& [name, text] = kOptions[i];
-      throw PeerError(group.global_rank(rank),
-                      fmt::format("the ranks make different Ddps: DdpOptions::{} is {} on rank {} "
-                                  "and {} on rank {}; every rank gives the same options",
-                                  name, text(rows[0][column]), group.global_rank(0),
-                                  text(rows[rank][column]), group.global_rank(rank)));
+      throw PeerError(
+          group.global_rank(rank),
+          fmt::format("DdpOptions differ between ranks: DdpOptions::{} is {} on rank {} "
+                      "and {} on rank {}; set the same options on every rank",
+                      name, text(rows[0][column]), group.global_rank(0), text(rows[rank][column]),
+                      group.global_rank(rank)));
     }
     reserved = reserved || rows[rank][count - 1] != 0;
   }

@@ -1,4 +1,4 @@
-// Before a Ddp is made: do all ranks make the same one, and in which group?
+// Checks before a Ddp is made: equal options on all ranks, and a group for its calls.
 #pragma once
 
 #include "lockstep/collectives/process_group.h"
@@ -6,10 +6,10 @@
 
 namespace lockstep {
 
-/// Compares the options of all ranks of `group`, and returns the group in which the Ddp makes its
-/// calls: `group`, or a new one of the same ranks where another Ddp lives that uses `group`. So the
-/// calls of each Ddp have an order of their own, and several may be in one graph.
-/// Collective. Throws PeerError that names the option, both values and the rank.
+/// Compares the options of all ranks of `group`. Returns the group in which the Ddp makes its
+/// calls: `group`, or a new one of the same ranks if a living Ddp uses `group`. So the calls of
+/// each Ddp are ordered independently, and several may be in one graph. Collective: every rank
+/// calls this. Throws PeerError that names the option, both values and the rank.
 [[nodiscard]] ProcessGroup agree_on_group(const ProcessGroup& group, const DdpOptions& options);
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // Random models and steps: shared, frozen and unused parameters, two losses, nested backwards,
-// micro-steps, ranks that sit out, every way to normalise, one buffer of gradients or two. Held
-// against one process that runs each rank's micro-batches one after the other and sums along the
-// tree: bit for bit. Hundreds a round when LOCKSTEP_SOAK_SEED is set.
+// micro-batches, ranks that sit out, every Normalize, one or two gradient buffers. The oracle is
+// one process that runs each rank's micro-batches one after the other and sums along the tree;
+// results must be bit-identical. Hundreds of models per round when LOCKSTEP_SOAK_SEED is set.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -29,7 +29,7 @@ enum class LayerKind { plain, optional, nested };
 
 struct Layer {
   LayerKind kind = LayerKind::plain;
-  int weight = 0;  // nested layers have theirs alone
+  int weight = 0;  // nested layers share theirs with no other layer
   bool has_bias = false;
 };
 
@@ -68,9 +68,9 @@ struct Program {
     const auto draw = stream("zeroing", step, 0).below(way == Way::by_rank ? 4 : 2);
     return draw == 0 ? Zeroing::to_zero : draw == 1 ? Zeroing::none : Zeroing::not_at_all;
   }
-  // The ranks draw apart, but some steps nobody has a batch, or uses a layer.
+  // Each rank draws separately, but in some steps no rank has a batch, or none uses a layer.
   [[nodiscard]] bool is_idle(int step) const { return stream("idle", step, 0).below(10) == 0; }
-  // Whether start() reduces, instead of the last backward.
+  // Whether start() reduces instead of the last backward.
   [[nodiscard]] bool is_started(int step) const { return stream("started", step, 0).below(3) == 0; }
   [[nodiscard]] bool is_unused(int step, int layer) const {
     return stream("unused", step, layer).below(3) == 0;
@@ -110,7 +110,7 @@ struct RandomNet : torch::nn::Module {
     }
   }
 
-  // Of all layers; `middle` is what one of them gave.
+  // The output of all layers; `middle` is the output of one of them.
   at::Tensor forward(at::Tensor x, int step, RandomStream& random, at::Tensor& middle) const {
     for (std::size_t i = 0; i < program.layers.size(); ++i) {
       const auto& layer = program.layers[i];
@@ -133,10 +133,10 @@ struct RandomNet : torch::nn::Module {
   at::Tensor head;
 };
 
-// One micro-step of one rank: nothing when it has no batch.
+// One micro-batch of one rank; empty when it has no batch.
 struct MicroStep {
   std::int64_t rows = 0;
-  at::Tensor first_loss = {};  // goes backward before the other, unless undefined
+  at::Tensor first_loss = {};  // runs backward before the other, unless undefined
   at::Tensor loss = {};
 };
 
@@ -166,7 +166,7 @@ void zero(torch::nn::Module& net, Zeroing zeroing) {
   if (zeroing != Zeroing::not_at_all) net.zero_grad(zeroing == Zeroing::none);
 }
 
-// What one rank has after its micro-steps of a step, alone.
+// The gradients of one rank after its micro-batches of a step, without reduction.
 struct Contribution {
   Tensors gradients = {};
   std::vector<bool> touched = {};
@@ -199,7 +199,7 @@ Contribution contribution(RandomNet& net, int step, int rank, const Tensors& old
   return own;
 }
 
-// The averaged gradients of one step of all ranks. True when there was anything to step with.
+// The averaged gradients of one step of all ranks, and whether should_step() must be true.
 bool serial_step(RandomNet& net, int step) {
   const auto& program = net.program;
   const auto old = gradients_of(net);
@@ -284,7 +284,7 @@ void run(const Program& program, ProcessGroup& group, const std::vector<Expected
   }
 }
 
-TEST(RandomModels, HaveTheGradientsOfOneProcessBitForBit) {
+TEST(RandomModels, HaveGradientsBitIdenticalToOneProcess) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) : 1;
   const std::uint64_t count = soak ? 500 : 20;

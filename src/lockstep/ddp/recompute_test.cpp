@@ -1,6 +1,7 @@
-// Recompute under Ddp: whatever is run again, however deep, losses, averaged gradients, buffers and
-// random numbers have the bits of a training that keeps everything. Ranks are processes: random
-// generators belong to the process, and each rank draws its own dropout.
+// Activation checkpointing (recompute) under Ddp: whichever blocks are recomputed, and however
+// deeply nested, losses, averaged gradients, buffers and random numbers are bit-identical to
+// training without it. Ranks are processes, because random generators belong to the process and
+// each rank draws its own dropout.
 #include "lockstep/train/recompute.h"
 
 #include <gtest/gtest.h>
@@ -20,10 +21,10 @@ using Tensors = std::vector<at::Tensor>;
 
 enum class Use {
   tied_weights,  // a weight is used twice in its block
-  two_forwards,  // before one backward: what is run again is not what ran last
+  two_forwards,  // before one backward: the block recomputed first is not the one that ran last
 };
 
-// Dropout and statistics of batches.
+// Dropout and batch statistics.
 struct BlockImpl : torch::nn::Module {
   explicit BlockImpl(Use how)
       : use(how),
@@ -68,8 +69,8 @@ at::Tensor each_again(Net& net, at::Tensor x) {
   return x;
 }
 
-// Blocks [begin, end) in one block that is run again, halved inside until one is left: a block at
-// the bottom is run again by every one that it lies in.
+// Blocks [begin, end) as one recomputed block, divided in halves inside until one block is left: an
+// innermost block is recomputed by every block that contains it.
 at::Tensor nested(Net& net, std::size_t begin, std::size_t end, const at::Tensor& x) {
   if (end - begin == 1) return recompute(net->blocks[begin], x);
   BlockState state;
@@ -86,7 +87,7 @@ at::Tensor nested(Net& net, std::size_t begin, std::size_t end, const at::Tensor
 
 at::Tensor nested_again(Net& net, const at::Tensor& x) { return nested(net, 0, 4, x); }
 
-// All that four steps of one rank leave, and all they show on the way.
+// The results of four steps of one rank, and all values observed on the way.
 Tensors train(const ProcessGroup& group, Use use, std::size_t bucket_bytes,
               const Forward& forward) {
   Net net(use);
@@ -118,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(RanksAndUse, RecomputeUnderDdp,
                                             ::testing::Values(Use::tied_weights,
                                                               Use::two_forwards)));
 
-TEST_P(RecomputeUnderDdp, HasTheBitsOfATrainingThatKeepsEverything) {
+TEST_P(RecomputeUnderDdp, IsBitIdenticalToTrainingWithoutIt) {
   const auto [size, use] = GetParam();
   testing::run_ranks_as_processes(size, [use = use](testing::Rank& self) {
     const ProcessGroup group(world_of_processes(self.rank(), self.size()),

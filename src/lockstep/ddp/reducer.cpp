@@ -12,10 +12,9 @@ namespace lockstep {
 namespace {
 
 constexpr auto kAdvice =
-    "Every rank runs the same number of backwards and freezes the same parameters: a rank without "
-    "a batch, or whose loss uses no parameter, calls ddp.sit_out() instead; Tail::drop and "
-    "Tail::pad "
-    "of the Loader give all ranks as many batches";
+    "Every rank must run the same number of backwards and freeze the same parameters: a rank "
+    "without a batch, or whose loss uses no parameter, calls ddp.sit_out() instead. Tail::drop and "
+    "Tail::pad of the Loader give all ranks the same number of batches";
 
 }  // namespace
 
@@ -55,18 +54,19 @@ void Reducer::begin(const CallFlags& flags, std::int64_t number) {
     const auto index = static_cast<std::size_t>(i);
     ready_[index] = !trains(i);
     if (ready_[index]) --missing_[static_cast<std::size_t>(plan_.bucket_of[index])];
-    // Its bucket may never start: what came before it was frozen still counts.
+    // The bucket of a frozen parameter may never start, but a gradient that arrived before it was
+    // frozen still counts.
     contributes_[index] = ready_[index] && slots_.state(i) == GradientState::fresh;
   }
 }
 
 void Reducer::ready(int parameter) {
   const auto index = static_cast<std::size_t>(parameter);
-  if (!trains(parameter)) return;  // a graph older than its freezing: it was ready from the start
+  if (!trains(parameter)) return;  // frozen after the graph was built: ready since begin()
   if (ready_[index]) {
     throw UsageError(fmt::format(
-        "parameter {} got a second gradient in one backward. That happens when a backward inside a "
-        "backward (re-entrant checkpointing) uses a parameter that is used outside of it too: run "
+        "parameter {} got a second gradient in one backward. This happens when a nested backward "
+        "(re-entrant checkpointing) uses a parameter that is also used outside of it: run "
         "backward() under no_sync() and then ddp.start().wait(), or use recompute()",
         slots_.entry(parameter).name));
   }
@@ -88,7 +88,7 @@ void Reducer::start_rest() {
 }
 
 void Reducer::start_rest_as_failed() {
-  if (works_.size() > last_) return;  // too late: the others have heard that all is well
+  if (works_.size() > last_) return;  // too late: the last call has already reported success
   flags_.any |= StepFlags::kFailed;
   while (works_.size() < plan_.buckets.size()) {
     if (takes_part(plan_.buckets[works_.size()])) {
@@ -106,7 +106,7 @@ void Reducer::advance() {
 
 GroupFlags Reducer::finish() {
   const auto begin = StepClock::now();
-  begun_ = false;  // whatever happens now: a group that has failed says so by itself
+  begun_ = false;  // also if a wait below throws: the group has failed then
   GroupFlags all;
   for (std::size_t i = 0; i < works_.size(); ++i) {
     if (!works_[i]) continue;
@@ -149,7 +149,7 @@ const at::Tensor& Reducer::slot_of(int parameter) const {
   return slots_.entry(parameter).gradients[static_cast<std::size_t>(buffer_)];
 }
 
-// Frozen parameters are reduced only beside others that train.
+// A bucket of frozen parameters only is not reduced.
 bool Reducer::takes_part(const Bucket& bucket) const {
   return std::any_of(bucket.parameters.begin(), bucket.parameters.end(),
                      [this](int parameter) { return trains(parameter); });
@@ -184,7 +184,7 @@ void Reducer::launch(std::size_t index) {
   }));
 }
 
-// Users may have dropped a gradient since it came, or assigned one by hand.
+// The user may have reset a gradient since it arrived, or assigned one.
 void Reducer::collect(const Bucket& bucket) {
   const at::NoGradGuard off;
   for (const int parameter : bucket.parameters) {
@@ -193,12 +193,12 @@ void Reducer::collect(const Bucket& bucket) {
     if (state == GradientState::fresh) continue;
     const bool stale = state == GradientState::stale;
     if (stale) kept_.emplace_back(parameter, slot_of(parameter).clone());
-    // A rank without samples has no weight: not for a stale gradient either.
+    // A rank without samples has weight 0, also for stale gradients.
     if (!stale || flags_.sum == 0) slot_of(parameter).zero_();
   }
 }
 
-// What is known of all parameters travels with the last bucket.
+// The last bucket's call carries the facts about all parameters.
 CallFlags Reducer::flags_of(std::size_t index) const {
   auto flags = flags_;
   if (index != last_) return flags;

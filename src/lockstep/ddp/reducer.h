@@ -1,14 +1,15 @@
-// Reduces gradients bucket by bucket while backward still computes others: ready() says that a
-// gradient is in place, start_rest() that no other comes, finish() waits. It knows nothing of
-// autograd and of the group: ddp_state.cpp calls it, a BucketReduction makes its collective calls.
+// Reduces gradients bucket by bucket while backward() still computes others. ready() marks one
+// gradient; start_rest() and finish() close the step. The class depends neither on autograd nor on
+// the group: ddp_state.cpp calls it, and a BucketReduction makes the collective calls.
 //
-// Terms: a parameter *contributes* when its gradient is fresh as its bucket starts: one came since
-// the last reduction, in any micro-batch, and is still there. It is *used* when it contributes on
-// some rank. One that does not contribute is reduced with what is in `.grad` (a stale gradient,
-// equal on all ranks), or zeros. Used on no rank: `.grad` is left as it was.
+// Words: a parameter *contributes* if its gradient is fresh when its bucket starts: a gradient has
+// arrived since the last reduction, in any micro-batch, and the user has not reset it. A parameter
+// is *used* if it contributes on at least one rank. A parameter with no new gradient on this rank
+// contributes its current `.grad`, which is stale and equal on all ranks, or zeros. If a parameter
+// is used on no rank, its `.grad` does not change.
 //
-// Every rank makes all calls of a reduction that it has begun, also when its backward fails: the
-// last call is made only when the backward is known to have ended well or not, and says which.
+// Every rank makes all calls of a reduction that it has begun, also when its backward() fails. The
+// last call is made only after backward() has ended, and its flags tell whether it failed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,30 +31,31 @@ namespace lockstep {
 
 class Reducer {
  public:
-  /// For gradients in buffer `buffer` of `slots`, which outlive it, as `reduction` does; `ranges`
-  /// are the buckets of `plan` in that buffer. It is in use while a verb below runs, advance() and
-  /// forget() apart.
+  /// Reduces the gradients in `buffer` of `slots`; `ranges` are the buckets of `plan` in that
+  /// buffer. `slots` and `reduction` must outlive it. The functions below, except advance() and
+  /// forget(), are called while `buffer` is the current one.
   Reducer(const GradientSlots& slots, int buffer, BucketPlan plan, std::vector<at::Tensor> ranges,
           BucketReduction& reduction);
   Reducer(Reducer&&) = default;
 
-  /// Begins a reduction. `flags` travel with each bucket. `number` is that of the backward, equal
-  /// on all ranks: the signature of the first call has it, so that ranks that are not in the same
-  /// backward are found.
+  /// Begins a reduction. Each bucket's call carries `flags`. `number` counts backwards and is part
+  /// of the first call's signature, so that ranks in different backwards are detected.
   void begin(const CallFlags& flags, std::int64_t number);
-  /// Nothing more will come for `parameter`: starts what is full, in order, without waiting, but
-  /// for the last bucket. Throws UsageError, naming it, when that was said before.
+  /// The gradient of `parameter` is final. Starts the buckets that are complete, in order, except
+  /// the last one. Does not wait. Throws UsageError that names the parameter if it was ready
+  /// before.
   void ready(int parameter);
-  /// Nothing more will come at all: starts what is left. Then is_begun() is still true.
+  /// All gradients are final: starts the remaining buckets. is_begun() stays true.
   void start_rest();
-  /// The backward has failed: starts what is left, and says so in it. finish() follows.
+  /// backward() has failed: starts the remaining buckets with StepFlags::kFailed. Call finish()
+  /// next.
   void start_rest_as_failed();
-  /// Continues with what was started, without waiting.
+  /// Makes progress on started buckets without waiting.
   void advance();
-  /// Waits; gradients are averaged then, unless StepFlags::kFailed is set. Returns the flags of all
-  /// ranks.
+  /// Waits for all buckets. Returns the reduced flags; gradients are averaged unless
+  /// StepFlags::kFailed is set in them. Throws PeerError.
   GroupFlags finish();
-  /// Forgets the reduction; gradients that came are stale from now on.
+  /// Discards the reduction and marks all gradients of the buffer stale.
   void forget() noexcept;
 
   /// Whether there are calls to make or to wait for.
@@ -61,9 +63,9 @@ class Reducer {
   /// Whether start_rest_as_failed() was called in the last reduction.
   [[nodiscard]] bool has_failed() const noexcept { return has(flags_, StepFlags::kFailed); }
   [[nodiscard]] std::int64_t number() const noexcept { return number_; }
-  /// Parameters that had a non-finite gradient here in the last reduction.
+  /// The parameters whose gradient was non-finite on this rank in the last reduction.
   [[nodiscard]] std::span<const int> non_finite() const noexcept { return non_finite_; }
-  /// The parameters in the order in which they became ready last.
+  /// The parameters in the order in which they became ready in the last reduction.
   [[nodiscard]] std::span<const int> arrival() const noexcept { return arrival_; }
   [[nodiscard]] const StepRecord& record() const noexcept { return record_; }
   [[nodiscard]] const BucketPlan& plan() const noexcept { return plan_; }
@@ -77,7 +79,7 @@ class Reducer {
   [[nodiscard]] CallFlags flags_of(std::size_t index) const;
   [[nodiscard]] bool trains(int parameter) const;
   [[nodiscard]] const at::Tensor& slot_of(int parameter) const;
-  /// By parameter, whether it was used. Collective where `all` says that one is unused.
+  /// By parameter, whether it is used. Collective if a rank has set StepFlags::kUnused.
   [[nodiscard]] std::vector<bool> find_used(const GroupFlags& all) const;
 
   const GradientSlots& slots_;
@@ -88,16 +90,16 @@ class Reducer {
   std::vector<std::string> names_;  // of calls, by bucket
   bool begun_ = false;
 
-  // Of the reduction that has begun.
+  // State of the reduction that has begun.
   CallFlags flags_;
   std::int64_t number_ = 0;
   int calls_ = 0;
   std::size_t last_ = 0;                          // the last bucket that takes part
   std::vector<bool> ready_;                       // by parameter
-  std::vector<bool> contributes_;                 // by parameter, once its bucket has started
+  std::vector<bool> contributes_;                 // by parameter, valid once its bucket has started
   std::vector<int> missing_;                      // by bucket: parameters that are not ready
   std::vector<std::pair<int, at::Tensor>> kept_;  // stale gradients
-  // By bucket, as far as started; null for one that does not take part.
+  // By bucket, for started ones; null for a bucket that does not take part.
   std::vector<std::unique_ptr<BucketWork>> works_;
   std::vector<int> arrival_;
   std::vector<int> non_finite_;

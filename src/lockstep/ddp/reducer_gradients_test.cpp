@@ -23,10 +23,10 @@ TEST_F(Reduction, LeavesAveragesThatAreStaleInTheSlots) {
   EXPECT_TRUE(gradient_is(1, kAverage + 1));
   EXPECT_TRUE(gradient_is(2, kAverage + 1));
   EXPECT_TRUE(gradient_is(3, kAverage + 2));
-  EXPECT_TRUE(script.maps.empty()) << "every parameter was used: no further call";
+  EXPECT_TRUE(script.maps.empty()) << "every parameter is used: no further call";
 }
 
-TEST_F(Reduction, SaysThatAParameterIsUnusedInTheLastCall) {
+TEST_F(Reduction, ReportsAnUnusedParameterInTheLastCall) {
   give({0, 2, 3}, 3);
   reduce();
   EXPECT_EQ(bits(), (std::vector<std::uint32_t>{0, 0, StepFlags::kUnused}));
@@ -59,7 +59,7 @@ TEST_F(Reduction, AnotherRankMayHaveTheUnusedParameter) {
   EXPECT_TRUE(gradient_is(3, kAverage + 2));
 }
 
-TEST_F(Reduction, AFrozenParameterGetsNoGradientThoughAnotherRankHadOne) {
+TEST_F(Reduction, AFrozenParameterGetsNoGradientAlthoughAnotherRankHadOne) {
   give({0, 1, 3}, 3);
   weight(2).set_requires_grad(false);
   script.other.any = StepFlags::kUnused;
@@ -76,7 +76,7 @@ TEST_F(Reduction, AStaleGradientContributesAndStaysWhereNoRankUsedIt) {
   give({0, 2, 3}, 5);
   reduce();
   EXPECT_TRUE(torch::equal(script.calls[1].input, torch::tensor({101.0, 101.0, 106.0, 106.0})));
-  EXPECT_TRUE(gradient_is(1, kAverage + 1)) << "as it was";
+  EXPECT_TRUE(gradient_is(1, kAverage + 1)) << "unchanged";
   EXPECT_EQ(slots->state(1), GradientState::stale);
 }
 
@@ -104,10 +104,10 @@ TEST_F(Reduction, ARankWithoutSamplesContributesZerosAlsoForStaleGradients) {
     EXPECT_EQ(call.weight, 0);
   }
   EXPECT_TRUE(gradient_is(0, kAverage));
-  EXPECT_TRUE(gradient_is(3, kAverage + 2)) << "used on no rank: what it was before";
+  EXPECT_TRUE(gradient_is(3, kAverage + 2)) << "used on no rank: unchanged";
 }
 
-TEST_F(Reduction, LeavesGradientsAloneWhereAllRanksAreAbsent) {
+TEST_F(Reduction, DoesNotChangeGradientsWhenAllRanksAreAbsent) {
   give({0}, 3);
   reducer->forget();
   script.other = {.absent = true};
@@ -126,7 +126,7 @@ TEST_F(Reduction, TakesAGradientThatTheUserAssigned) {
   EXPECT_TRUE(script.maps.empty());
 }
 
-TEST_F(Reduction, DoesNotTakeAGradientThatTheUserDropped) {
+TEST_F(Reduction, DoesNotTakeAGradientThatTheUserReset) {
   give(all, 3);
   weight(3).mutable_grad() = at::Tensor();
   reduce();
@@ -136,7 +136,7 @@ TEST_F(Reduction, DoesNotTakeAGradientThatTheUserDropped) {
   EXPECT_FALSE(weight(3).grad().defined());
 }
 
-TEST_F(Reduction, RemembersWhatContributedThoughTheUserDropsItMeanwhile) {
+TEST_F(Reduction, RemembersAContributionThatTheUserResetsMeanwhile) {
   give({0, 1, 2}, 3);
   begin();
   reducer->start_rest();
@@ -146,7 +146,7 @@ TEST_F(Reduction, RemembersWhatContributedThoughTheUserDropsItMeanwhile) {
   EXPECT_TRUE(gradient_is(0, kAverage));
 }
 
-TEST_F(Reduction, SaysInTheLastCallThatAGradientIsNotFinite) {
+TEST_F(Reduction, ReportsANonFiniteGradientInTheLastCall) {
   give(all, 3);
   give({1}, kInfinity);
   begin();
@@ -167,18 +167,18 @@ TEST_F(Reduction, DoesNotReportAnOldNonFiniteGradient) {
   give({1}, kInfinity);
   weight(1).mutable_grad() = at::Tensor();
   script.used_elsewhere = {1};
-  EXPECT_FALSE(has(reduce(), StepFlags::kNonFinite)) << "the user dropped it";
+  EXPECT_FALSE(has(reduce(), StepFlags::kNonFinite)) << "the user reset it";
   EXPECT_TRUE(reducer->non_finite().empty());
 }
 
-TEST_F(Reduction, CountsANonFiniteGradientThatCameBeforeItsParameterWasFrozen) {
+TEST_F(Reduction, CountsANonFiniteGradientThatArrivedBeforeItsParameterWasFrozen) {
   give({0, 1, 2}, 3);
   give({3}, kInfinity);
   weight(3).set_requires_grad(false);
   EXPECT_TRUE(has(reduce(), StepFlags::kNonFinite));
 }
 
-TEST_F(Reduction, OfOneBufferLeavesTheOtherAsItIs) {
+TEST_F(Reduction, OfOneBufferDoesNotChangeTheOther) {
   give({0, 1, 2}, 3);
   slots->use_buffer(1);
   give(all, 5);

@@ -1,4 +1,4 @@
-// Which calls a Reducer makes when, and what it says in them and of them.
+// Which calls a Reducer makes, when, and with which flags and records.
 #include "lockstep/ddp/reducer.h"
 
 #include <gtest/gtest.h>
@@ -13,17 +13,17 @@
 namespace lockstep {
 namespace {
 
-TEST_F(Reduction, StartsFullBucketsInOrderAndTheLastWhenTheBackwardHasEnded) {
+TEST_F(Reduction, StartsCompleteBucketsInOrderAndTheLastWhenTheBackwardHasEnded) {
   give(all, 3);
   begin();
   EXPECT_TRUE(reducer->is_begun());
   reducer->ready(3);
   reducer->ready(1);
-  EXPECT_EQ(script.calls.size(), 0U) << "bucket 0 comes first, and bucket 1 is not full";
+  EXPECT_EQ(script.calls.size(), 0U) << "bucket 0 is first, and bucket 1 is not complete";
   reducer->ready(0);
   EXPECT_EQ(script.calls.size(), 1U);
   reducer->ready(2);
-  EXPECT_EQ(script.calls.size(), 2U) << "bucket 2 is full, but it is the last";
+  EXPECT_EQ(script.calls.size(), 2U) << "bucket 2 is complete, but it is the last";
   reducer->start_rest();
   EXPECT_EQ(names(),
             (std::vector<std::string>{"gradients 0 of backward 7", "gradients 1", "gradients 2"}));
@@ -46,18 +46,18 @@ TEST_F(Reduction, GivesEachCallItsGradientsTheWeightAndTheFlags) {
   }
 }
 
-TEST_F(Reduction, SkipsBucketsInWhichNothingTrains) {
+TEST_F(Reduction, SkipsBucketsOfFrozenParameters) {
   give({1, 2}, 3);
   weight(0).set_requires_grad(false);
   weight(3).set_requires_grad(false);
   begin();
   reducer->ready(1);
   reducer->ready(2);
-  EXPECT_TRUE(script.calls.empty()) << "bucket 1 is the last that takes part";
+  EXPECT_TRUE(script.calls.empty()) << "bucket 1 is the last one that takes part";
   reducer->start_rest();
   reducer->finish();
   EXPECT_EQ(names(), (std::vector<std::string>{"gradients 1 of backward 7"}));
-  EXPECT_TRUE(script.maps.empty()) << "what does not train is not unused";
+  EXPECT_TRUE(script.maps.empty()) << "a frozen parameter is not unused";
   EXPECT_FALSE(weight(0).grad().defined());
   EXPECT_EQ(reducer->record().buckets[0].done, StepClock::time_point{});
   EXPECT_NE(reducer->record().buckets[1].done, StepClock::time_point{});
@@ -68,7 +68,7 @@ TEST_F(Reduction, DoesNotWaitForAFrozenParameterOfABucketThatTrains) {
   weight(2).set_requires_grad(false);
   begin();
   reducer->ready(0);
-  reducer->ready(2);  // a graph older than its freezing
+  reducer->ready(2);  // frozen after the graph was built
   reducer->ready(1);
   EXPECT_EQ(script.calls.size(), 2U);
   reducer->ready(2);
@@ -90,7 +90,7 @@ TEST_F(Reduction, RefusesASecondGradientInOneBackward) {
   }
 }
 
-TEST_F(Reduction, AFailedBackwardMakesAllCallsAndSaysSo) {
+TEST_F(Reduction, AFailedBackwardMakesAllCallsAndReportsTheFailure) {
   give({0, 1}, 3);
   begin();
   reducer->ready(0);
@@ -101,7 +101,7 @@ TEST_F(Reduction, AFailedBackwardMakesAllCallsAndSaysSo) {
   EXPECT_FALSE(has(script.calls[0].flags, StepFlags::kFailed)) << "made before the failure";
   EXPECT_TRUE(has(script.calls[2].flags, StepFlags::kFailed));
   EXPECT_TRUE(has(reducer->finish(), StepFlags::kFailed));
-  EXPECT_TRUE(script.maps.empty()) << "all ranks drop the step: nothing more to say";
+  EXPECT_TRUE(script.maps.empty()) << "all ranks discard the step: no further call";
   EXPECT_FALSE(weight(3).grad().defined());
   EXPECT_NE(slots->state(0), GradientState::fresh);
   EXPECT_EQ(reducer->number(), 7);
@@ -110,7 +110,7 @@ TEST_F(Reduction, AFailedBackwardMakesAllCallsAndSaysSo) {
   EXPECT_FALSE(reducer->has_failed()) << "of the last reduction only";
 }
 
-TEST_F(Reduction, AFailureSkipsBucketsInWhichNothingTrains) {
+TEST_F(Reduction, AFailureSkipsBucketsOfFrozenParameters) {
   weight(1).set_requires_grad(false);
   weight(2).set_requires_grad(false);
   begin();
@@ -118,7 +118,7 @@ TEST_F(Reduction, AFailureSkipsBucketsInWhichNothingTrains) {
   EXPECT_EQ(names(), (std::vector<std::string>{"gradients 0 of backward 7", "gradients 2"}));
 }
 
-TEST_F(Reduction, CannotFailAfterTheLastCall) {
+TEST_F(Reduction, DoesNotReportAFailureAfterTheLastCall) {
   give(all, 3);
   begin();
   reducer->start_rest();
@@ -148,7 +148,7 @@ TEST_F(Reduction, AdvancesTheCallThatWasMadeLast) {
   reducer->advance();
   EXPECT_EQ(script.calls[0].advanced, 2);
   reducer->ready(1);
-  EXPECT_EQ(script.calls[0].advanced, 3) << "each gradient moves it on";
+  EXPECT_EQ(script.calls[0].advanced, 3) << "once per gradient";
   reducer->ready(2);
   reducer->advance();
   EXPECT_EQ(script.calls[0].advanced, 3);
@@ -160,7 +160,7 @@ TEST_F(Reduction, AdvancesTheCallThatWasMadeLast) {
   EXPECT_EQ(script.calls[2].advanced, at_end);
 }
 
-TEST_F(Reduction, AddsAdviceToErrorsAboutRanksThatAreNotInStep) {
+TEST_F(Reduction, AddsAdviceToErrorsAboutRanksThatMakeOtherCalls) {
   const auto text_of = [](const auto& action) {
     try {
       action();
@@ -189,7 +189,7 @@ TEST_F(Reduction, AddsAdviceToErrorsAboutRanksThatAreNotInStep) {
   EXPECT_FALSE(reducer->is_begun()) << "there is nothing left to wait for";
 }
 
-TEST_F(Reduction, BeginsAnewAfterOneThatFailed) {
+TEST_F(Reduction, BeginsAgainAfterOneThatFailed) {
   give(all, 3);
   script.wait_error = "rank 1 died";
   EXPECT_THROW(reduce(), PeerError);
@@ -203,7 +203,7 @@ TEST_F(Reduction, BeginsAnewAfterOneThatFailed) {
             (std::vector<std::string>{"gradients 0 of backward 7", "gradients 1", "gradients 2"}));
 }
 
-TEST_F(Reduction, RecordsWhatHappenedInWhichOrder) {
+TEST_F(Reduction, RecordsTheOrderOfEvents) {
   give({0, 2, 3}, 3);
   begin();
   for (const int i : {3, 0, 2}) reducer->ready(i);
@@ -219,7 +219,8 @@ TEST_F(Reduction, RecordsWhatHappenedInWhichOrder) {
   EXPECT_EQ(record.buckets[0].bytes, 8);
   EXPECT_EQ(record.buckets[1].bytes, 16);
   for (const auto& bucket : record.buckets) {
-    EXPECT_NE(bucket.ready, StepClock::time_point{}) << "start_rest() makes the rest ready";
+    EXPECT_NE(bucket.ready, StepClock::time_point{})
+        << "start_rest() makes the remaining ones ready";
     EXPECT_LE(bucket.ready, bucket.launched);
     EXPECT_LE(bucket.launched, bucket.done);
   }
@@ -230,7 +231,7 @@ TEST_F(Reduction, RecordsWhatHappenedInWhichOrder) {
   EXPECT_EQ(reducer->record().hooks, 0);
 }
 
-TEST_F(Reduction, ForgetsAReductionAndWhatCame) {
+TEST_F(Reduction, ForgetsAReductionAndItsGradients) {
   give({0}, 3);
   begin();
   reducer->ready(0);
@@ -240,7 +241,7 @@ TEST_F(Reduction, ForgetsAReductionAndWhatCame) {
   script.calls.clear();
   give(all, 3);
   reduce();
-  EXPECT_EQ(script.calls.size(), 3U) << "nothing of the first is left";
+  EXPECT_EQ(script.calls.size(), 3U) << "no call of the first is left";
 }
 
 }  // namespace

@@ -21,15 +21,15 @@ std::span<const std::byte> window_of(const at::Tensor& segment, std::int64_t ele
                                      std::int64_t number) {
   const auto bytes = elements * static_cast<std::int64_t>(segment.element_size());
   constexpr std::int64_t kLine = 64;
-  const auto share = (bytes / ReplicaCheck::kWindows + kLine - 1) / kLine * kLine;
-  const auto length = std::max(ReplicaCheck::kLeastBytes, share);
+  const auto part = (bytes / ReplicaCheck::kWindows + kLine - 1) / kLine * kLine;
+  const auto length = std::max(ReplicaCheck::kLeastBytes, part);
   const auto num_windows = std::max<std::int64_t>(1, (bytes + length - 1) / length);
   const auto begin = number % num_windows * length;
   return {static_cast<const std::byte*>(segment.const_data_ptr()) + begin,
           static_cast<std::size_t>(std::min(length, bytes - begin))};
 }
 
-// The digest of every parameter's value, on all ranks: one row a rank.
+// The digests of all parameters on all ranks, one row per rank.
 at::Tensor gather_digests(const FlatParameters& flat, const ProcessGroup& group) {
   const auto count = static_cast<std::int64_t>(flat.parameters().size());
   auto own = at::empty({count}, at::kLong);
@@ -57,7 +57,7 @@ void ReplicaCheck::look(const FlatParameters& flat) {
   digest_ = 0;
   for (int i = 0; i < flat.num_segments(); ++i) {
     const auto& segment = flat.layout().segments[static_cast<std::size_t>(i)];
-    // What does not train may hold gradients of another time.
+    // Slots of frozen parameters may hold old gradients that differ between ranks.
     const auto gradients = window_of(flat.gradients(i), segment.trains_length, window_);
     const auto values = window_of(flat.values(i), segment.length, window_);
     digest_ = digest_ * 31 + lockstep::digest(gradients) + 7 * lockstep::digest(values);
@@ -76,19 +76,18 @@ void ReplicaCheck::report(const FlatParameters& flat, const ProcessGroup& group)
       throw PeerError(
           group.global_rank(rank),
           fmt::format("the replicas are no longer equal: parameter {} differs between rank {} and "
-                      "rank {}. Every rank must make the same steps with the same learning rate, "
-                      "clipping and other settings; go "
-                      "back to a checkpoint",
+                      "rank {}. Every rank must make the same steps with the same lr, clipping and "
+                      "other settings; resume from a checkpoint",
                       parameters[i].name, group.global_rank(0), group.global_rank(rank)));
     }
   }
-  // Rank 0 where the digests are equal after all.
+  // Rank 0 if the digests are equal by now.
   const int rank = find_differing_rank(group, digest_, "window digests").value_or(0);
   throw PeerError(
       group.global_rank(rank),
-      fmt::format("the averaged gradients of the last step differed between rank {} and rank {}, "
-                  "though parameters are still equal: memory was written to that belongs to the "
-                  "reduction, or a rank's memory is faulty",
+      fmt::format("the averaged gradients of the last step differ between rank {} and rank {}, "
+                  "although the parameters are equal: the program wrote to gradients during the "
+                  "reduction, or the memory of a rank is faulty",
                   group.global_rank(0), group.global_rank(rank)));
 }
 

@@ -1,6 +1,7 @@
-// Are the replicas still equal? Each step every rank digests a window of its parameters and reduced
-// gradients, which moves on and has seen everything after kWindows steps; the digest rides with the
-// next step's gradients. What it costs is a share of one pass over memory.
+// Checks that the replicas stay equal. In each step every rank computes the digest of a window of
+// its parameters and averaged gradients. The digest travels in the call flags of the next step's
+// gradients. The window moves with each step and has covered all memory after kWindows steps, so a
+// step costs 1/kWindows of a pass over memory.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +13,26 @@
 
 namespace lockstep {
 
-/// The first rank of the group whose `digest` is not that of rank 0; none when all are equal.
-/// Collective: every rank calls this, in the same order, with the same `name`, which is for
-/// messages. Every rank gets the same answer. Throws PeerError when a rank is lost.
+/// The first rank of the group whose `digest` differs from that of rank 0; nullopt when all are
+/// equal. The result is the same on every rank. Collective: every rank calls this, in the same
+/// order, with the same `name`, which is for messages. Throws PeerError when a rank is lost.
 [[nodiscard]] std::optional<int> find_differing_rank(const ProcessGroup& group,
                                                      std::uint64_t digest, std::string_view name);
 
 class ReplicaCheck {
  public:
   static constexpr std::int64_t kWindows = 64;
-  static constexpr std::int64_t kLeastBytes = 16 << 10;  // of a window
+  static constexpr std::int64_t kLeastBytes = 16 << 10;  // per window
 
-  /// Digests the next window, between the end of a reduction and the optimizer.
+  /// Computes the digest of the next window. Called after a reduction, before the optimizer.
   void look(const FlatParameters& flat);
-  /// Whether the last window was the first of a round of kWindows.
+  /// Whether the last window was the first one of a round of kWindows.
   [[nodiscard]] bool begins_round() const noexcept { return window_ % kWindows == 1; }
-  /// Of the last window; 0 before the first.
+  /// The digest of the last window; 0 before the first.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
 
-  /// Says which rank and parameter differ: throws PeerError. Collective: all ranks have heard that
-  /// the digests differ.
+  /// Throws PeerError that names the rank and the parameter that differ.
+  /// Collective: every rank calls this after the reduced flags have shown a difference.
   [[noreturn]] void report(const FlatParameters& flat, const ProcessGroup& group) const;
 
  private:

@@ -1,4 +1,4 @@
-// Replicas that part are found within as many steps as there are windows, and named.
+// Replicas that differ are found within kWindows steps, and the rank is named.
 #include "lockstep/ddp/replica_check.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Long enough for as many windows as there are.
+// Long enough for kWindows windows.
 constexpr std::int64_t kLength = 150'000;
 
 void step(const WeightsImpl& net, torch::optim::Optimizer& optimizer) {
@@ -19,7 +19,7 @@ void step(const WeightsImpl& net, torch::optim::Optimizer& optimizer) {
   optimizer.zero_grad();
 }
 
-// Steps until the ranks hear of it. The digest of a window rides with the next step.
+// Steps until the ranks get the error. The digest of a window travels with the next step.
 void expect_found(const WeightsImpl& net, torch::optim::Optimizer& optimizer,
                   const std::string& name, int rank) {
   for (int i = 0; i <= ReplicaCheck::kWindows; ++i) {
@@ -37,7 +37,7 @@ void expect_found(const WeightsImpl& net, torch::optim::Optimizer& optimizer,
 }
 
 TEST(ReplicaCheck, FindsTheFirstRankWhoseDigestIsNotThatOfRankZero) {
-  constexpr auto kHigh = std::uint64_t{1} << 63;  // every bit is compared
+  constexpr auto kHigh = std::uint64_t{1} << 63;  // all 64 bits are compared
   with_ddp_groups(3, [](ProcessGroup& group) {
     EXPECT_EQ(find_differing_rank(group, 7, "equal"), std::nullopt);
     EXPECT_EQ(find_differing_rank(group, group.rank() == 2 ? kHigh : 0, "last"), 2);
@@ -85,8 +85,8 @@ TEST(ReplicaCheck, NamesFrozenParametersToo) {
   });
 }
 
-// Memory of the reduction that somebody wrote to, before any step was made with it.
-TEST(ReplicaCheck, TellsGradientsFromParameters) {
+// The program writes to averaged gradients before the optimizer uses them.
+TEST(ReplicaCheck, DistinguishesGradientsFromParameters) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     FlatParameters flat(*net, group);

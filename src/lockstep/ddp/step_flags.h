@@ -1,5 +1,5 @@
-// What Ddp says along with each bucket of gradients: CallFlags by name. The samples of a rank are
-// the sum, the digest of its replica must be equal, and a rank that sits out is absent.
+// The call flags that Ddp sends with each bucket of gradients: `sum` is the rank's weight in
+// samples, `equal` the digest of its replica, `absent` a rank that sits out, `any` the bits below.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace lockstep {
 
 struct StepFlags {
-  static constexpr std::uint32_t kNonFinite = 1;  // a gradient of this rank has inf or NaN
-  static constexpr std::uint32_t kUnused = 2;     // a parameter that trains got no gradient here
-  static constexpr std::uint32_t kFailed = 4;     // its backward failed: all ranks drop gradients
+  static constexpr std::uint32_t kNonFinite = 1;  // a gradient on this rank has inf or NaN
+  static constexpr std::uint32_t kUnused = 2;  // a trainable parameter got no gradient on this rank
+  static constexpr std::uint32_t kFailed = 4;  // backward failed: all ranks discard gradients
 
   [[nodiscard]] static CallFlags of(std::int64_t samples, std::uint64_t replica_digest,
                                     bool sits_out) noexcept {

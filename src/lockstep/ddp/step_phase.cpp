@@ -42,14 +42,14 @@ Phase enter_backward(Phase now, Phase micro_batch, const GradientBuffers& buffer
   if (now == Phase::idle) return micro_batch;
   if (!buffers.are_apart()) {
     throw UsageError(
-        "backward() was called between start() and wait() of a reduction: call wait() of what "
-        "start() returned first. To run a backward meanwhile, set "
-        "DdpOptions{.gradient_buffers = 2}");
+        "backward() was called between start() and wait() of a reduction: call wait() first, or "
+        "set "
+        "DdpOptions{.gradient_buffers = 2} to run a backward meanwhile");
   }
   if (micro_batch == Phase::reducing) {
     throw UsageError(
-        "backward() was called between start() and wait() of a reduction, and would begin another: "
-        "run it under no_sync()");
+        "backward() was called between start() and wait() of a reduction and would begin a second "
+        "one: run it under no_sync()");
   }
   return Phase::overlapping;
 }
@@ -64,15 +64,16 @@ bool runs_backward(Phase now) noexcept {
 
 bool has_to_wait(Phase now) {
   if (now == Phase::reducing || now == Phase::overlapping) {
-    throw UsageError("wait() of a reduction was called in the middle of a backward");
+    throw UsageError(
+        "wait() of a reduction was called during a backward: call it after the backward");
   }
   return now == Phase::started;
 }
 
 void expect_idle(Phase now, const char* verb) {
   if (now == Phase::idle) return;
-  throw UsageError(fmt::format(
-      "{} was called in the middle of a backward or a reduction; call it between steps", verb));
+  throw UsageError(
+      fmt::format("{} was called during a backward or a reduction: call it between steps", verb));
 }
 
 void expect_countable(Phase now, const GradientBuffers& buffers) {

@@ -33,7 +33,7 @@ TEST(StepTally, CountsBatchesAndMicroBatchesWithoutOne) {
   tally.count(5);
   EXPECT_TRUE(tally.is_counted);
   tally.add_batch();
-  EXPECT_FALSE(tally.is_counted) << "each backward is counted anew";
+  EXPECT_FALSE(tally.is_counted) << "count() applies to one backward";
   tally.count(3);
   tally.add_batch();
   tally.add_empty();
@@ -45,7 +45,7 @@ TEST(StepTally, CountsBatchesAndMicroBatchesWithoutOne) {
   EXPECT_FALSE(tally.is_counted);
 }
 
-TEST(StepTally, AssignedGradientsAreABatchWhereThereIsNone) {
+TEST(StepTally, AssignedGradientsCountAsABatchIfThereIsNone) {
   StepTally tally;
   tally.add_assigned();
   tally.add_assigned();
@@ -79,10 +79,10 @@ TEST(StepTally, TheLastMicroBatchOfAStepReduces) {
   EXPECT_EQ(next(1, 3, 0), Phase::accumulating);
   EXPECT_EQ(next(2, 3, 0), Phase::reducing);
   EXPECT_EQ(next(2, 3, 1), Phase::accumulating);
-  EXPECT_EQ(next(5, 3, 0), Phase::reducing) << "scopes have put the reduction off";
+  EXPECT_EQ(next(5, 3, 0), Phase::reducing) << "scopes have delayed the reduction";
 }
 
-TEST(GradientBuffersInUse, TakeTurns) {
+TEST(GradientBuffers, Alternate) {
   GradientBuffers buffers{1, 0};
   EXPECT_TRUE(buffers.are_apart());
   buffers.reduce_filled();
@@ -99,7 +99,7 @@ TEST(GradientBuffersInUse, TakeTurns) {
   EXPECT_EQ(buffers.reducing, 1);
 }
 
-TEST(StepPhase, ABackwardFromIdleIsWhatItsMicroBatchIs) {
+TEST(StepPhase, ABackwardFromIdleHasThePhaseOfItsMicroBatch) {
   for (const GradientBuffers buffers : {GradientBuffers{0, 0}, GradientBuffers{1, 0}}) {
     EXPECT_EQ(enter_backward(Phase::idle, Phase::accumulating, buffers), Phase::accumulating);
     EXPECT_EQ(enter_backward(Phase::idle, Phase::reducing, buffers), Phase::reducing);
@@ -124,7 +124,7 @@ TEST(StepPhase, ABackwardDuringAReductionNeedsAnotherBufferAndNoSync) {
             first + ", and would begin another: run it under no_sync()");
 }
 
-TEST(StepPhase, ABackwardReturnsToWhereItBegan) {
+TEST(StepPhase, ABackwardReturnsToThePhaseItBeganIn) {
   EXPECT_EQ(leave_backward(Phase::accumulating), Phase::idle);
   EXPECT_EQ(leave_backward(Phase::reducing), Phase::idle);
   EXPECT_EQ(leave_backward(Phase::overlapping), Phase::started);
@@ -136,30 +136,30 @@ TEST(StepPhase, KnowsWhetherABackwardRuns) {
   EXPECT_EQ(runs, (std::vector{false, true, true, false, true}));
 }
 
-TEST(StepPhase, WaitEndsOnlyWhatWasStarted) {
+TEST(StepPhase, WaitNeedsAStartedReduction) {
   EXPECT_FALSE(has_to_wait(Phase::idle)) << "a second wait() has nothing to do";
   EXPECT_FALSE(has_to_wait(Phase::accumulating));
   EXPECT_TRUE(has_to_wait(Phase::started));
   for (const auto phase : {Phase::reducing, Phase::overlapping}) {
     EXPECT_EQ(refusal([&] { (void)has_to_wait(phase); }),
-              "wait() of a reduction was called in the middle of a backward");
+              "wait() of a reduction was called during a backward: call it after the backward");
   }
 }
 
-TEST(StepPhase, OtherVerbsAreForIdle) {
+TEST(StepPhase, OtherFunctionsNeedIdle) {
   for (const auto phase : kPhases) {
     const auto text = refusal([&] { expect_idle(phase, "adopt()"); });
     if (phase == Phase::idle) {
       EXPECT_EQ(text, "");
     } else {
       EXPECT_EQ(text,
-                "adopt() was called in the middle of a backward or a reduction; call it "
+                "adopt() was called during a backward or a reduction: call it "
                 "between steps");
     }
   }
 }
 
-TEST(StepPhase, SamplesAreCountedWhereTheNextBackwardFillsABufferOfItsOwn) {
+TEST(StepPhase, SamplesAreCountedWhenTheNextBackwardFillsTheOtherBuffer) {
   const auto countable = [](const GradientBuffers& buffers) {
     std::vector<bool> may;
     for (const auto phase : kPhases) {

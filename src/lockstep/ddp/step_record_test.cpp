@@ -44,7 +44,7 @@ TEST(StepRecord, TracesWhenBucketsWereReadyLaunchedAndDone) {
   EXPECT_EQ(spans.all[2].second, std::pair(start + 4ms, start + 9ms));
 }
 
-TEST(StepRecord, OfAStepHasEveryBucketInItsOrder) {
+TEST(StepRecord, OfAStepHasEveryBucketInOrder) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     Spans spans;
     TestNet net;
@@ -54,7 +54,8 @@ TEST(StepRecord, OfAStepHasEveryBucketInItsOrder) {
     const auto after = StepClock::now();
     const auto& record = ddp.record();
     const auto num_buckets = net->parameters().size();
-    ASSERT_EQ(record.buckets.size(), num_buckets) << "a bucket of a byte takes one parameter";
+    ASSERT_EQ(record.buckets.size(), num_buckets)
+        << "with bucket_bytes 1 a bucket has one parameter";
     EXPECT_EQ(record.hooks, static_cast<int>(num_buckets));
     ASSERT_EQ(spans.all.size(), 2 * num_buckets + 1);
     std::int64_t bytes = 0;

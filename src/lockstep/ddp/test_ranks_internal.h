@@ -1,4 +1,4 @@
-// For tests of this room: groups of threads, a small model, what a serial computation gives.
+// For tests of this room: groups of threads, a small model, the results of a serial computation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-// Runs `body` on every rank, as a thread; a wait ends after 20 s.
+// Runs `body` on every rank, each in a thread; the group's timeout is 20 s.
 inline void with_ddp_groups(int size, const std::function<void(ProcessGroup&)>& body) {
   with_groups(size, body, {.timeout = std::chrono::seconds(20)});
 }
@@ -36,7 +36,7 @@ inline ::testing::AssertionResult holds(const std::string& text, const std::stri
   return ::testing::AssertionFailure() << "no \"" << part << "\" in \"" << text << "\"";
 }
 
-// Three layers, an unused branch on request.
+// Three layers and a branch that forward() may leave out.
 struct TestNetImpl : torch::nn::Module {
   TestNetImpl() {
     register_module("first", first);
@@ -57,8 +57,8 @@ struct TestNetImpl : torch::nn::Module {
 };
 TORCH_MODULE(TestNet);
 
-// Parameters by name, to build graphs of at will. With loss_with() gradients are known without
-// computing any: small whole numbers, whose sums are exact in any order.
+// Parameters by name, to build arbitrary graphs. With loss_with() the gradients are known in
+// advance: small integers, whose sums are exact in any order.
 struct WeightsImpl : torch::nn::Module {
   explicit WeightsImpl(const std::vector<std::string>& names, std::int64_t length = 5) {
     for (const auto& name : names) register_parameter(name, torch::zeros({length}));
@@ -70,12 +70,12 @@ inline Weights weights(const std::vector<std::string>& names, std::int64_t lengt
   return std::make_shared<WeightsImpl>(names, length);
 }
 
-// A loss that has `gradient` in every element of the weight's gradient.
+// A loss for which every element of the weight's gradient is `gradient`.
 inline at::Tensor loss_with(const at::Tensor& weight, double gradient) {
   return (weight * gradient).sum();
 }
 
-// The mean over the ranks of 1, 2, 3, ...
+// The mean of 1, 2, …, size.
 inline double mean_rank(int size) { return (1 + size) / 2.0; }
 
 inline ::testing::AssertionResult is_filled(const at::Tensor& tensor, double value) {
@@ -84,8 +84,8 @@ inline ::testing::AssertionResult is_filled(const at::Tensor& tensor, double val
   return ::testing::AssertionFailure() << tensor << " is not all " << value;
 }
 
-// The same weights on every rank and for every call with the same seed. Generators are the
-// process's: threads must not draw from them at once.
+// Equal weights on every rank for equal seeds. Does not use LibTorch's generators: they belong to
+// the process, and threads must not draw from them concurrently.
 inline void fill(torch::nn::Module& module, double seed) {
   const torch::NoGradGuard off;
   double phase = seed;
@@ -115,7 +115,7 @@ inline std::vector<at::Tensor> gradients_of(const torch::nn::Module& module) {
   return all;
 }
 
-// The mean along the tree of numerics.md: what any number of ranks must give, bit for bit.
+// The sum along the tree of numerics.md, which must be bit-identical for any number of ranks.
 inline at::Tensor tree_sum(const std::vector<at::Tensor>& parts) {
   if (parts.size() == 1) return parts.front();
   std::size_t middle = 1;
@@ -124,8 +124,8 @@ inline at::Tensor tree_sum(const std::vector<at::Tensor>& parts) {
   return tree_sum({parts.begin(), cut}) + tree_sum({cut, parts.end()});
 }
 
-// Gradients of every rank, as one process found them, summed along the tree and divided. Who has
-// none adds zero; where nobody has one there is none.
+// The gradients of all ranks, computed in one process, summed along the tree and divided. A rank
+// without a gradient adds zero; if no rank has one, the result is undefined.
 inline std::vector<at::Tensor> serial_mean(const std::vector<std::vector<at::Tensor>>& of_ranks,
                                            double divisor) {
   std::vector<at::Tensor> mean;
@@ -141,10 +141,11 @@ inline std::vector<at::Tensor> serial_mean(const std::vector<std::vector<at::Ten
   return mean;
 }
 
-// Bit for bit, undefined ones too.
+// Bitwise equal; undefined tensors must agree too.
 inline ::testing::AssertionResult are_equal(const std::vector<at::Tensor>& got,
                                             const std::vector<at::Tensor>& expected) {
-  if (got.size() != expected.size()) return ::testing::AssertionFailure() << "not as many";
+  if (got.size() != expected.size())
+    return ::testing::AssertionFailure() << "different numbers of tensors";
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (got[i].defined() != expected[i].defined()) {
       return ::testing::AssertionFailure() << "tensor " << i << " is defined on one side only";

@@ -1,5 +1,5 @@
-// For tests of this room: a part of a graph that is computed again in backward, which goes backward
-// inside backward, as re-entrant checkpointing does it.
+// For tests of this room: re-entrant activation checkpointing, which recomputes a part of the graph
+// and runs a nested backward inside backward.
 #pragma once
 
 #include <torch/torch.h>
@@ -29,7 +29,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
   }
 };
 
-// body(x), computed again in backward. The result's graph keeps `body`.
+// body(x), recomputed in backward. The graph of the result holds `body`.
 inline at::Tensor recomputed(const at::Tensor& x, Body body) {
   const auto kept = std::make_shared<const Body>(std::move(body));
   auto y = Recomputed::apply(x, kept.get());

@@ -1,5 +1,5 @@
-// For tests of Reducer in one thread: gradients in slots, and other ranks that answer what the test
-// wrote down.
+// For tests of Reducer in one thread: gradients in slots, and a scripted reduction in place of the
+// other ranks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,17 +19,17 @@
 namespace lockstep {
 
 constexpr std::int64_t kLength = 2;  // elements per parameter
-constexpr double kAverage = 100;     // bucket i holds kAverage + i when it is reduced
+constexpr double kAverage = 100;     // bucket i holds kAverage + i after its reduction
 constexpr auto kInfinity = std::numeric_limits<double>::infinity();
 
-// The other ranks, as a script, and what this rank told them.
+// The other ranks as a script, and a record of this rank's calls.
 class ScriptedReduction final : public BucketReduction {
  public:
   struct Call {
     std::string name;
     CallFlags flags;
     std::int64_t weight = 0;
-    at::Tensor input;  // as it was when the call was made
+    at::Tensor input;  // a copy from the time of the call
     int advanced = 0;
     bool waited = false;
   };
@@ -50,10 +50,10 @@ class ScriptedReduction final : public BucketReduction {
     return all;
   }
 
-  // What was said.
+  // The calls of this rank.
   std::vector<Call> calls;
   std::vector<std::vector<bool>> maps;
-  // What the other rank says.
+  // The answers of the other rank.
   CallFlags other = {.sum = 1};
   std::vector<int> used_elsewhere;
   std::string start_error;
@@ -92,7 +92,7 @@ class ScriptedReduction final : public BucketReduction {
   }
 };
 
-// Parameters 0 to 3 in buckets {0}, {1, 2}, {3}, one segment, two buffers of gradients.
+// Parameters 0 to 3 in buckets {0}, {1, 2}, {3}, one segment, two gradient buffers.
 class Reduction : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -159,7 +159,7 @@ class Reduction : public ::testing::Test {
   std::vector<at::Tensor> parameters;
   std::optional<GradientSlots> slots;
   ScriptedReduction script;
-  std::optional<Reducer> reducer;  // of buffer 0, which is in use
+  std::optional<Reducer> reducer;  // of buffer 0, the current one
   std::optional<Reducer> second;   // of buffer 1
 };
 

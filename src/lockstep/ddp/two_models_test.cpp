@@ -1,4 +1,4 @@
-// Several Ddps in one graph: each reduces in an order of its own, whatever the other does.
+// Several Ddps in one graph: each one's calls are ordered independently of the other's.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -41,9 +41,9 @@ TEST_P(TwoModels, WithAParameterUnusedOnOneRank) {
   });
 }
 
-// Rank 0 comes to the one model first, the others to the other. Buffers are copied after each
-// reduction, so that each has several calls that wait.
-TEST_P(TwoModels, ThatRanksComeToInAnotherOrder) {
+// Rank 0 reaches one model first, the other ranks the other one. Buffers are copied after each
+// reduction, so that each Ddp has several calls to wait for.
+TEST_P(TwoModels, ThatRanksReachInDifferentOrders) {
   const int size = GetParam().size;
   with_ddp_groups(size, [&](ProcessGroup& group) {
     const auto g = weights({"a", "b"});
@@ -53,13 +53,13 @@ TEST_P(TwoModels, ThatRanksComeToInAnotherOrder) {
     const Ddp d_ddp(*d, group, {.bucket_bytes = GetParam().bucket_bytes});
     const auto loss_of = [&](bool of_g) {
       const auto& net = of_g ? *g : *d;
-      const double scale = of_g ? 1 : 10;  // gradients of the other model would be noticed
+      const double scale = of_g ? 1 : 10;  // gradients of the other model would be detected
       return loss_with(net["a"], scale * (group.rank() + 1)) + loss_with(net["b"], 2 * scale);
     };
     for (int step = 0; step < 4; ++step) {
       const bool g_first = (group.rank() + step) % 2 == 0;
       const auto later = loss_of(!g_first);
-      const auto first = loss_of(g_first);  // what is computed last goes backward first
+      const auto first = loss_of(g_first);  // the operation computed last runs backward first
       (first + later).backward();
       for (const auto& net : {g, d}) {
         const double scale = net == g ? 1 : 10;
@@ -72,7 +72,7 @@ TEST_P(TwoModels, ThatRanksComeToInAnotherOrder) {
 }
 
 // The pattern of docs/ddp.md: the generator's backward leaves gradients in the discriminator that
-// no step uses.
+// no optimizer step uses.
 TEST(AGan, ThatPausesTheDiscriminatorEndsWithoutAWarning) {
   ::testing::internal::CaptureStderr();
   with_ddp_groups(2, [](ProcessGroup& group) {
@@ -99,7 +99,7 @@ TEST(AGan, ThatPausesTheDiscriminatorEndsWithoutAWarning) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-TEST(AStepWithGradientsOfTheRankAlone, IsReportedAtTheEnd) {
+TEST(AStepWithGradientsThatWereNotAveraged, IsReportedAtTheEnd) {
   ::testing::internal::CaptureStderr();
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});

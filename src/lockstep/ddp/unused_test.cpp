@@ -1,5 +1,5 @@
-// Parameters that get no gradient, on some ranks or all, in some micro-steps or all: none needs a
-// flag, and what nobody used keeps what it had.
+// Parameters that get no gradient, on some ranks or all, in some micro-batches or all: no option is
+// needed, and `.grad` of a parameter that no rank used does not change.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -28,7 +28,7 @@ TEST_P(Unused, OnAllRanksTheGradientStaysUndefined) {
   });
 }
 
-TEST_P(Unused, OnAllRanksAnOldGradientKeepsItsBits) {
+TEST_P(Unused, OnAllRanksAStaleGradientDoesNotChange) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"}, 60);
     const auto x = batch_of(group.rank(), 3, 1, 60).reshape({60});
@@ -64,7 +64,7 @@ TEST_P(Unused, OnSomeRanksTheOthersGradientIsAveragedWithZeros) {
   }
 }
 
-TEST_P(Unused, AnOldGradientCountsWhereOthersHaveANewOne) {
+TEST_P(Unused, AStaleGradientCountsWhenOtherRanksHaveANewOne) {
   const int size = GetParam();
   with_ddp_groups(size, [&](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
@@ -73,12 +73,12 @@ TEST_P(Unused, AnOldGradientCountsWhereOthersHaveANewOne) {
     auto loss = loss_with((*net)["a"], 2);
     if (group.rank() == 0) loss = loss + loss_with((*net)["b"], 6);
     loss.backward();
-    // 3 stays, as it does without ranks, and the mean of 6, 0, ... comes to it.
+    // 3 stays, as in a single process, and the mean of 6, 0, ... is added.
     EXPECT_TRUE(is_filled((*net)["b"].grad(), (3.0 * size + 6) / size));
   });
 }
 
-TEST_P(Unused, InTheLastMicroStepEarlierGradientsAreStillAveraged) {
+TEST_P(Unused, InTheLastMicroBatchEarlierGradientsAreStillAveraged) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"});
     Ddp ddp(*net, group);
@@ -96,7 +96,7 @@ TEST_P(Unused, InTheLastMicroStepEarlierGradientsAreStillAveraged) {
   });
 }
 
-TEST_P(Unused, AGradientThatWasDroppedDoesNotComeBack) {
+TEST_P(Unused, AGradientThatWasResetDoesNotComeBack) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
@@ -111,7 +111,7 @@ TEST_P(Unused, AGradientThatWasDroppedDoesNotComeBack) {
   });
 }
 
-TEST_P(Unused, AGradientAssignedByHandTakesPart) {
+TEST_P(Unused, AnAssignedGradientTakesPart) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
@@ -124,7 +124,7 @@ TEST_P(Unused, AGradientAssignedByHandTakesPart) {
   });
 }
 
-TEST_P(Unused, FrozenParametersKeepWhatTheyHaveAndTrainAgainLater) {
+TEST_P(Unused, FrozenParametersKeepTheirGradientAndTrainAgainLater) {
   for (const std::size_t bucket_bytes : {1UL, kDefaultBucketBytes}) {
     with_ddp_groups(GetParam(), [&](ProcessGroup& group) {
       const auto net = weights({"a", "b"});
@@ -138,7 +138,7 @@ TEST_P(Unused, FrozenParametersKeepWhatTheyHaveAndTrainAgainLater) {
       (*net)["a"].mutable_grad() = at::Tensor();
       (*net)["b"].requires_grad_(false);
       step();
-      EXPECT_TRUE(is_filled((*net)["b"].grad(), 2 * mean_rank(group.size()))) << "the old one";
+      EXPECT_TRUE(is_filled((*net)["b"].grad(), 2 * mean_rank(group.size()))) << "unchanged";
       net->zero_grad();
       step();
       EXPECT_FALSE((*net)["b"].grad().defined());
@@ -168,7 +168,8 @@ TEST_P(Unused, ParametersFrozenFromTheStartCanTrainLater) {
   });
 }
 
-// Autograd still comes by, since the graph is older; bucket mates must not be taken for complete.
+// Autograd still calls its node, because the graph was built before; the bucket must not count as
+// complete too early.
 TEST_P(Unused, AParameterFrozenAfterForwardDoesNotDisturbItsBucket) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
@@ -186,7 +187,7 @@ TEST_P(Unused, AParameterFrozenAfterForwardDoesNotDisturbItsBucket) {
   });
 }
 
-// Hands on gradients, but for the second input none where told so.
+// Passes gradients through; the second input gets an undefined one on request.
 struct GradientOrNone : torch::autograd::Function<GradientOrNone> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& first,
                             const at::Tensor& second, bool none) {
@@ -200,7 +201,7 @@ struct GradientOrNone : torch::autograd::Function<GradientOrNone> {
   }
 };
 
-TEST_P(Unused, UndefinedGradientsFromAFunctionAreNone) {
+TEST_P(Unused, UndefinedGradientsFromAFunctionCountAsUnused) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
@@ -216,7 +217,7 @@ TEST_P(Unused, UndefinedGradientsFromAFunctionAreNone) {
   });
 }
 
-TEST_P(Unused, ParametersWithoutElementsAreNoTrouble) {
+TEST_P(Unused, ParametersWithoutElementsAreSupported) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     net->register_parameter("empty", torch::empty({0, 3}));

@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Changes when an optimizer steps: LibTorch's own leave version counters alone, so a few lines of
-// memory are looked at, spread over the parameter.
+// A value that changes when an optimizer steps. LibTorch's optimizers do not change version
+// counters, so it includes a few cache lines spread over the parameter.
 std::uint64_t mark_of(const at::Tensor& parameter) {
   constexpr std::size_t kLine = 64;
   constexpr std::size_t kLines = 8;
@@ -45,8 +45,8 @@ void ValueMarks::expect_unchanged(int parameter, int buffer) const {
   const auto& mark = marks_[static_cast<std::size_t>(parameter)];
   if (!mark || mark->buffer != buffer || !is_changed(parameter)) return;
   throw UsageError(fmt::format(
-      "parameter {} was changed after a backward under no_sync() whose gradients were not averaged "
-      "yet: the replicas differ now. Step only after a backward outside no_sync()",
+      "parameter {} was changed after a backward under no_sync() and before its gradients were "
+      "averaged: the replicas differ now. Step only after a backward outside no_sync()",
       flat_.parameters()[static_cast<std::size_t>(parameter)].name));
 }
 

@@ -1,5 +1,6 @@
-// Did a step change parameters while gradients still waited to be averaged? Each parameter is
-// marked when such a gradient comes, and looked at before it is averaged.
+// Detects an optimizer step that changes parameters before their gradients are averaged: a mark of
+// the parameter's value is taken when a gradient arrives under no_sync() and compared before the
+// reduction.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,18 +15,19 @@ namespace lockstep {
 
 class ValueMarks {
  public:
-  /// `flat` outlives it.
+  /// `flat` must outlive it.
   explicit ValueMarks(const FlatParameters& flat)
       : flat_(flat), marks_(flat.parameters().size(), std::nullopt) {}
 
-  /// A gradient of `parameter` waits in `buffer`.
+  /// A gradient of `parameter` waits in `buffer`: marks its value.
   void set(int parameter, int buffer);
   void clear(int parameter);
   void clear() noexcept;
 
-  /// Whether it was marked and has changed since.
+  /// Whether `parameter` was marked and has changed since.
   [[nodiscard]] bool is_changed(int parameter) const;
-  /// Throws UsageError, naming the parameter, when it was changed since it was marked for `buffer`.
+  /// Throws UsageError that names the parameter if it was marked for `buffer` and has changed
+  /// since.
   void expect_unchanged(int parameter, int buffer) const;
 
  private:

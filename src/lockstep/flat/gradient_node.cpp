@@ -156,7 +156,7 @@ void GradientSlots::Node::refuse_moved_parameter() const {
       entry_.name));
 }
 
-// A slot is plain memory and cannot be part of an autograd graph.
+// A slot is plain memory, which is not part of an autograd graph.
 void GradientSlots::Node::expect_no_graph(const at::Tensor& gradient) const {
   if (!at::GradMode::is_enabled() || !gradient.requires_grad()) return;
   throw UsageError(fmt::format(

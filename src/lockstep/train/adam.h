@@ -1,6 +1,6 @@
-// Adam and AdamW over flat memory: torch.optim's, without amsgrad. Results are within a few units
-// in the last place of LibTorch's fused kernels, which fuse multiplications into additions where
-// the processor can; ours have the same bits on every processor (docs/train_statements.md).
+// Adam and AdamW over flat memory, as torch.optim's without amsgrad. Results are within a few units
+// in the last place of LibTorch's fused kernels, which use fused multiply-add where the processor
+// has it; ours are bit-identical on every processor (docs/train_statements.md).
 #pragma once
 
 #include <tuple>
@@ -14,13 +14,13 @@ struct AdamOptions {
   double lr = 1e-3;
   std::tuple<double, double> betas = {0.9, 0.999};
   double eps = 1e-8;
-  double weight_decay = 0;  // added to the gradient
+  double weight_decay = 0;  // L2: weight_decay × parameter is added to the gradient
   std::vector<ParameterGroup> groups = {};
 };
 
 class Adam final : public FlatOptimizer {
  public:
-  /// Throws UsageError for options out of range.
+  /// Throws UsageError for options out of range, and for an unsupported dtype.
   explicit Adam(FlatParameters& flat, const AdamOptions& options = {});
 
  private:
@@ -33,13 +33,13 @@ struct AdamWOptions {
   double lr = 1e-3;
   std::tuple<double, double> betas = {0.9, 0.999};
   double eps = 1e-8;
-  double weight_decay = 1e-2;  // taken off the parameter, times the lr
+  double weight_decay = 1e-2;  // decoupled: lr × weight_decay × parameter is subtracted from it
   std::vector<ParameterGroup> groups = {};
 };
 
 class AdamW final : public FlatOptimizer {
  public:
-  /// Throws UsageError for options out of range.
+  /// Throws UsageError for options out of range, and for an unsupported dtype.
   explicit AdamW(FlatParameters& flat, const AdamWOptions& options = {});
 
  private:

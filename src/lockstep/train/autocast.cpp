@@ -13,10 +13,10 @@ AutocastState state_for(at::ScalarType dtype, at::DeviceType device) {
     return {.enabled = false, .dtype = at::autocast::get_autocast_dtype(device), .device = device};
   }
   if (dtype != at::kBFloat16 && dtype != at::kHalf) {
-    throw UsageError(
-        fmt::format("autocast to {} does not exist; give bfloat16 or float16, or float32 to switch "
-                    "it off",
-                    c10::toString(dtype)));
+    throw UsageError(fmt::format(
+        "autocast to {} is unsupported: expected bfloat16 or float16, or float32 to turn "
+        "it off",
+        c10::toString(dtype)));
   }
   return {.enabled = true, .dtype = dtype, .device = device};
 }

@@ -1,20 +1,19 @@
-// Forward in 16 bits where that is safe: LibTorch's autocast as a scope.
+// LibTorch's autocast as a scope: operators for which it is safe compute in 16 bits.
 //
 //   { Autocast lower(at::kBFloat16); loss = loss_of(net->forward(input)); }
-//   loss.backward();                                    // outside: backward follows the forward's
-//   types
+//   loss.backward();                                    // outside: uses the dtypes of the forward
 //
-// LibTorch keeps the 16-bit copies of weights that it makes inside a region, whatever type they
-// have and whether or not the weight has changed since. A scope therefore drops them where the type
-// changes, and the outermost one when it ends. After weights were changed inside a region (an
-// optimizer's step), call forget_casts().
+// LibTorch caches the 16-bit copies of weights that it makes inside a scope, regardless of their
+// dtype and of later changes of the weight. So a scope clears the cache when it changes the dtype,
+// and the outermost scope when it ends. After weights have changed inside a scope (an optimizer
+// step), call forget_casts().
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
 
-/// Whether operators of one kind of device cast to 16 bits, and to which type.
+/// Whether operators of one device type cast to 16 bits, and to which dtype.
 struct AutocastState {
   bool enabled = false;
   at::ScalarType dtype = at::kBFloat16;
@@ -23,30 +22,30 @@ struct AutocastState {
   friend bool operator==(const AutocastState&, const AutocastState&) = default;
 };
 
-/// The calling thread's, now.
+/// The current state of the calling thread.
 [[nodiscard]] AutocastState autocast_state(at::DeviceType device);
 
-/// Sets the calling thread's state until the end of the block; scopes nest.
+/// Sets the calling thread's state until the end of the scope; scopes nest.
 class Autocast {
  public:
-  /// `dtype` is bfloat16 or float16; float32 switches autocast off for a part that needs it.
-  /// Throws UsageError for another dtype.
+  /// `dtype` is bfloat16 or float16; float32 turns autocast off inside the scope.
+  /// Throws UsageError for any other dtype.
   explicit Autocast(at::ScalarType dtype, at::DeviceType device = at::kCPU);
-  /// Back to a state that was asked for before.
+  /// Sets a state that autocast_state() has returned.
   explicit Autocast(const AutocastState& state);
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
-  /// For weights that were changed inside a region: drops the copies made of them before.
+  /// Clears the cached copies of weights. Call it after weights have changed inside a scope.
   static void forget_casts();
 
  private:
   AutocastState before_;
 };
 
-/// Lets regions make each cast anew, without keeping any, until the end of the block. For a forward
-/// whose graph is thrown away: a copy kept from it has no history, or one that is used up.
+/// Turns off the cache of casts until the end of the scope. For a forward whose graph is discarded:
+/// a cached copy from it would have no history, or a freed one.
 class UncachedAutocast {
  public:
   UncachedAutocast();

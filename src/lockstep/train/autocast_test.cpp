@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Autocast, HoldsForItsBlockAndNests) {
+TEST(Autocast, HoldsForItsScopeAndNests) {
   const auto x = torch::randn({4, 8});
   const auto weight = torch::randn({8, 8}, torch::requires_grad());
   const auto dtype = [&] { return torch::mm(x, weight).scalar_type(); };
@@ -19,18 +19,18 @@ TEST(Autocast, HoldsForItsBlockAndNests) {
     EXPECT_EQ(dtype(), at::kBFloat16);
     {
       const Autocast inner(at::kHalf);
-      EXPECT_EQ(dtype(), at::kHalf) << "the weight's copy in bfloat16 was taken";
+      EXPECT_EQ(dtype(), at::kHalf) << "the cached bfloat16 copy was used";
       const Autocast off(at::kFloat);
       EXPECT_EQ(dtype(), at::kFloat);
     }
-    EXPECT_EQ(dtype(), at::kBFloat16) << "the weight's copy in float16 was taken";
+    EXPECT_EQ(dtype(), at::kBFloat16) << "the cached float16 copy was used";
   }
   EXPECT_EQ(dtype(), at::kFloat);
   EXPECT_FALSE(autocast_state(at::kCPU).enabled);
   EXPECT_THROW(Autocast(at::kDouble), UsageError);
 }
 
-TEST(Autocast, LeavesTheBlockAsItWasWhenSomethingIsThrown) {
+TEST(Autocast, RestoresItsStateAfterAnException) {
   const auto before = autocast_state(at::kCPU);
   EXPECT_THROW(
       {
@@ -41,7 +41,7 @@ TEST(Autocast, LeavesTheBlockAsItWasWhenSomethingIsThrown) {
   EXPECT_EQ(autocast_state(at::kCPU), before);
 }
 
-TEST(Autocast, SeesWeightsChangedInsideTheRegionOnceItForgets) {
+TEST(Autocast, UsesChangedWeightsAfterForgetCasts) {
   const auto x = torch::ones({1, 1});
   auto weight = torch::ones({1, 1}, torch::requires_grad());
   const Autocast lower(at::kBFloat16);
@@ -54,7 +54,7 @@ TEST(Autocast, SeesWeightsChangedInsideTheRegionOnceItForgets) {
   EXPECT_EQ(torch::mm(x, weight).item<float>(), 2);
 }
 
-TEST(Autocast, KeepsNoCastOfAForwardWithoutHistory) {
+TEST(Autocast, CachesNoCastOfAForwardWithoutHistory) {
   const auto x = torch::randn({2, 4});
   auto weight = torch::randn({4, 4}, torch::requires_grad());
   const Autocast lower(at::kBFloat16);
@@ -64,7 +64,7 @@ TEST(Autocast, KeepsNoCastOfAForwardWithoutHistory) {
     (void)torch::mm(x, weight);
   }
   torch::mm(x, weight).sum().backward();
-  EXPECT_TRUE(weight.grad().defined()) << "the copy made without a graph was used again";
+  EXPECT_TRUE(weight.grad().defined()) << "the copy made without a graph was reused";
 }
 
 TEST(Attention, ChoosesFloatOnTheCpuUnderSixteenBits) {
@@ -82,7 +82,7 @@ TEST(Attention, ChoosesFloatOnTheCpuUnderSixteenBits) {
   EXPECT_FALSE(keeps(AttentionPrecision::automatic, at::kDouble, on));
 }
 
-TEST(Attention, UnderAutocastIsFloatsResultInAutocastsType) {
+TEST(Attention, UnderAutocastIsTheFloatResultInTheAutocastDtype) {
   torch::manual_seed(1);
   const auto make = [] { return torch::randn({2, 2, 8, 4}, torch::requires_grad()); };
   const auto query = make();
@@ -96,7 +96,8 @@ TEST(Attention, UnderAutocastIsFloatsResultInAutocastsType) {
   const auto lowered = attention(query, key, value, {.is_causal = true});
   EXPECT_EQ(lowered.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(lowered.equal(exact.to(at::kBFloat16)));
-  // The sum's gradient is one everywhere, in any type: the backward is float's own, bit for bit.
+  // The gradient of a sum is 1 everywhere, in any dtype, so the backward is bit-identical to
+  // float's.
   EXPECT_TRUE(torch::autograd::grad({lowered.sum()}, {query})[0].equal(gradient));
   EXPECT_EQ(attention(query, key, value, {.precision = AttentionPrecision::as_given}).scalar_type(),
             at::kBFloat16);

@@ -1,6 +1,6 @@
-// Names of sizes: B batch, T length, H heads, D head size. Queries, keys and values lie packed as
-// (3, B, H, T, D), and as matrices each is (BH, T, D); scores, shares and their gradients are (BH,
-// T, T): a row for each place that looks, a column for each that is looked at.
+// Sizes: B batch, T length, H heads, D head size. Queries, keys and values are packed as (3, B, H,
+// T, D); as matrices each is (BH, T, D). Attention scores, attention weights and their gradients
+// are (BH, T, T): one row per query position, one column per key position.
 #include "lockstep/train/causal_attention.h"
 
 #include <ATen/Parallel.h>
@@ -33,7 +33,7 @@ at::Tensor by_heads(const at::Tensor& parts, std::int64_t heads) {
   return parts.view({parts.size(0), parts.size(1), 3, heads, head_size}).permute({2, 0, 3, 1, 4});
 }
 
-// Query, key or value of what is packed, as matrices.
+// Query, key or value of `packed`, as matrices.
 at::Tensor matrices(const at::Tensor& packed, std::int64_t which) {
   return packed[which].flatten(0, 1);
 }
@@ -44,8 +44,8 @@ float scale_of(const at::Tensor& packed) {
 
 at::Tensor first_elements(const at::Tensor& squares) { return squares.select(2, 0).select(1, 0); }
 
-// Calls pass(first element of `written`, of `read`) for every pair of matrices, on as many threads
-// as LibTorch's own operators use: an iterator over the first elements alone hands out the work.
+// Calls pass(first element of `written`, of `read`) for every pair of matrices, on LibTorch's
+// intra-op threads: an iterator over the first elements distributes the work.
 template <typename Pass>
 void for_each_matrix(const at::Tensor& written, const at::Tensor& read, const Pass& pass) {
   const auto outputs = first_elements(written), inputs = first_elements(read);
@@ -61,46 +61,47 @@ void for_each_matrix(const at::Tensor& written, const at::Tensor& read, const Pa
       std::max<std::int64_t>(1, at::internal::GRAIN_SIZE / elements));
 }
 
-void make_shares(const at::Tensor& scores, float scale) {
+void make_weights(const at::Tensor& scores, float scale) {
   const auto length = static_cast<std::size_t>(scores.size(1));
   for_each_matrix(scores, scores, [=](float* matrix, const float*) {
     causal_softmax_pass({matrix, length * length}, length, scale);
   });
 }
 
-void make_gradients_of_scores(const at::Tensor& of_shares, const at::Tensor& shares, float scale) {
-  const auto length = static_cast<std::size_t>(shares.size(1));
-  for_each_matrix(of_shares, shares, [=](float* gradients, const float* matrix) {
+void make_gradients_of_scores(const at::Tensor& of_weights, const at::Tensor& weights,
+                              float scale) {
+  const auto length = static_cast<std::size_t>(weights.size(1));
+  for_each_matrix(of_weights, weights, [=](float* gradients, const float* matrix) {
     causal_softmax_gradient_pass({matrix, length * length}, {gradients, length * length}, length,
                                  scale);
   });
 }
 
-// The same of LibTorch's operators that know the gradient of their gradient.
+// The same with LibTorch's operators, which are differentiable twice.
 at::Tensor twice_differentiable(const at::Tensor& parts, std::int64_t heads) {
   const auto packed = by_heads(parts.to(at::kFloat), heads);
   const auto scores = at::matmul(packed[0], packed[1].transpose(2, 3)) * scale_of(packed);
   const auto later = at::ones_like(scores, at::kBool).triu(1);
-  const auto shares = scores.masked_fill(later, -INFINITY).softmax(-1);
-  return at::matmul(shares, packed[2]).transpose(1, 2).flatten(2).to(parts.scalar_type());
+  const auto weights = scores.masked_fill(later, -INFINITY).softmax(-1);
+  return at::matmul(weights, packed[2]).transpose(1, 2).flatten(2).to(parts.scalar_type());
 }
 
 struct CausalAttention : public torch::autograd::Function<CausalAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& parts, std::int64_t heads) {
     const Autocast off(at::kFloat);
     const auto packed = copy_of(by_heads(parts, heads), at::kFloat);
-    const auto shares = at::bmm(matrices(packed, 0), matrices(packed, 1).transpose(1, 2));
-    make_shares(shares, scale_of(packed));
-    context->save_for_backward({parts, packed, shares});
+    const auto weights = at::bmm(matrices(packed, 0), matrices(packed, 1).transpose(1, 2));
+    make_weights(weights, scale_of(packed));
+    context->save_for_backward({parts, packed, weights});
     context->saved_data["heads"] = heads;
-    const auto mixed = at::bmm(shares, matrices(packed, 2)).view(packed.sizes().slice(1));
+    const auto mixed = at::bmm(weights, matrices(packed, 2)).view(packed.sizes().slice(1));
     return copy_of(mixed.transpose(1, 2), parts.scalar_type()).flatten(2);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Autocast off(at::kFloat);
     const auto saved = context->get_saved_variables();
-    const auto& [parts, packed, shares] = std::tie(saved[0], saved[1], saved[2]);
+    const auto& [parts, packed, weights] = std::tie(saved[0], saved[1], saved[2]);
     const auto heads = context->saved_data["heads"].toInt();
     if (at::GradMode::is_enabled()) {  // this gradient is itself differentiated
       return {torch::autograd::grad({twice_differentiable(parts, heads)}, {parts}, gradients,
@@ -110,13 +111,13 @@ struct CausalAttention : public torch::autograd::Function<CausalAttention> {
     const auto scattered = gradients[0].unflatten(2, {heads, packed.size(4)}).transpose(1, 2);
     const auto of_mixed = copy_of(scattered, at::kFloat).flatten(0, 1);
     const auto of_scores = at::bmm(of_mixed, matrices(packed, 2).transpose(1, 2));
-    make_gradients_of_scores(of_scores, shares, scale_of(packed));
+    make_gradients_of_scores(of_scores, weights, scale_of(packed));
     const auto of_packed = at::empty_like(packed);
     auto of_query = matrices(of_packed, 0), of_key = matrices(of_packed, 1),
          of_value = matrices(of_packed, 2);
     at::bmm_out(of_query, of_scores, matrices(packed, 1));
     at::bmm_out(of_key, of_scores.transpose(1, 2), matrices(packed, 0));
-    at::bmm_out(of_value, shares.transpose(1, 2), of_mixed);
+    at::bmm_out(of_value, weights.transpose(1, 2), of_mixed);
     return {copy_of(of_packed.permute({1, 3, 0, 2, 4}), parts.scalar_type()).flatten(2), {}};
   }
 };

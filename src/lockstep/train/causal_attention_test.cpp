@@ -28,16 +28,16 @@ at::Tensor libtorchs(const at::Tensor& parts) {
       .flatten(2);
 }
 
-// The same of operators that can be differentiated twice.
+// The same with operators that are differentiable twice.
 at::Tensor by_the_book(const at::Tensor& parts) {
   const auto heads = parts.unflatten(2, {3, kHeads, kWidth / kHeads}).permute({2, 0, 3, 1, 4});
   const auto scores = heads[0].matmul(heads[1].transpose(2, 3)) / std::sqrt(kWidth / kHeads);
   const auto later = torch::ones_like(scores, torch::kBool).triu(1);
-  const auto shares = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
-  return shares.softmax(-1).matmul(heads[2]).transpose(1, 2).flatten(2);
+  const auto weights = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
+  return weights.softmax(-1).matmul(heads[2]).transpose(1, 2).flatten(2);
 }
 
-// d f(parts) / d parts, weighted with numbers that differ from place to place.
+// d f(parts) / d parts, weighted with numbers that differ between positions.
 template <typename Function>
 at::Tensor gradient_of(const Function& function, const at::Tensor& parts) {
   const auto input = parts.detach().requires_grad_();
@@ -50,7 +50,7 @@ at::Tensor error_of(const at::Tensor& found, const at::Tensor& truth) {
   return (found.to(torch::kDouble) - truth).abs();
 }
 
-TEST(CausalAttention, IsAsNearToTheTrueValueAsLibTorchs) {
+TEST(CausalAttention, IsAsAccurateAsLibTorchs) {
   for (const auto length : {1, 2, 7, 16, 33, 128, 256}) {
     const auto parts = random_parts(length);
     const auto truth = libtorchs(parts.to(torch::kDouble));
@@ -61,9 +61,9 @@ TEST(CausalAttention, IsAsNearToTheTrueValueAsLibTorchs) {
   }
 }
 
-// At most it is as far off as LibTorch's operators one by one: here as there the gradient of a key
-// or value is one sum over all that look at it, while LibTorch's kernel sums blocks.
-TEST(CausalAttention, GradientsAreAsNearToTheTrueOnesAsLibTorchs) {
+// The error is at most that of LibTorch's separate operators: in both, the gradient of a key or
+// value is one sum over all queries, while LibTorch's fused kernel sums blocks.
+TEST(CausalAttention, GradientsAreAsAccurateAsLibTorchs) {
   for (const auto length : {1, 2, 7, 16, 33, 128, 256}) {
     const auto parts = random_parts(length);
     const auto truth = gradient_of(libtorchs, parts.to(torch::kDouble));
@@ -79,7 +79,7 @@ TEST(CausalAttention, InBfloat16IsComputedInFloatAndRoundedOnce) {
   const auto parts = random_parts(33).to(torch::kBFloat16);
   const auto wide = parts.to(torch::kFloat);
   EXPECT_TRUE(torch::equal(ours(parts), ours(wide).to(torch::kBFloat16)));
-  // The weights are rounded for one and not for the other, so two roundings lie between them.
+  // The attention weights are rounded in one and not in the other: two roundings of difference.
   EXPECT_TRUE(torch::allclose(gradient_of(ours, parts).to(torch::kFloat), gradient_of(ours, wide),
                               /*rtol=*/1.0 / 64, /*atol=*/1.0 / 64));
 }
@@ -98,7 +98,7 @@ TEST(CausalAttention, TakesAnyLayout) {
   ASSERT_FALSE(scattered.is_contiguous());
   EXPECT_TRUE(torch::equal(ours(scattered), ours(parts)));
   EXPECT_TRUE(torch::equal(gradient_of(ours, scattered), gradient_of(ours, parts)));
-  // The gradient that comes in may be anything too: that of a sum is one number, shown many times.
+  // The incoming gradient may have any layout too: that of a sum is one expanded number.
   const auto input = parts.clone().requires_grad_();
   const auto result = ours(input);
   const auto of_sum = torch::autograd::grad({result.sum()}, {input}, {}, /*retain_graph=*/true)[0];
@@ -106,7 +106,7 @@ TEST(CausalAttention, TakesAnyLayout) {
   EXPECT_TRUE(torch::equal(of_sum, of_ones));
 }
 
-TEST(CausalAttention, CanBeDifferentiatedTwice) {
+TEST(CausalAttention, IsDifferentiableTwice) {
   const auto second = [](auto function, const at::Tensor& parts) {
     const auto input = parts.clone().requires_grad_();
     const auto result = function(input);
@@ -120,7 +120,7 @@ TEST(CausalAttention, CanBeDifferentiatedTwice) {
   EXPECT_LE(error.max().item<double>(), theirs.max().item<double>() * 2);
 }
 
-TEST(CausalAttention, GivesTheSameBitsOnAnyNumberOfThreads) {
+TEST(CausalAttention, IsBitIdenticalOnAnyNumberOfThreads) {
   const auto parts = random_parts(128, /*batch=*/5);
   const auto threads = at::get_num_threads();
   at::set_num_threads(1);
@@ -131,7 +131,7 @@ TEST(CausalAttention, GivesTheSameBitsOnAnyNumberOfThreads) {
   at::set_num_threads(threads);
 }
 
-TEST(CausalAttention, OfAPlaceDependsOnNoLaterOne) {
+TEST(CausalAttention, OfAPositionDoesNotDependOnLaterOnes) {
   for (const auto length : {16, 33}) {
     const auto parts = random_parts(length);
     const auto before = ours(parts);
@@ -148,16 +148,16 @@ TEST(CausalAttention, OfAPlaceDependsOnNoLaterOne) {
   }
 }
 
-TEST(CausalAttention, SharesOfFarLowerScoresAreZero) {
+TEST(CausalAttention, WeightsOfFarLowerScoresAreZero) {
   auto parts = torch::zeros({1, 16, 3 * kWidth});
-  parts.narrow(2, 0, 2 * kWidth).narrow(1, 3, 1).fill_(1e3);  // query and key of place 3
+  parts.narrow(2, 0, 2 * kWidth).narrow(1, 3, 1).fill_(1e3);  // query and key of position 3
   parts.narrow(2, 2 * kWidth, kWidth).copy_(torch::arange(16).view({1, 16, 1}));
   const auto result = ours(parts);
   EXPECT_TRUE(torch::equal(result[0][3], torch::full({kWidth}, 3.0F)));
   EXPECT_TRUE(torch::allclose(result[0][4], torch::full({kWidth}, 2.0F)));
 }
 
-TEST(CausalAttention, KeepsWhatIsNotANumber) {
+TEST(CausalAttention, KeepsNaN) {
   constexpr auto nothing = std::numeric_limits<float>::quiet_NaN();
   constexpr auto infinite = std::numeric_limits<float>::infinity();
   for (const auto bad : {nothing, -nothing, infinite, -infinite}) {
@@ -168,12 +168,12 @@ TEST(CausalAttention, KeepsWhatIsNotANumber) {
     EXPECT_TRUE(torch::equal(ours(parts).isnan(), expected)) << bad;
   }
   auto parts = random_parts(33, /*batch=*/1);
-  parts[0][20][0] = nothing;  // a query: that place alone
+  parts[0][20][0] = nothing;  // a query: affects that position only
   EXPECT_TRUE(torch::equal(ours(parts).isnan(), by_the_book(parts).isnan()));
   EXPECT_TRUE(gradient_of(ours, parts)[0][20][0].isnan().item<bool>());
 }
 
-TEST(CausalAttention, LeavesToLibTorchWhatItIsNotMadeFor) {
+TEST(CausalAttention, ReportsUnsupportedTensors) {
   EXPECT_TRUE(has_causal_attention(torch::empty({1, kLongestCausalAttention, 12})));
   EXPECT_TRUE(has_causal_attention(torch::empty({1, 1, 12}, torch::kBFloat16)));
   EXPECT_FALSE(has_causal_attention(torch::empty({1, kLongestCausalAttention + 1, 12})));
@@ -182,7 +182,7 @@ TEST(CausalAttention, LeavesToLibTorchWhatItIsNotMadeFor) {
   EXPECT_FALSE(has_causal_attention(torch::empty({0, 8, 12})));
 }
 
-TEST(CausalAttention, RefusesWhatItIsNotMadeFor) {
+TEST(CausalAttention, RefusesUnsupportedTensors) {
   EXPECT_THROW((void)causal_attention(torch::zeros({1, kLongestCausalAttention + 1, 12}), 2),
                UsageError);
   EXPECT_THROW((void)causal_attention(torch::zeros({1, 8, 12}, torch::kDouble), 2), UsageError);

@@ -20,7 +20,7 @@ double norm_of(const FlatParameters& flat, const std::vector<FlatRange>& ranges)
   return std::sqrt(sum);
 }
 
-// Parameter by parameter where the factor is not finite: padding must stay zero.
+// With a non-finite factor each parameter is scaled separately, because padding must stay zero.
 void scale_gradients(const FlatParameters& flat, const FlatRange& range, double factor) {
   if (std::isfinite(factor)) return scale(gradients_of(flat, range), factor);
   for (const int index : range.parameters) {
@@ -38,8 +38,8 @@ void scale_gradients(const FlatParameters& flat, const FlatRange& range, double 
     }
   }
   throw UsageError(fmt::format(
-      "the norm of the gradients is {}, because of {}; leave the step out, or look for the "
-      "operation that gave it",
+      "the norm of the gradients is {}, because of {}; skip the step, or find the operation that "
+      "produced it",
       norm, names.empty() ? "an overflow of the sum" : fmt::format("{}", fmt::join(names, ", "))));
 }
 
@@ -49,10 +49,7 @@ double grad_norm(FlatParameters& flat) { return norm_of(flat, present_gradients(
 
 double clip_grad_norm(FlatParameters& flat, double max_norm, const ClipOptions& options) {
   if (!(max_norm >= 0)) {
-    throw UsageError(
-        fmt::format("gradients cannot be clipped to a norm of {}: give a number that "
-                    "is not negative",
-                    max_norm));
+    throw UsageError(fmt::format("clip_grad_norm with max_norm {}: expected 0 or more", max_norm));
   }
   const auto ranges = present_gradients(flat);
   const double norm = norm_of(flat, ranges);

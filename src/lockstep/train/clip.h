@@ -1,7 +1,7 @@
-// Bounds the length of the gradient, over flat memory: one pass reads, one pass scales.
+// Gradient clipping by norm over flat memory: one pass computes the norm, one pass scales.
 //
-// Ranks agree without a message: reduced gradients have the same bits on every rank, and so have
-// their norm and what is left of them. Order with loss scaling: unscale, clip, step.
+// Ranks need no communication: averaged gradients are bit-identical on all ranks, and so are their
+// norm and the clipped gradients. With loss scaling, call unscale, clip, step in this order.
 #pragma once
 
 #include "lockstep/flat/flat_parameters.h"
@@ -9,18 +9,18 @@
 namespace lockstep {
 
 struct ClipOptions {
-  bool error_if_non_finite = false;  // throw instead of scaling by what is not finite
+  bool error_if_non_finite = false;  // throw if the norm is non-finite
 };
 
-/// The Euclidean norm of all gradients together, summed in double. Parameters without a gradient
-/// count nothing. Throws UsageError naming parameters that left registered memory.
+/// The Euclidean norm of all gradients together, summed in double. Parameters without a gradient do
+/// not count. Throws UsageError with the names of parameters that left registered memory.
 [[nodiscard]] double grad_norm(FlatParameters& flat);
 
-/// Scales all gradients so that their norm is at most `max_norm`, as torch.nn.utils.clip_grad_norm_
-/// does: by max_norm / (norm + 1e-6) where that is below 1. Gradients that are short enough are not
-/// touched. Returns the norm before.
-/// Throws UsageError for a negative max_norm, and for a norm that is not finite if so asked: the
-/// gradients are as they were then. Without it they become NaN, as in Python.
+/// Scales all gradients so that their norm is at most `max_norm`, as
+/// torch.nn.utils.clip_grad_norm_: by max_norm / (norm + 1e-6) if that is below 1; otherwise
+/// gradients do not change. Returns the norm before scaling. Throws UsageError for a negative
+/// max_norm, and for a non-finite norm with error_if_non_finite; gradients do not change then.
+/// Without that option they become NaN, as in PyTorch.
 double clip_grad_norm(FlatParameters& flat, double max_norm, const ClipOptions& options = {});
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ class Clip : public ::testing::Test {
   FlatParameters flat{*net, group};
 };
 
-TEST_F(Clip, IsWhatLibTorchsDoes) {
+TEST_F(Clip, AgreesWithLibTorch) {
   for (const double factor : {100.0, 1.0, 0.001}) {
     torch::manual_seed(4);
     give_gradients(net, factor);
@@ -41,7 +41,8 @@ TEST_F(Clip, IsWhatLibTorchsDoes) {
     torch::manual_seed(4);
     give_gradients(other, factor);
     const double expected = torch::nn::utils::clip_grad_norm_(other->parameters(), 0.5);
-    // LibTorch adds in float, we in double: both are within a few units of float's last place.
+    // LibTorch sums in float, we in double: they agree within a few units in the last place of
+    // float.
     EXPECT_NEAR(clip_grad_norm(flat, 0.5), expected, 1e-6 * expected);
     for (std::size_t i = 0; i < net->parameters().size(); ++i) {
       EXPECT_TRUE(torch::allclose(net->parameters()[i].grad(), other->parameters()[i].grad(),
@@ -50,7 +51,7 @@ TEST_F(Clip, IsWhatLibTorchsDoes) {
   }
 }
 
-TEST_F(Clip, LeavesShortGradientsUntouched) {
+TEST_F(Clip, DoesNotChangeGradientsBelowTheNorm) {
   give_gradients(net);
   const auto before = net->parameters()[0].grad().clone();
   const double norm = clip_grad_norm(flat, 1e9);
@@ -73,7 +74,7 @@ TEST_F(Clip, CountsOnlyParametersThatHaveAGradient) {
   EXPECT_FALSE(net->parameters()[1].grad().defined());
 }
 
-TEST_F(Clip, NamesWhatIsNotFiniteIfAsked) {
+TEST_F(Clip, NamesNonFiniteGradientsOnRequest) {
   give_gradients(net);
   net->parameters()[2].mutable_grad()[1][1] = std::numeric_limits<float>::infinity();
   const auto before = net->parameters()[0].grad().clone();
@@ -86,7 +87,7 @@ TEST_F(Clip, NamesWhatIsNotFiniteIfAsked) {
   }
   EXPECT_TRUE(net->parameters()[0].grad().equal(before)) << "gradients were changed";
   EXPECT_EQ(clip_grad_norm(flat, 1), std::numeric_limits<double>::infinity());
-  EXPECT_TRUE(net->parameters()[2].grad()[1][1].isnan().item<bool>()) << "Python gives inf × 0";
+  EXPECT_TRUE(net->parameters()[2].grad()[1][1].isnan().item<bool>()) << "inf × 0, as in PyTorch";
   EXPECT_THROW(clip_grad_norm(flat, -1), UsageError);
 }
 
@@ -103,7 +104,7 @@ TEST_F(Clip, KeepsPaddingZeroWhateverTheNorm) {
     EXPECT_EQ(rest.count_nonzero().item<std::int64_t>(), 0);
   }
   give_gradients(net);
-  EXPECT_TRUE(std::isfinite(grad_norm(flat))) << "a step that was not finite is still felt";
+  EXPECT_TRUE(std::isfinite(grad_norm(flat))) << "an earlier non-finite step has left a trace";
 }
 
 TEST_F(Clip, NamesParametersThatLeftRegisteredMemory) {
@@ -112,7 +113,7 @@ TEST_F(Clip, NamesParametersThatLeftRegisteredMemory) {
   EXPECT_THROW(clip_grad_norm(flat, 1), UsageError);
 }
 
-TEST(ClipOnRanks, GivesEqualBitsEverywhere) {
+TEST(ClipOnRanks, IsBitIdenticalOnAllRanks) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(3, [&](testing::Rank& self) {

@@ -17,15 +17,14 @@ bool has_masters(at::ScalarType dtype) { return dtype == at::kBFloat16; }
 void expect_dtype(const FlatParameter& parameter, std::string_view kind) {
   const auto dtype = parameter.tensor.scalar_type();
   if (dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16) return;
-  throw UsageError(
-      fmt::format("{} trains parameters of float32, float64 and bfloat16, and {} is {}; keep it in "
-                  "float32 (and "
-                  "let Autocast compute in 16 bits), or step with torch::optim",
-                  kind, parameter.name, c10::toString(dtype)));
+  throw UsageError(fmt::format(
+      "{} supports parameters of float32, float64 and bfloat16, and {} is {}: keep it in "
+      "float32 and use Autocast for 16-bit compute, or use torch::optim",
+      kind, parameter.name, c10::toString(dtype)));
 }
 
 void expect_lr(std::string_view kind, double lr) {
-  expect_option(std::isfinite(lr) && lr >= 0, kind, "lr", lr, "one that is not negative");
+  expect_option(std::isfinite(lr) && lr >= 0, kind, "lr", lr, "0 or more");
 }
 
 }  // namespace
@@ -33,11 +32,11 @@ void expect_lr(std::string_view kind, double lr) {
 void expect_option(bool holds, std::string_view kind, std::string_view option, double value,
                    std::string_view range) {
   if (holds) return;
-  throw UsageError(fmt::format("{} with {} {}: give {}", kind, option, value, range));
+  throw UsageError(fmt::format("{} with {} {}: expected {}", kind, option, value, range));
 }
 
 ParameterGroup no_decay_for_biases_and_norms() {
-  return {.takes = [](const FlatParameter& parameter) { return parameter.tensor.dim() < 2; },
+  return {.matches = [](const FlatParameter& parameter) { return parameter.tensor.dim() < 2; },
           .weight_decay = 0};
 }
 
@@ -56,8 +55,7 @@ FlatOptimizer::FlatOptimizer(FlatParameters& flat, Settings settings)
       state_names_(std::move(settings.state_names)) {
   expect_lr(kind_, lr_);
   const auto expect_decay = [&](double decay) {
-    expect_option(std::isfinite(decay) && decay >= 0, kind_, "weight_decay", decay,
-                  "one that is not negative");
+    expect_option(std::isfinite(decay) && decay >= 0, kind_, "weight_decay", decay, "0 or more");
   };
   expect_decay(weight_decay_);
   for (const auto& group : groups_) {
@@ -67,7 +65,7 @@ FlatOptimizer::FlatOptimizer(FlatParameters& flat, Settings settings)
   for (const auto& parameter : flat_.parameters()) {
     expect_dtype(parameter, kind_);
     std::size_t group = 0;
-    while (group < groups_.size() && !groups_[group].takes(parameter)) ++group;
+    while (group < groups_.size() && !groups_[group].matches(parameter)) ++group;
     group_of_.push_back(group);
   }
   make_state();
@@ -94,8 +92,8 @@ void FlatOptimizer::step(double lr) {
   for (const auto& range : present_gradients(flat_)) step_range(range, lr);
 }
 
-// Neighbours with the same group and count of steps go together, with the padding between them: it
-// is zero, and stays so.
+// Adjacent parameters with the same group and step count are updated together, including the
+// padding between them, which is zero and stays zero.
 void FlatOptimizer::step_range(const FlatRange& range, double lr) {
   auto* steps = steps_.data_ptr<std::int64_t>();
   const auto& indices = range.parameters;
@@ -111,7 +109,8 @@ void FlatOptimizer::step_range(const FlatRange& range, double lr) {
       if (next == first) together.begin = parameter.slot.begin;
       together.end = parameter.slot.begin + parameter.slot.count;
       steps[index] = step;
-      // The pass writes behind autograd's back; graphs that hold the old value must notice.
+      // The pass writes without autograd's knowledge; graphs that saved the old value must detect
+      // it.
       parameter.tensor.unsafeGetTensorImpl()->bump_version();
     }
     update(together, group_step(group, step, lr));
@@ -156,11 +155,11 @@ void FlatOptimizer::load_state_json(std::string_view json) {
   try {
     kind = nlohmann::json::parse(json).at("kind").get<std::string>();
   } catch (const nlohmann::json::exception& error) {
-    throw UsageError(fmt::format("this is no state of an optimizer: {}", error.what()));
+    throw UsageError(fmt::format("not the state of an optimizer: {}", error.what()));
   }
   if (kind == kind_) return;
   throw UsageError(fmt::format(
-      "the run was saved with the optimizer {}, and this program has {}; go on with the saved one",
+      "the checkpoint was saved with the optimizer {}, and this program has {}: use the saved one",
       kind, kind_));
 }
 

@@ -15,8 +15,8 @@ bool has_own_pass(const at::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-// Calls pass(data, count) for parts of dense tensors of one shape and type T, where data has the
-// first element of each, on as many threads as LibTorch's own operators use.
+// Calls pass(data, count) for parts of dense tensors of one shape and type T, where `data` points
+// to the first element of each, on LibTorch's intra-op threads.
 template <typename T, typename Pass>
 void in_parts(at::TensorIteratorConfig& tensors, const Pass& pass) {
   tensors.build().for_each([&](char** data, const std::int64_t* strides, std::int64_t count) {
@@ -55,7 +55,7 @@ struct Gelu : public torch::autograd::Function<Gelu> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto given = context->get_saved_variables()[0];
-    // A gradient that is itself differentiated: LibTorch's, which knows its own gradient.
+    // With create_graph: LibTorch's operator, which is differentiable itself.
     if (at::GradMode::is_enabled()) return {at::gelu_backward(gradients[0], given, "tanh")};
     const auto x = given.contiguous();
     const auto dy = gradients[0].contiguous();

@@ -19,14 +19,14 @@ at::Tensor gradient_of(const Function& function, const at::Tensor& x, const at::
   return input.grad();
 }
 
-// Every finite bfloat16, as it is stored.
+// Every finite bfloat16, by its bits.
 at::Tensor all_bfloat16() {
   const auto bits = torch::arange(0, 65536, torch::kInt32).to(torch::kInt16);
   const auto values = bits.view(torch::kBFloat16);
   return values.masked_select(values.isfinite());
 }
 
-// Which of the numbers in order of size it is: neighbours differ by one.
+// The index of a number in the order of size: adjacent numbers differ by one.
 at::Tensor place(const at::Tensor& values) {
   const auto bits = values.contiguous().view(torch::kInt16).to(torch::kInt32);
   return torch::where(bits.lt(0), -(bits.bitwise_and(0x7fff)), bits);
@@ -36,14 +36,14 @@ TEST(GeluByTanh, IsWithinOneUnitInTheLastPlaceOfTheTrueValueForEveryBfloat16) {
   const auto x = all_bfloat16();
   const auto expected = exactly(x).to(torch::kBFloat16);
   const auto apart = (place(gelu_by_tanh(x)) - place(expected)).abs();
-  // Far below zero 1 + tanh cancels in double too: there both are next to nothing.
+  // Far below zero 1 + tanh cancels in double too; both results are almost zero there.
   const auto counts = x.ge(-5);
   EXPECT_LE(apart.masked_select(counts).max().item<int>(), 1);
   const auto rest = gelu_by_tanh(x).to(torch::kFloat).abs().masked_select(counts.logical_not());
   EXPECT_LE(rest.max().item<float>(), 1e-5);
 }
 
-TEST(GeluByTanh, IsAsNearToTheTrueValueInFloatAsLibTorchs) {
+TEST(GeluByTanh, IsAsAccurateInFloatAsLibTorchs) {
   const auto x = torch::linspace(-12, 12, 1 << 20);
   const auto error = (gelu_by_tanh(x).to(torch::kDouble) - exactly(x)).abs();
   const auto theirs = (at::gelu(x, "tanh").to(torch::kDouble) - exactly(x)).abs();
@@ -51,7 +51,7 @@ TEST(GeluByTanh, IsAsNearToTheTrueValueInFloatAsLibTorchs) {
   EXPECT_LE(error.mean().item<double>(), theirs.mean().item<double>() * 2);
 }
 
-TEST(GeluByTanh, GradientsAreAsNearToTheTrueOnesAsLibTorchs) {
+TEST(GeluByTanh, GradientsAreAsAccurateAsLibTorchs) {
   const auto x = torch::linspace(-12, 12, 1 << 20);
   const auto weights = torch::linspace(-1, 2, 1 << 20);
   const auto libtorchs = [](const at::Tensor& input) { return at::gelu(input, "tanh"); };
@@ -69,7 +69,7 @@ TEST(GeluByTanh, GradientsAreAsNearToTheTrueOnesAsLibTorchs) {
                               /*rtol=*/1.0 / 128, /*atol=*/1e-6));
 }
 
-TEST(GeluByTanh, TakesWhatIsNotANumberAndWhatIsHugeAsLibTorchDoes) {
+TEST(GeluByTanh, HandlesNaNAndHugeValuesAsLibTorchDoes) {
   constexpr auto infinite = std::numeric_limits<float>::infinity();
   const auto x = torch::tensor({-infinite, -3e38F, -1e10F, -100.0F, -0.0F, 0.0F, 100.0F, 1e10F,
                                 3e38F, infinite, std::numeric_limits<float>::quiet_NaN()});
@@ -88,7 +88,7 @@ TEST(GeluByTanh, TakesAnyLayoutAndSize) {
                            gradient_of(gelu_by_tanh, x.contiguous(), torch::ones({9, 7}))));
 }
 
-TEST(GeluByTanh, CanBeDifferentiatedTwice) {
+TEST(GeluByTanh, IsDifferentiableTwice) {
   const auto second = [](auto function) {
     const auto x = torch::linspace(-2, 2, 33).view({3, 11}).requires_grad_();
     const auto first = torch::autograd::grad({function(x.t()).sum()}, {x}, {}, {}, true)[0];

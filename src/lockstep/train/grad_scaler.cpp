@@ -17,15 +17,15 @@ namespace {
 void check(const GradScalerOptions& options) {
   const auto expect = [](bool holds, std::string_view what, double value, std::string_view range) {
     if (!holds) {
-      throw UsageError(fmt::format("a GradScaler with {} {}: give {}", what, value, range));
+      throw UsageError(fmt::format("GradScaler with {} {}: expected {}", what, value, range));
     }
   };
   const auto scale = static_cast<float>(options.initial_scale);
   expect(std::isfinite(scale) && scale > 0, "initial_scale", options.initial_scale,
          "a positive number within float32");
-  expect(options.growth_factor > 1, "growth_factor", options.growth_factor, "one above 1");
+  expect(options.growth_factor > 1, "growth_factor", options.growth_factor, "a value above 1");
   expect(options.backoff_factor > 0 && options.backoff_factor < 1, "backoff_factor",
-         options.backoff_factor, "one between 0 and 1");
+         options.backoff_factor, "a value between 0 and 1");
   expect(options.growth_interval > 0, "growth_interval",
          static_cast<double>(options.growth_interval), "at least 1");
 }
@@ -39,7 +39,8 @@ GradScaler::GradScaler(const GradScalerOptions& options)
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const {
   if (!options_.enabled) return loss;
-  // A tensor, not a number: a float16 loss without dimensions then becomes float32, as in Python.
+  // A tensor and not a number, so that a zero-dimensional float16 loss becomes float32, as in
+  // PyTorch.
   return at::mul(loss, at::full({}, scale_, at::dtype(at::kFloat).device(loss.device())));
 }
 
@@ -128,7 +129,7 @@ void GradScaler::load_state_json(std::string_view json) {
     found_ = Found::nothing_yet;
     already_unscaled_.clear();
   } catch (const nlohmann::json::exception& error) {
-    throw UsageError(fmt::format("this is no state of a GradScaler: {}", error.what()));
+    throw UsageError(fmt::format("not the state of a GradScaler: {}", error.what()));
   }
 }
 
@@ -139,17 +140,19 @@ void GradScaler::note(bool finite, UnscaleOptions options) noexcept {
 
 void GradScaler::expect_unscaled(std::string_view verb) const {
   if (found_ != Found::nothing_yet) return;
-  throw UsageError(
-      fmt::format("GradScaler::{} came before any gradient was unscaled in this step; call unscale "
-                  "between backward and step, and update once after it",
-                  verb));
+  throw UsageError(fmt::format(
+      "GradScaler::{}() before unscale() in this step: call unscale() between backward() "
+      "and step(), and update() once after it",
+      verb));
 }
 
 void GradScaler::expect_first_time(const void* what) {
   if (already_unscaled_.insert(what).second) return;
   throw UsageError(
-      "these gradients were unscaled in this step before, and would now be divided by the scale "
-      "twice; call unscale once for each parameter, and update at the end of the step");
+      "GradScaler::unscale() of gradients that were already unscaled in this step: they would be "
+      "divided by the scale twice. Call unscale() once per parameter, and update() at the end of "
+      "the "
+      "step");
 }
 
 float GradScaler::inverse_scale() const noexcept {

@@ -24,12 +24,13 @@ at::Tensor parameter_with(const at::Tensor& gradient) {
   return parameter;
 }
 
-TEST(GradScaler, ScalesAndUnscalesByThePowerItHas) {
+TEST(GradScaler, ScalesAndUnscalesByItsScale) {
   const GradScaler scaler;
   EXPECT_EQ(scaler.current_scale(), 65536);
   const auto loss = torch::tensor(0.5F, torch::requires_grad());
   EXPECT_EQ(scaler.scale(loss).item<float>(), 32768);
-  EXPECT_EQ(scaler.scale(loss.to(at::kHalf)).scalar_type(), at::kFloat) << "65536 is no float16";
+  EXPECT_EQ(scaler.scale(loss.to(at::kHalf)).scalar_type(), at::kFloat)
+      << "float16 does not represent 65536";
 
   GradScaler other;
   auto parameter = parameter_with(torch::tensor({65536.F, -3.F, 0.F}));
@@ -56,7 +57,7 @@ TEST(GradScaler, AdaptsAsLibTorchsOwnKernelDoes) {
   EXPECT_EQ(scaler.num_skipped(), 3);
 }
 
-TEST(GradScaler, NeverGrowsBeyondWhatFloatHolds) {
+TEST(GradScaler, NeverGrowsBeyondTheRangeOfFloat) {
   GradScaler scaler({.initial_scale = 2e38, .growth_interval = 1});
   auto parameter = parameter_with(torch::ones({1}));
   scaler.unscale({parameter});
@@ -64,9 +65,9 @@ TEST(GradScaler, NeverGrowsBeyondWhatFloatHolds) {
   EXPECT_EQ(scaler.current_scale(), static_cast<double>(2e38F));
 }
 
-TEST(GradScaler, FindsEveryKindOfValueInEveryPlaceTypeAndStride) {
+TEST(GradScaler, FindsNonFiniteValuesAtEveryPositionDtypeAndStride) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    for (const std::int64_t place : {0, 3, 15, 16, 36}) {
+    for (const std::int64_t position : {0, 3, 15, 16, 36}) {
       for (const float bad : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
         for (const bool transposed : {false, true}) {
           GradScaler scaler({.initial_scale = 4});
@@ -76,9 +77,9 @@ TEST(GradScaler, FindsEveryKindOfValueInEveryPlaceTypeAndStride) {
           auto fine = parameter_with(gradient.clone());
           EXPECT_TRUE(scaler.unscale({fine})) << dtype;
           EXPECT_TRUE(fine.grad().equal(before / 4)) << dtype;
-          gradient.select(transposed ? 1 : 0, place).fill_(bad);
+          gradient.select(transposed ? 1 : 0, position).fill_(bad);
           auto parameter = parameter_with(gradient);
-          EXPECT_FALSE(scaler.unscale({parameter})) << dtype << " at " << place;
+          EXPECT_FALSE(scaler.unscale({parameter})) << dtype << " at " << position;
         }
       }
     }
@@ -104,7 +105,7 @@ TEST(GradScaler, UnscalesSparseGradientsByTheirSum) {
   EXPECT_FALSE(scaler.unscale({parameter}));
 }
 
-TEST(GradScaler, UnscalesFlatMemoryAsItDoesTensors) {
+TEST(GradScaler, UnscalesFlatMemoryAsTensors) {
   torch::nn::Linear layer(5, 3);
   ProcessGroup group(World::alone());
   FlatParameters flat(*layer, group);
@@ -120,7 +121,7 @@ TEST(GradScaler, UnscalesFlatMemoryAsItDoesTensors) {
   EXPECT_TRUE(layer->weight.grad().equal(torch::full({3, 5}, 0.5F)));
 }
 
-TEST(GradScaler, LeavesAStepOutThatAnotherRankMustLeaveOut) {
+TEST(GradScaler, SkipsAStepThatAnotherRankMustSkip) {
   GradScaler scaler;
   auto parameter = parameter_with(torch::ones({1}));
   EXPECT_FALSE(scaler.unscale({parameter}, {.found_elsewhere = true}));
@@ -130,7 +131,7 @@ TEST(GradScaler, LeavesAStepOutThatAnotherRankMustLeaveOut) {
   EXPECT_EQ(scaler.current_scale(), 32768);
 }
 
-TEST(GradScaler, RefusesAWrongOrder) {
+TEST(GradScaler, RefusesCallsInTheWrongOrder) {
   GradScaler scaler;
   CountingOptimizer optimizer;
   EXPECT_THROW(scaler.step(optimizer), UsageError);
@@ -145,7 +146,7 @@ TEST(GradScaler, RefusesAWrongOrder) {
   EXPECT_THROW(GradScaler({.backoff_factor = 1}), UsageError);
 }
 
-TEST(GradScaler, LetsEverythingBeWhenSwitchedOff) {
+TEST(GradScaler, ChangesNothingWhenDisabled) {
   GradScaler scaler({.enabled = false});
   const auto loss = torch::ones({});
   EXPECT_TRUE(scaler.scale(loss).is_same(loss));
@@ -158,7 +159,7 @@ TEST(GradScaler, LetsEverythingBeWhenSwitchedOff) {
   EXPECT_EQ(scaler.current_scale(), 1);
 }
 
-TEST(GradScaler, GoesOnFromItsJson) {
+TEST(GradScaler, ResumesFromItsJson) {
   GradScaler scaler({.growth_interval = 3});
   auto parameter = parameter_with(torch::ones({1}));
   for (int i = 0; i < 2; ++i) {
@@ -169,7 +170,7 @@ TEST(GradScaler, GoesOnFromItsJson) {
   again.load_state_json(scaler.state_json());
   again.unscale({parameter});
   again.update();
-  EXPECT_EQ(again.current_scale(), 131072) << "the two good steps before were forgotten";
+  EXPECT_EQ(again.current_scale(), 131072) << "the two finite steps before count";
   EXPECT_THROW(again.load_state_json("{}"), UsageError);
   EXPECT_THROW(again.load_state_json(R"({"scale":-1})"), UsageError);
 }

@@ -1,5 +1,5 @@
-// How a learning rate that is known for one global batch is carried over to another. The result is
-// a value that keeps its factors, so that a run can print where its lr comes from.
+// Scales a learning rate that was found with one global batch size to another. The result keeps its
+// factors, so that a run can print how its lr was computed.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace lockstep {
 
 enum class LrRule {
-  linear,       // times the ratio of the batches: SGD (Goyal et al. 2017)
-  square_root,  // times its square root: Adam and AdamW (Malladi et al. 2022)
+  linear,       // × the ratio of the batch sizes: SGD (Goyal et al. 2017)
+  square_root,  // × the square root of that ratio: Adam and AdamW (Malladi et al. 2022)
 };
 
 struct ScaledLr {
@@ -17,15 +17,15 @@ struct ScaledLr {
   std::int64_t base_batch = 1;
   std::int64_t global_batch = 1;
   LrRule rule = LrRule::linear;
-  double factor = 1;  // by the rule
+  double factor = 1;  // from the rule and the batch sizes
   double lr = 0;      // base_lr × factor
 
   friend bool operator==(const ScaledLr&, const ScaledLr&) = default;
 };
 
-/// The lr for `global_batch` of one that was found with `base_batch`. Batches are counted in
-/// samples over all ranks and micro-steps. Throws UsageError for a batch below 1 or a lr that is
-/// no positive number.
+/// The lr for batch size `global_batch`, given `base_lr` for batch size `base_batch`. Batch sizes
+/// are in samples, summed over all ranks and micro-batches. Throws UsageError for a batch size
+/// below 1 and for a base_lr that is not a positive finite number.
 [[nodiscard]] ScaledLr scale_lr(double base_lr, std::int64_t base_batch, std::int64_t global_batch,
                                 LrRule rule);
 

@@ -19,8 +19,8 @@ std::optional<double> ratio(double sum, double count) noexcept {
 double ratio_or_throw(double sum, double count) {
   if (const auto found = ratio(sum, count)) return *found;
   throw UsageError(
-      "a mean of nothing has no value: no rank added a sample; ask try_value() where that may "
-      "happen");
+      "value() of a metric without samples: no rank has added one; use try_value() if this is "
+      "expected");
 }
 
 void expect_shapes(const at::Tensor& logits, const at::Tensor& target, std::int64_t top) {
@@ -29,12 +29,12 @@ void expect_shapes(const at::Tensor& logits, const at::Tensor& target, std::int6
       logits.sizes().slice(0, static_cast<std::size_t>(target.dim())) == target.sizes();
   if (!fits) {
     throw UsageError(fmt::format(
-        "accuracy of logits {} against targets {} of {}: give logits (..., classes) and targets "
+        "accuracy of logits {} and targets {} of {}: expected logits (..., classes) and targets "
         "(...) of int64",
         fmt::join(logits.sizes(), "×"), fmt::join(target.sizes(), "×"),
         c10::toString(target.scalar_type())));
   }
-  if (top < 1) throw UsageError(fmt::format("accuracy among the top {}: give at least 1", top));
+  if (top < 1) throw UsageError(fmt::format("accuracy with top {}: expected at least 1", top));
 }
 
 }  // namespace
@@ -57,11 +57,12 @@ void Accuracy::add(const at::Tensor& logits, const at::Tensor& target, AccuracyO
   if (target.numel() == 0) return;
   auto counted = target.ne(options.ignored_class.value_or(-1));
   if (!options.ignored_class) counted.fill_(true);
-  const auto wanted = target.masked_fill(counted.logical_not(), 0).unsqueeze(-1);
-  const auto own = logits.detach().gather(-1, wanted);
-  // How many classes come before the wanted one: better logits, and equal ones of a lower class.
-  const auto classes = at::arange(logits.size(-1), wanted.options());
-  const auto equal_before = logits.detach().eq(own).logical_and(classes.lt(wanted));
+  const auto labels = target.masked_fill(counted.logical_not(), 0).unsqueeze(-1);
+  const auto own = logits.detach().gather(-1, labels);
+  // The number of classes that rank above the target: higher logits, and equal ones of a lower
+  // class.
+  const auto classes = at::arange(logits.size(-1), labels.options());
+  const auto equal_before = logits.detach().eq(own).logical_and(classes.lt(labels));
   const auto before = logits.detach().gt(own).logical_or(equal_before).sum(-1);
   const auto has_nan = logits.detach().isnan().any(-1);
   const auto is_correct = before.lt(options.top).logical_and(has_nan.logical_not());

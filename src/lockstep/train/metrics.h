@@ -1,15 +1,15 @@
-// What is measured while training and evaluating, joined over ranks by true counts. The mean of the
-// ranks' means is wrong when they saw different numbers of samples or tokens; sums and counts are
-// not.
+// Metrics of training and evaluation, reduced over ranks by their true counts. The mean of the
+// ranks' means is wrong when ranks have different numbers of samples or tokens; reduced sums and
+// counts are correct.
 //
 //   Mean loss;
 //   Accuracy accuracy;
-//   for (auto& batch : loader) {
+//   for (auto& batch : loader.epoch()) {
 //     …
 //     loss.add(batch_loss, batch.count());
 //     accuracy.add(logits, target);
 //   }
-//   reduce(group, loss, accuracy);  // one call for all of them
+//   reduce(group, loss, accuracy);  // one collective call for all metrics
 //   if (rank == 0) print(loss.value(), accuracy.value());
 #pragma once
 
@@ -27,19 +27,19 @@
 
 namespace lockstep {
 
-/// A mean, weighted or not.
+/// A mean, optionally weighted.
 struct Mean {
   double sum = 0;
-  double count = 0;  // of samples, or their weights together
+  double count = 0;  // number of samples, or the sum of their weights
 
-  /// `value` is the mean over `weight` samples. With weight 0, as for an empty batch, it is
+  /// Adds `value`, the mean over `weight` samples. With weight 0, as for an empty batch, `value` is
   /// ignored.
   void add(double value, double weight = 1) noexcept;
-  /// The same for a loss without dimensions.
+  /// The same for a zero-dimensional tensor, such as a loss.
   void add(const at::Tensor& value, double weight = 1);
-  /// None when nothing was counted.
+  /// nullopt when nothing was counted.
   [[nodiscard]] std::optional<double> try_value() const noexcept;
-  /// Throws UsageError when nothing was counted, on any rank.
+  /// Throws UsageError when nothing was counted on any rank.
   [[nodiscard]] double value() const;
   void combine(const Mean& other) noexcept;
 
@@ -47,17 +47,18 @@ struct Mean {
 };
 
 struct AccuracyOptions {
-  std::int64_t top = 1;                            // right when the target is among the best
+  std::int64_t top = 1;  // correct if the target is among the `top` highest logits
   std::optional<std::int64_t> ignored_class = {};  // targets of this class are not counted
 };
 
-/// How many of how many were right.
+/// The fraction of correct predictions.
 struct Accuracy {
   double correct = 0;
   double count = 0;
 
-  /// `logits` is (..., classes), `target` its shape without the last dimension, of int64. Of equal
-  /// logits the lower class is the better one; where a score is NaN, none is right.
+  /// `logits` has shape (..., classes); `target` has its shape without the last dimension, of
+  /// int64. Of equal logits the lower class ranks higher. A row with a NaN is not correct. Throws
+  /// UsageError for other shapes or dtypes, and for `top` below 1.
   void add(const at::Tensor& logits, const at::Tensor& target, AccuracyOptions options = {});
   [[nodiscard]] std::optional<double> try_value() const noexcept;
   [[nodiscard]] double value() const;
@@ -66,7 +67,7 @@ struct Accuracy {
   friend bool operator==(const Accuracy&, const Accuracy&) = default;
 };
 
-/// NaN where any value was.
+/// The largest and the smallest value. NaN if any value was NaN.
 struct Maximum {
   double largest = -std::numeric_limits<double>::infinity();
 
@@ -82,12 +83,14 @@ struct Minimum {
   void combine(const Minimum& other) noexcept { add(other.smallest); }
 };
 
-/// Every rank's `own` numbers, by rank: what reduce() below combines. Collective. Throws PeerError
-/// naming a rank that has more or fewer of them, or is lost.
+/// The numbers of all ranks, by rank; reduce() below combines them.
+/// Collective: every rank calls this, with the same number of values.
+/// Throws PeerError that names a rank that has more or fewer, or is lost.
 [[nodiscard]] std::vector<std::vector<double>> gather_metrics(const ProcessGroup& group,
                                                               std::span<const double> own);
 
-/// How a metric travels: as the numbers it consists of. For a metric of your own, write these two.
+/// The numbers of which a metric consists, for communication. For a metric of your own, write
+/// numbers_of(), from_numbers() and a member combine().
 [[nodiscard]] inline std::array<double, 2> numbers_of(const Mean& m) { return {m.sum, m.count}; }
 [[nodiscard]] inline std::array<double, 2> numbers_of(const Accuracy& m) {
   return {m.correct, m.count};
@@ -99,10 +102,10 @@ inline void from_numbers(Accuracy& m, std::span<const double> n) { m = {n[0], n[
 inline void from_numbers(Maximum& m, std::span<const double> n) { m = {n[0]}; }
 inline void from_numbers(Minimum& m, std::span<const double> n) { m = {n[0]}; }
 
-/// Joins each metric over the group's ranks; every rank has the result, with the same bits: they
-/// are joined in the order of ranks. Collective: the same metrics in the same order, one call of
-/// the group for up to 62 numbers of a rank, two for more. Returns when it is done. Throws
-/// PeerError when a rank is lost or differs.
+/// Reduces each metric over the group's ranks. The result is bit-identical on all ranks: metrics
+/// are combined in the order of ranks. Collective: every rank calls this, with the same metrics in
+/// the same order. It makes one call of the group for up to 62 numbers per rank, two for more.
+/// Returns when the result is there. Throws PeerError when a rank is lost or has other metrics.
 template <typename... Metrics>
 void reduce(const ProcessGroup& group, Metrics&... metrics) {
   std::vector<double> own;
@@ -113,7 +116,7 @@ void reduce(const ProcessGroup& group, Metrics&... metrics) {
   (pack(metrics), ...);
   const auto all = gather_metrics(group, own);
   std::size_t begin = 0;
-  const auto join = [&](auto& metric) {
+  const auto combine = [&](auto& metric) {
     const auto length = numbers_of(metric).size();
     auto combined = metric;
     from_numbers(combined, std::span(all.front()).subspan(begin, length));
@@ -125,7 +128,7 @@ void reduce(const ProcessGroup& group, Metrics&... metrics) {
     metric = combined;
     begin += length;
   };
-  (join(metrics), ...);
+  (combine(metrics), ...);
 }
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MetricsOnRanks, ::testing::Range(1, 6));
 
 TEST_P(MetricsOnRanks, AreReducedByTrueCounts) {
   with_groups([](ProcessGroup& group) {
-    // Rank r has r samples of value r: whole numbers, so any order sums them exactly.
+    // Rank r has r samples of value r: integers, so the sum is exact in any order.
     const int rank = group.rank();
     Mean mean;
     Accuracy accuracy;
@@ -48,14 +48,14 @@ TEST_P(MetricsOnRanks, AreReducedByTrueCounts) {
       count += 2.0 * other + 1;
     }
     EXPECT_EQ(mean, expected);
-    EXPECT_EQ(mean.try_value().has_value(), group.size() > 1) << "rank 0 alone counts nothing";
+    EXPECT_EQ(mean.try_value().has_value(), group.size() > 1) << "rank 0 has no samples";
     EXPECT_EQ(accuracy.value(), correct / count);
     EXPECT_EQ(largest.value(), group.size() - 1);
     EXPECT_EQ(smallest.value(), -3);
   });
 }
 
-TEST_P(MetricsOnRanks, NameARankThatReducesSomethingElse) {
+TEST_P(MetricsOnRanks, NameARankThatReducesOtherMetrics) {
   if (GetParam() == 1) return;
   with_groups([](ProcessGroup& group) {
     Mean mean;
@@ -73,7 +73,7 @@ TEST_P(MetricsOnRanks, NameARankThatReducesSomethingElse) {
   });
 }
 
-TEST(Mean, WeighsWhatItIsGiven) {
+TEST(Mean, IsWeighted) {
   Mean mean;
   EXPECT_FALSE(mean.try_value());
   EXPECT_THROW((void)mean.value(), UsageError);
@@ -100,7 +100,7 @@ TEST_P(MetricsOnRanks, OfAnEvaluationWithAnEmptyShardAreThoseOfOneProcess) {
       accuracy.add(logits, batch.target());
     }
     reduce(group, loss, accuracy);
-    // Sums of float32 means, added up in another order.
+    // Sums of float32 means, added in another order.
     EXPECT_NEAR(loss.value(), torch::cross_entropy_loss(input, target).item<double>(), 1e-6);
     EXPECT_EQ(loss.count, 5);
     EXPECT_EQ(accuracy.count, 5);
@@ -108,14 +108,14 @@ TEST_P(MetricsOnRanks, OfAnEvaluationWithAnEmptyShardAreThoseOfOneProcess) {
   });
 }
 
-TEST(Accuracy, CountsTheTargetsAmongTheBest) {
+TEST(Accuracy, CountsTargetsAmongTheHighestLogits) {
   const auto logits = torch::tensor({{3., 1., 2.}, {1., 3., 2.}, {5., 5., 5.}, {1., 2., 3.}});
   const auto target = torch::tensor({0, 2, 0, 1});
   Accuracy first;
   first.add(logits, target);
   EXPECT_EQ(first, (Accuracy{2, 4}));
   const auto best = logits.argmax(1).eq(target).sum().item<double>();
-  EXPECT_EQ(first.correct, best) << "LibTorch's argmax says otherwise";
+  EXPECT_EQ(first.correct, best) << "differs from LibTorch's argmax";
   Accuracy second;
   second.add(logits, target, {.top = 2});
   EXPECT_EQ(second, (Accuracy{4, 4}));
@@ -124,7 +124,7 @@ TEST(Accuracy, CountsTheTargetsAmongTheBest) {
   EXPECT_EQ(some, (Accuracy{0, 2}));
   Accuracy equal_logits;
   equal_logits.add(torch::zeros({1, 3}), torch::tensor({2}));
-  EXPECT_EQ(equal_logits.correct, 0) << "a model that says nothing is not right";
+  EXPECT_EQ(equal_logits.correct, 0) << "equal logits are not a correct prediction";
   Accuracy broken;
   broken.add(torch::full({1, 3}, std::nan("")), torch::tensor({0}));
   EXPECT_EQ(broken, (Accuracy{0, 1}));
@@ -134,7 +134,7 @@ TEST(Accuracy, CountsTheTargetsAmongTheBest) {
   EXPECT_THROW(first.add(logits, target.view({2, 2})), UsageError);
 }
 
-TEST(Extremes, ShowNaN) {
+TEST(Extremes, KeepNaN) {
   Maximum largest;
   for (const double value : {1.0, std::nan(""), 2.0}) largest.add(value);
   EXPECT_TRUE(std::isnan(largest.value()));

@@ -36,13 +36,13 @@ void give_gradients(torch::nn::Sequential& net, std::uint64_t seed) {
   }
 }
 
-// How far floats are apart, in values that float has between them.
+// The distance between floats in units in the last place.
 std::int64_t ulps_apart(const at::Tensor& left, const at::Tensor& right) {
-  const auto place = [](const at::Tensor& tensor) {
+  const auto ordinal = [](const at::Tensor& tensor) {
     const auto bits = tensor.contiguous().view(at::kInt).to(at::kLong);
     return torch::where(bits < 0, -(bits & 0x7FFFFFFF), bits);
   };
-  return (place(left) - place(right)).abs().max().item<std::int64_t>();
+  return (ordinal(left) - ordinal(right)).abs().max().item<std::int64_t>();
 }
 
 at::Tensor state_of(const FlatOptimizer& optimizer, const std::string& name) {
@@ -60,9 +60,10 @@ class Optimizers : public ::testing::Test {
   FlatParameters flat{*net, group};
 };
 
-// What the fused kernels fuse, we round twice; and we multiply with 1 / sqrt(1 - beta2^t) where
-// they divide by its inverse. The averages differ by one rounding of a sum whose terms may cancel,
-// so they are held against the larger term; parameters against their own size.
+// The fused kernels use fused multiply-add where we round twice, and divide by sqrt(1 - beta2^t)
+// where we multiply by its inverse. The averages differ by one rounding of a sum whose terms may
+// cancel, so the tolerance is relative to the larger term; for parameters it is relative to their
+// size.
 void expect_close(const at::Tensor& actual, const at::Tensor& expected, double size) {
   const auto tolerance = 2 * size * std::numeric_limits<float>::epsilon();
   EXPECT_LE((actual - expected).abs().max().item<double>(), tolerance);
@@ -71,7 +72,7 @@ void expect_close(const at::Tensor& actual, const at::Tensor& expected, double s
 class OneStep : public Optimizers, public ::testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(Steps, OneStep, ::testing::Values(1, 2, 10, 1000));
 
-TEST_P(OneStep, OfAdamAndAdamWIsLibTorchsFusedKernels) {
+TEST_P(OneStep, OfAdamAndAdamWAgreesWithLibTorchsFusedKernels) {
   for (const bool decoupled : {true, false}) {
     for (const double beta1 : {0.9, 0.3}) {
       std::unique_ptr<FlatOptimizer> optimizer;
@@ -83,7 +84,7 @@ TEST_P(OneStep, OfAdamAndAdamWIsLibTorchsFusedKernels) {
             flat, AdamOptions{.lr = 3e-2, .betas = {beta1, 0.999}, .weight_decay = 0.1});
       }
       give_gradients(net, 8);
-      // A state from somewhere, the same for both.
+      // Random state, equal for both.
       Tensors values, gradients, averages, squares, steps;
       for (auto& parameter : flat.parameters()) {
         state_of(*optimizer, parameter.name + ".exp_avg").normal_();
@@ -116,7 +117,7 @@ TEST_P(OneStep, OfAdamAndAdamWIsLibTorchsFusedKernels) {
   }
 }
 
-TEST_P(OneStep, OfSgdIsLibTorchsFusedKernel) {
+TEST_P(OneStep, OfSgdAgreesWithLibTorchsFusedKernel) {
   for (const bool nesterov : {false, true}) {
     for (const double momentum : {0.0, 0.9}) {
       if (nesterov && momentum == 0) continue;
@@ -150,7 +151,7 @@ TEST_P(OneStep, OfSgdIsLibTorchsFusedKernel) {
   }
 }
 
-// 30 steps with gradients that come and go, ours against torch::optim's.
+// 30 steps in which some parameters have no gradient, compared with torch::optim.
 void expect_same_course(
     torch::nn::Sequential& net, FlatOptimizer& ours,
     const std::function<std::unique_ptr<torch::optim::Optimizer>(Tensors)>& make) {
@@ -159,7 +160,7 @@ void expect_same_course(
   for (std::uint64_t step = 0; step < 30; ++step) {
     give_gradients(net, step);
     give_gradients(other, step);
-    if (step % 3 == 1) {  // the second layer has none in this step
+    if (step % 3 == 1) {  // no gradient for the second layer in this step
       for (std::size_t i = 2; i < 4; ++i) {
         net->parameters()[i].mutable_grad() = at::Tensor();
         other->parameters()[i].mutable_grad() = at::Tensor();
@@ -169,13 +170,13 @@ void expect_same_course(
     theirs->step();
   }
   for (std::size_t i = 0; i < 4; ++i) {
-    // Thirty steps' roundings of values of about 1.
+    // The rounding errors of thirty steps, of values of about 1.
     EXPECT_LE((net->parameters()[i] - other->parameters()[i]).abs().max().item<double>(), 2e-6)
         << i;
   }
 }
 
-TEST_F(Optimizers, FollowTorchOptimWhereGradientsComeAndGo) {
+TEST_F(Optimizers, AgreeWithTorchOptimWhenGradientsAreMissing) {
   AdamW adamw(flat, {.lr = 1e-2, .weight_decay = 0.1});
   expect_same_course(net, adamw, [](Tensors parameters) {
     return std::make_unique<torch::optim::AdamW>(
@@ -185,7 +186,7 @@ TEST_F(Optimizers, FollowTorchOptimWhereGradientsComeAndGo) {
   EXPECT_EQ(state_of(adamw, "2.weight.step").item<std::int64_t>(), 20);
 }
 
-TEST_F(Optimizers, FollowTorchOptimsAdam) {
+TEST_F(Optimizers, AgreeWithTorchOptimsAdam) {
   Adam adam(flat, {.lr = 1e-2, .weight_decay = 0.1});
   expect_same_course(net, adam, [](Tensors parameters) {
     return std::make_unique<torch::optim::Adam>(parameters,
@@ -193,7 +194,7 @@ TEST_F(Optimizers, FollowTorchOptimsAdam) {
   });
 }
 
-TEST_F(Optimizers, FollowTorchOptimsSgd) {
+TEST_F(Optimizers, AgreeWithTorchOptimsSgd) {
   SGD sgd(flat, {.lr = 1e-2, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
   expect_same_course(net, sgd, [](Tensors parameters) {
     return std::make_unique<torch::optim::SGD>(
@@ -201,11 +202,12 @@ TEST_F(Optimizers, FollowTorchOptimsSgd) {
   });
 }
 
-TEST_F(Optimizers, TreatGroupsAsTheySay) {
-  SGD optimizer(flat, {.lr = 1,
-                       .weight_decay = 0.5,
-                       .groups = {no_decay_for_biases_and_norms(),
-                                  {.takes = named("2."), .lr_factor = 0.25, .weight_decay = 2.0}}});
+TEST_F(Optimizers, ApplyTheOptionsOfGroups) {
+  SGD optimizer(flat,
+                {.lr = 1,
+                 .weight_decay = 0.5,
+                 .groups = {no_decay_for_biases_and_norms(),
+                            {.matches = named("2."), .lr_factor = 0.25, .weight_decay = 2.0}}});
   Tensors before;
   for (auto& parameter : net->parameters()) {
     before.push_back(parameter.detach().clone());
@@ -214,9 +216,9 @@ TEST_F(Optimizers, TreatGroupsAsTheySay) {
   optimizer.step(0.5);
   const auto after = net->parameters();
   EXPECT_TRUE(after[0].equal(before[0] - before[0] * 0.5F * 0.5F));
-  EXPECT_TRUE(after[1].equal(before[1])) << "a bias decayed";
+  EXPECT_TRUE(after[1].equal(before[1])) << "a bias has decayed";
   EXPECT_TRUE(after[2].equal(before[2] - before[2] * 2.F * 0.125F));
-  EXPECT_TRUE(after[3].equal(before[3])) << "the first group that takes a parameter has it";
+  EXPECT_TRUE(after[3].equal(before[3])) << "the first group that matches wins";
 }
 
 TEST_F(Optimizers, KeepPaddingZero) {
@@ -225,15 +227,15 @@ TEST_F(Optimizers, KeepPaddingZero) {
     give_gradients(net, step);
     optimizer.step();
   }
-  auto rest = flat.values(0).clone();
+  auto padding = flat.values(0).clone();
   for (const auto& parameter : flat.parameters()) {
-    rest.narrow(0, parameter.slot.begin, parameter.slot.count).zero_();
+    padding.narrow(0, parameter.slot.begin, parameter.slot.count).zero_();
   }
-  EXPECT_GT(rest.numel(), 0);
-  EXPECT_EQ(rest.count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_GT(padding.numel(), 0);
+  EXPECT_EQ(padding.count_nonzero().item<std::int64_t>(), 0);
 }
 
-TEST_F(Optimizers, GoOnBitForBitFromTheirTensors) {
+TEST_F(Optimizers, ResumeBitIdenticallyFromTheirTensors) {
   const auto run = [](torch::nn::Sequential& model, FlatOptimizer& optimizer, std::uint64_t begin,
                       std::uint64_t end) {
     for (auto step = begin; step < end; ++step) {
@@ -301,7 +303,7 @@ TEST_F(Optimizers, ComputeBfloat16InFloatAndRoundOnce) {
   for (std::uint64_t step = 0; step < 20; ++step) step_both(step);
   expect_equal();
   {
-    // Somebody loads other weights: they count, not the masters of the old ones.
+    // The program loads other weights: they count, not the masters of the old ones.
     const torch::NoGradGuard off;
     for (std::size_t i = 0; i < 4; ++i) {
       half->parameters()[i].fill_(0.5);
@@ -327,7 +329,7 @@ TEST_F(Optimizers, TrainDoublesInDouble) {
   EXPECT_LE((wide->parameters()[0] - other->parameters()[0]).abs().max().item<double>(), 1e-14);
 }
 
-TEST_F(Optimizers, LetAutogradNoticeThatParametersChanged) {
+TEST_F(Optimizers, BumpVersionCountersOfParameters) {
   AdamW optimizer(flat);
   const auto loss = net->forward(torch::randn({2, 37})).square().sum();
   give_gradients(net, 1);

@@ -1,5 +1,6 @@
-// Which parameters an optimizer treats otherwise: a group is a question asked about each parameter,
-// and what differs for those it takes. A parameter belongs to the first group that takes it.
+// Parameter groups of an optimizer: a predicate and the options that differ for the parameters it
+// matches. Each parameter belongs to the first group whose predicate matches it; a parameter that
+// no group matches has the optimizer's own options.
 #pragma once
 
 #include <functional>
@@ -12,16 +13,16 @@
 namespace lockstep {
 
 struct ParameterGroup {
-  std::function<bool(const FlatParameter&)> takes;
-  double lr_factor = 1;                   // times the step's lr; 0 freezes
-  std::optional<double> weight_decay = {};  // none: the optimizer's
+  std::function<bool(const FlatParameter&)> matches;
+  double lr_factor = 1;                     // multiplies the step's lr; 0 freezes the parameters
+  std::optional<double> weight_decay = {};  // nullopt: the optimizer's
 };
 
-/// No decay for parameters with less than two dimensions: biases, and the scales and shifts of
-/// norms.
+/// A group without weight decay for parameters with fewer than two dimensions: biases, and weights
+/// and biases of normalization layers.
 [[nodiscard]] ParameterGroup no_decay_for_biases_and_norms();
 
-/// For parameters whose name contains `part`, as in {.takes = named("head.")}.
+/// A predicate for parameters whose name contains `part`: {.matches = named("head.")}.
 [[nodiscard]] std::function<bool(const FlatParameter&)> named(std::string part);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@ std::vector<FlatRange> present_gradients(FlatParameters& flat) {
   const auto& slots = flat.slots();
   const auto count = static_cast<int>(flat.parameters().size());
   for (int index = 0; index < count; ++index) {
-    if (!slots.is_in_place(index)) flat.expect_in_place();  // which names all of them
+    if (!slots.is_in_place(index)) flat.expect_in_place();  // names all of them
     (void)slots.take_in(index);
   }
   return flat.bound_gradients();

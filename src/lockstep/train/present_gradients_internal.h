@@ -1,4 +1,4 @@
-// What every statement over flat gradients begins with.
+// Finds the gradients in flat memory; every function over them begins with this.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// The ranges of parameters that have a gradient, wherever it came from: one that was assigned by
-/// hand is moved into its slot first. Throws UsageError naming parameters that left registered memory.
+/// The ranges of parameters that have a gradient. A gradient that the user assigned is moved into
+/// its slot first. Throws UsageError with the names of parameters that left registered memory.
 [[nodiscard]] std::vector<FlatRange> present_gradients(FlatParameters& flat);
 
 /// Elements [begin, end) of the range's gradients.

@@ -21,30 +21,30 @@ namespace {
 namespace autograd = torch::autograd;
 using autograd::variable_list;
 
-// Restored at the end of a block, also when something is thrown in it.
-struct AsFound {
+// Restores generators and buffers at the end of the scope, also after an exception.
+struct StateRestorer {
   GeneratorStates generators;
   BufferValues buffers;
 
-  ~AsFound() {
+  ~StateRestorer() {
     buffers.restore();
     generators.restore();
   }
 };
 
-// One run of a block, kept by its node of the graph.
+// One forward of a block, held by its node of the graph.
 struct RecomputedBlock : torch::CustomClassHolder {
   BlockForward forward;
-  std::size_t num_inputs = 0;  // of the node's tensors; parameters follow
+  std::size_t num_inputs = 0;  // the first tensors of the node; parameters follow
   GeneratorStates generators;
   AutocastStates autocast;
   BufferValues changed_buffers;  // with the values they had before the first run
   std::vector<bool> differentiable;
   variable_list frozen;  // parameters that needed no gradient in the first run
 
-  // As the first run, but for the graph; leaves everything as it found it.
+  // Runs the forward again, with a graph, and restores generators and buffers.
   [[nodiscard]] variable_list run_again(const variable_list& inputs, at::Device device) const {
-    const AsFound as_found{GeneratorStates::now(device), changed_buffers.present()};
+    const StateRestorer restorer{GeneratorStates::now(device), changed_buffers.present()};
     const Autocast on_cpu(autocast.cpu);
     std::optional<Autocast> on_device;
     if (autocast.other) on_device.emplace(*autocast.other);
@@ -67,13 +67,13 @@ void expect_same_versions(const variable_list& inputs, const std::vector<std::ui
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].defined() || inputs[i]._version() == versions[i]) continue;
     throw UsageError(fmt::format(
-        "the block under recompute changed its input {} in place; it would be run again on what it "
-        "left there. Let its first operation make a new tensor",
+        "a recomputed block changed its input {} in place; the second forward would run on the "
+        "changed values. Use an out-of-place operation",
         i));
   }
 }
 
-// Every place where the graph of `outputs` ends must be known, or a gradient would get lost.
+// Every leaf of the graph of `outputs` must be in `known`; otherwise its gradient would be lost.
 void expect_known_ends(const variable_list& outputs, const variable_list& known) {
   std::unordered_set<const autograd::Node*> seen;
   for (const auto& tensor : known) {
@@ -91,9 +91,8 @@ void expect_known_ends(const variable_list& outputs, const variable_list& known)
     if (!seen.insert(node).second) continue;
     if (node->num_outputs() == 0) {  // an accumulator
       throw UsageError(
-          "the block under recompute uses a tensor that needs a gradient and is neither an input "
-          "nor "
-          "a parameter of it, so that its gradient would get lost; hand it over as an input");
+          "a recomputed block uses a tensor that needs a gradient and is neither an input nor a "
+          "parameter of the block, so its gradient would be lost: pass it as an input");
     }
     for (const auto& edge : node->next_edges()) {
       if (edge.function) open.push_back(edge.function.get());
@@ -101,28 +100,27 @@ void expect_known_ends(const variable_list& outputs, const variable_list& known)
   }
 }
 
-// The node has no place for the gradients of such parameters.
+// The node does not return gradients of parameters that were frozen in forward.
 void expect_still_frozen(const variable_list& frozen) {
   for (const auto& parameter : frozen) {
     if (!parameter.requires_grad()) continue;
     throw UsageError(fmt::format(
-        "a parameter [{}] of the block under recompute was frozen in forward() and was unfrozen "
-        "before backward(), so that its gradient would get lost; call requires_grad_() before "
-        "forward()",
+        "a parameter [{}] of a recomputed block was frozen in forward() and unfrozen before "
+        "backward(), so its gradient would be lost: call requires_grad_() before forward()",
         fmt::join(parameter.sizes(), ", ")));
   }
 }
 
-// Takes the users' hooks off tensors until the end of the block. autograd::grad runs them for the
-// tensors it is asked for, and the outer backward runs them again.
-class HooksAway {
+// Removes user hooks from tensors until the end of the scope: autograd::grad would run them, and
+// the outer backward runs them again.
+class WithoutHooks {
  public:
-  explicit HooksAway(variable_list tensors) : tensors_(std::move(tensors)) {
+  explicit WithoutHooks(variable_list tensors) : tensors_(std::move(tensors)) {
     for (const auto& tensor : tensors_) kept_.push_back(std::exchange(hooks_of(tensor), {}));
   }
-  HooksAway(const HooksAway&) = delete;
-  HooksAway& operator=(const HooksAway&) = delete;
-  ~HooksAway() {
+  WithoutHooks(const WithoutHooks&) = delete;
+  WithoutHooks& operator=(const WithoutHooks&) = delete;
+  ~WithoutHooks() {
     for (std::size_t i = 0; i < tensors_.size(); ++i) hooks_of(tensors_[i]) = std::move(kept_[i]);
   }
 
@@ -135,7 +133,7 @@ class HooksAway {
   std::vector<Hooks> kept_;
 };
 
-// The outputs that a gradient came for, with it.
+// The outputs that have a gradient, with their gradients.
 struct Seeded {
   variable_list outputs;
   variable_list gradients;
@@ -180,7 +178,7 @@ class Recomputed : public autograd::Function<Recomputed> {
         context->saved_data["block"].toCapsule());
     const auto saved = context->get_saved_variables();
     const auto count = block->num_inputs;
-    // With a graph of the gradients asked for, the inputs keep their history.
+    // With create_graph the inputs keep their history.
     const bool keeps_history = at::GradMode::is_enabled();
     variable_list inputs;
     for (std::size_t i = 0; i < count; ++i) {
@@ -202,24 +200,24 @@ class Recomputed : public autograd::Function<Recomputed> {
   }
 
  private:
-  // One for each of `ends`, undefined where there is none, and one for the block.
+  // One gradient per tensor of `ends`, undefined if there is none, and one for the block argument.
   static variable_list gradients_of(const variable_list& outputs, const variable_list& gradients,
                                     const variable_list& ends, bool keeps_history) {
     variable_list wanted;
-    std::vector<std::size_t> places;
+    std::vector<std::size_t> positions;
     for (std::size_t i = 0; i < ends.size(); ++i) {
       if (!ends[i].defined() || !ends[i].requires_grad()) continue;
       wanted.push_back(ends[i]);
-      places.push_back(i);
+      positions.push_back(i);
     }
     variable_list all(ends.size() + 1);
     const auto seeds = seeded(outputs, gradients);
     if (seeds.outputs.empty() || wanted.empty()) return all;
-    const HooksAway off(wanted);
+    const WithoutHooks off(wanted);
     const auto found = autograd::grad(seeds.outputs, wanted, seeds.gradients,
                                       /*retain_graph=*/keeps_history,
                                       /*create_graph=*/keeps_history, /*allow_unused=*/true);
-    for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = found[i];
+    for (std::size_t i = 0; i < positions.size(); ++i) all[positions[i]] = found[i];
     return all;
   }
 };
@@ -250,7 +248,7 @@ std::vector<at::Tensor> recompute(const BlockForward& forward, const BlockState&
   block->generators = GeneratorStates::now(device);
   block->autocast = AutocastStates::now(device);
   block->changed_buffers = BufferValues::of(state.buffers);
-  // A cast that is kept from a forward without a graph would be taken for one with a graph later.
+  // A cached cast from a forward without a graph would later be used as if it had one.
   const UncachedAutocast uncached;
   auto outputs = Recomputed::apply(at::TensorList(tensors), block);
   block->changed_buffers.drop_unchanged();

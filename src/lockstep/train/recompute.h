@@ -1,19 +1,19 @@
-// Activation checkpointing: a block's forward keeps its inputs alone, and backward runs it again to
-// have what is between. Costs one more forward of the block; memory falls to the inputs of all
-// blocks and the inside of one.
+// Activation checkpointing, as torch.utils.checkpoint: the forward of a block keeps only its
+// inputs, and backward runs the block again to recompute its activations. It costs one more forward
+// of the block. Activation memory falls to the inputs of all blocks and the activations of one.
 //
 //   x = recompute(block, x);                            // instead of block(x)
 //
-// Gradients have the same bits as without it. The second forward sees what the first saw: the state
-// of the random generators (dropout), of autocast, and of the block's buffers; afterwards all of
-// them are as if it had not been (BatchNorm counts a batch once). The block's parameters are inputs
-// of one node of the graph, which returns their gradients: hooks on parameters, and Ddp, notice
-// nothing. Nested uses, several outputs and double backward work. One exception to the same bits:
-// a parameter that one backward meets more than twice, in several runs of blocks, has its parts
-// added in another order.
+// Gradients are bit-identical to those without it. The second forward sees the same state as the
+// first: random generators (dropout), autocast, and the block's buffers. Afterwards that state is
+// restored, so that BatchNorm counts a batch once. The block's parameters are inputs of one node of
+// the graph, which returns their gradients, so hooks on parameters and Ddp work as usual. Nested
+// use, several outputs and double backward are supported. One exception to bit-identical gradients:
+// if one backward uses a parameter more than twice, in several recomputed blocks, its contributions
+// are added in another order.
 //
-// A block may not change its inputs in place, and every tensor that needs a gradient must be an
-// input or a parameter; both are seen and named when they happen.
+// A block must not change its inputs in place, and every tensor that needs a gradient must be an
+// input or a parameter of the block. Both errors are detected and reported.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,26 +26,25 @@
 
 namespace lockstep {
 
-/// What runs twice: its inputs in, its outputs out. Called a second time from backward(), so what
-/// it refers to must live until then, unchanged.
+/// The forward of a block. It is called again from backward(), so everything it refers to must live
+/// until then and must not change.
 using BlockForward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
-/// What a block has besides its inputs.
+/// The tensors of a block besides its inputs.
 struct BlockState {
   std::vector<at::Tensor> parameters = {};
   std::vector<at::Tensor> buffers = {};
 };
 
-/// Runs `forward` on `inputs`, to be run again in backward. Without a gradient to compute
-/// (NoGradGuard, nothing requires one) it is run as it is. Throws UsageError when it changes an
-/// input in place, and from backward() when a tensor needs a gradient that is neither an input nor
-/// in `state`.
+/// Runs `forward` on `inputs` and returns its outputs; backward() runs it again. If no gradient is
+/// needed (NoGradGuard, or no tensor requires one), `forward` is only called once.
+/// Throws UsageError when `forward` changes an input in place. backward() throws UsageError when a
+/// tensor that is neither an input nor in `state` needs a gradient.
 [[nodiscard]] std::vector<at::Tensor> recompute(const BlockForward& forward,
                                                 const BlockState& state,
                                                 std::vector<at::Tensor> inputs);
 
-/// A module's holder: something with parameters(), buffers() and forward(tensors…) behind its
-/// arrow.
+/// A module holder: operator-> leads to parameters(), buffers() and forward(tensors…).
 template <typename Block>
 concept ModuleHolder = requires(const Block& block) {
   { block->parameters(true) } -> std::convertible_to<std::vector<at::Tensor>>;
@@ -53,7 +52,7 @@ concept ModuleHolder = requires(const Block& block) {
 };
 
 /// The same for `block->forward(inputs…)`, which returns one tensor. Keeps the block alive until
-/// backward is done.
+/// the end of backward().
 template <ModuleHolder Block, std::convertible_to<at::Tensor>... Inputs>
 [[nodiscard]] at::Tensor recompute(const Block& block, const Inputs&... inputs) {
   const auto forward = [block](const std::vector<at::Tensor>& given) {

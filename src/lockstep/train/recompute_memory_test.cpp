@@ -1,4 +1,4 @@
-// How much memory recompute leaves in use, counted by an allocator of this program's own.
+// The peak memory of recompute, measured by an allocator of this program.
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -13,12 +13,12 @@
 namespace lockstep {
 namespace {
 
-// Counts bytes in use. LibTorch takes it in place of its own allocator; one thread uses it.
+// Counts bytes in use, in place of LibTorch's allocator; for one thread.
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, at::kCPU};
-    // The size lies in front of the bytes.
+    // The size is stored in front of the bytes.
     auto* block = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 64 + 63) / 64 * 64));
     std::memcpy(block, &bytes, sizeof bytes);
     in_use += static_cast<std::int64_t>(bytes);
@@ -30,7 +30,7 @@ class CountingAllocator final : public c10::Allocator {
     std::memcpy(to, from, count);
   }
 
-  // The most that was in use at a time while `action` ran, beyond what was before.
+  // The peak of bytes in use while `action` ran, minus the bytes in use before.
   template <typename Action>
   static std::int64_t peak_of(Action action) {
     const auto before = in_use;
@@ -71,14 +71,14 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-// Gradients that are there already are not counted as activations.
+// Existing gradients are not counted as activations.
 void give_gradients(Block& block) {
   for (auto& parameter : block->parameters()) {
     parameter.mutable_grad() = torch::zeros_like(parameter);
   }
 }
 
-TEST(RecomputeMemory, IsTheInputsOfAllBlocksAndTheInsideOfOne) {
+TEST(RecomputeMemory, IsTheInputsOfAllBlocksAndTheActivationsOfOne) {
   static CountingAllocator allocator;
   c10::SetCPUAllocator(&allocator, /*priority=*/255);
   std::vector<Block> blocks;
@@ -99,14 +99,14 @@ TEST(RecomputeMemory, IsTheInputsOfAllBlocksAndTheInsideOfOne) {
       x.sum().backward();
     });
   };
-  (void)through(false, kBlocks);  // whatever is allocated once
+  (void)through(false, kBlocks);  // allocations that happen once
   const auto one_block = through(false, 1);
   const auto plain = through(false, kBlocks);
   const auto recomputed = through(true, kBlocks);
   std::printf("inputs %ld + one block %ld = %ld bytes; recomputed %ld, plain %ld\n", inputs_bytes,
               one_block, inputs_bytes + one_block, recomputed, plain);
   EXPECT_LE(static_cast<double>(recomputed), 1.1 * static_cast<double>(inputs_bytes + one_block));
-  EXPECT_GT(plain, 2 * recomputed) << "then there is nothing to show here";
+  EXPECT_GT(plain, 2 * recomputed) << "the model is too small for this test";
 }
 
 }  // namespace

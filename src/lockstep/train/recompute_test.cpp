@@ -17,7 +17,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// A block with everything that could go wrong: dropout, statistics of batches, a tied weight.
+// A block with all critical features: dropout, batch statistics, a tied weight.
 struct BlockImpl : torch::nn::Module {
   explicit BlockImpl(std::int64_t width = 16, double dropout = 0.3)
       : up(register_module("up", torch::nn::Linear(width, 2 * width))),
@@ -27,7 +27,7 @@ struct BlockImpl : torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x) {
     const auto inside = drop(torch::gelu(norm(up(x))));
-    return x + down(inside) + torch::mm(inside, up->weight);  // up's weight a second time
+    return x + down(inside) + torch::mm(inside, up->weight);  // uses up's weight a second time
   }
 
   torch::nn::Linear up;
@@ -37,7 +37,7 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-// Three blocks, each run by `call`. What comes out must not depend on how they are run.
+// Three blocks, each run by `call`. The result must not depend on `call`.
 struct Outcome {
   at::Tensor loss;
   Tensors gradients;
@@ -76,20 +76,20 @@ void expect_equal(const Outcome& actual, const Outcome& expected) {
   EXPECT_TRUE(actual.loss.equal(expected.loss));
   ASSERT_EQ(actual.gradients.size(), expected.gradients.size());
   for (std::size_t i = 0; i < actual.gradients.size(); ++i) {
-    ASSERT_TRUE(actual.gradients[i].defined()) << "gradient " << i << " got lost";
+    ASSERT_TRUE(actual.gradients[i].defined()) << "gradient " << i << " is lost";
     EXPECT_TRUE(actual.gradients[i].equal(expected.gradients[i])) << "gradient " << i;
   }
   for (std::size_t i = 0; i < actual.buffers.size(); ++i) {
     EXPECT_TRUE(actual.buffers[i].equal(expected.buffers[i])) << "buffer " << i;
   }
-  EXPECT_TRUE(actual.next_random.equal(expected.next_random)) << "the generator is elsewhere";
+  EXPECT_TRUE(actual.next_random.equal(expected.next_random)) << "the generator's state differs";
 }
 
-TEST(Recompute, GivesTheSameBitsWithDropoutStatisticsAndTiedWeights) {
+TEST(Recompute, IsBitIdenticalWithDropoutStatisticsAndTiedWeights) {
   expect_equal(train(again), train(plainly));
 }
 
-TEST(Recompute, GivesTheSameBitsUnderAutocast) {
+TEST(Recompute, IsBitIdenticalUnderAutocast) {
   const auto forward_alone = [](const auto& forward) {
     const Autocast lower(at::kBFloat16);
     return forward();
@@ -97,7 +97,7 @@ TEST(Recompute, GivesTheSameBitsUnderAutocast) {
   expect_equal(train(again, forward_alone), train(plainly, forward_alone));
 }
 
-TEST(Recompute, GivesTheSameBitsWithBackwardInsideTheAutocastRegion) {
+TEST(Recompute, IsBitIdenticalWithBackwardInsideTheAutocastScope) {
   const auto plain = [](const auto& forward) {
     const Autocast lower(at::kBFloat16);
     return forward();
@@ -128,7 +128,7 @@ TEST(Recompute, NestsToAnyDepth) {
   expect_equal(train(nested), train(plainly));
 }
 
-TEST(Recompute, RunsHooksOfParametersOnceInTheOuterGraph) {
+TEST(Recompute, RunsParameterHooksOnceInTheOuterGraph) {
   Block block;
   int calls = 0;
   bool nested = false;
@@ -148,7 +148,7 @@ TEST(Recompute, RunsHooksOfParametersOnceInTheOuterGraph) {
   recompute(block, input).sum().backward();
   EXPECT_EQ(calls, 1) << "a tied weight is one parameter";
   EXPECT_TRUE(block->up->weight.grad().equal(expected));
-  EXPECT_FALSE(nested) << "the callback came at the end of the inner backward";
+  EXPECT_FALSE(nested) << "the callback ran at the end of the inner backward";
 }
 
 TEST(Recompute, FillsFlatMemory) {
@@ -187,7 +187,7 @@ TEST(Recompute, TakesSeveralInputsAndOutputsOfAnyKind) {
   const auto actual = run(true);
   EXPECT_TRUE(actual[0].equal(expected[0]));
   EXPECT_TRUE(actual[1].equal(expected[1]));
-  // One tensor as two inputs, of which it gets both gradients.
+  // One tensor as two inputs gets the sum of both gradients.
   const auto twice = recompute(forward, {}, {a, a, which});
   const auto gradient = torch::autograd::grad({twice[0].sum()}, {a})[0];
   EXPECT_TRUE(gradient.equal(2 * a));
@@ -212,8 +212,8 @@ TEST(Recompute, DifferentiatesTwice) {
   EXPECT_TRUE(torch::allclose(actual[1], expected[1]));
 }
 
-TEST(Recompute, SeesBuffersAsTheFirstForwardDid) {
-  // A block that counts, and whose output depends on the count.
+TEST(Recompute, SeesTheBuffersOfTheFirstForward) {
+  // A block with a counter on which its output depends.
   auto count = torch::zeros({1});
   auto x = torch::ones({1}, torch::requires_grad());
   const BlockForward forward = [count](const Tensors& in) mutable {
@@ -229,7 +229,7 @@ TEST(Recompute, SeesBuffersAsTheFirstForwardDid) {
   EXPECT_EQ(count.item<float>(), 2);
 }
 
-TEST(Recompute, ComputesNothingTwiceWithoutGradients) {
+TEST(Recompute, RunsOnceWithoutGradients) {
   int runs = 0;
   const BlockForward forward = [&](const Tensors& in) {
     ++runs;
@@ -242,7 +242,7 @@ TEST(Recompute, ComputesNothingTwiceWithoutGradients) {
   EXPECT_EQ(runs, 2);
 }
 
-TEST(Recompute, NamesWhatWouldGiveWrongGradients) {
+TEST(Recompute, ReportsBlocksThatWouldGiveWrongGradients) {
   auto x = torch::ones({2}, torch::requires_grad()) * 1;
   const BlockForward in_place = [](const Tensors& in) {
     auto changed = in[0].detach();
@@ -275,7 +275,7 @@ TEST(Recompute, NamesAParameterThatWasUnfrozenBetweenForwardAndBackward) {
   block->weight.requires_grad_(true);
   try {
     y.sum().backward();
-    ADD_FAILURE() << "the gradient of the weight got lost";
+    ADD_FAILURE() << "the gradient of the weight is lost";
   } catch (const UsageError& error) {
     EXPECT_NE(std::string(error.what()).find("a parameter [2, 3]"), std::string::npos)
         << error.what();
@@ -283,7 +283,7 @@ TEST(Recompute, NamesAParameterThatWasUnfrozenBetweenForwardAndBackward) {
   }
 }
 
-TEST(Recompute, LeavesEverythingAsItWasWhenTheSecondForwardThrows) {
+TEST(Recompute, RestoresAllStateWhenTheSecondForwardThrows) {
   int runs = 0;
   auto count = torch::zeros({1});
   const BlockForward forward = [&runs, count](const Tensors& in) mutable {

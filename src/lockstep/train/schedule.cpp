@@ -14,12 +14,12 @@ namespace {
 
 void expect_steps(std::string_view piece, std::int64_t steps) {
   if (steps > 0) return;
-  throw UsageError(fmt::format("{} over {} steps: give at least 1", piece, steps));
+  throw UsageError(fmt::format("{} over {} steps: expected at least 1", piece, steps));
 }
 
 void expect_finite(std::string_view piece, double value) {
   if (std::isfinite(value)) return;
-  throw UsageError(fmt::format("{} with the value {}: give a finite one", piece, value));
+  throw UsageError(fmt::format("{} with the value {}: expected a finite number", piece, value));
 }
 
 Schedule make(Piece piece) {
@@ -32,7 +32,7 @@ Schedule::Schedule(std::shared_ptr<const SchedulePiece> piece) noexcept
     : piece_(std::move(piece)) {}
 
 double Schedule::at(std::int64_t step) const {
-  if (step < 0) throw UsageError(fmt::format("there is no step {}; the first is 0", step));
+  if (step < 0) throw UsageError(fmt::format("a schedule at step {}: expected 0 or more", step));
   return piece_->at(step);
 }
 
@@ -41,9 +41,8 @@ std::optional<std::int64_t> Schedule::length() const { return piece_->length(); 
 Schedule Schedule::then(const Schedule& next) const {
   const auto ends = length();
   if (!ends) {
-    throw UsageError(
-        fmt::format("nothing can follow {}, which never comes to an end; multiply the two instead",
-                    describe()));
+    throw UsageError(fmt::format(
+        "then() after {}, which has no end: multiply the two schedules instead", describe()));
   }
   return make(Sequence{piece_, next.piece_, *ends});
 }
@@ -62,8 +61,8 @@ void Schedule::load_state_json(std::string_view json) {
   const auto saved = schedule_from_json(json);
   if (saved.state_json() == state_json()) return;
   throw UsageError(fmt::format(
-      "the run was saved with the schedule {}, and this program has {}; go on with the saved one "
-      "(schedule_from_json), or leave the schedule out of what is tracked to go on with another",
+      "the checkpoint was saved with the schedule {}, and this program has {}: use the saved one "
+      "(schedule_from_json), or do not track the schedule to continue with another one",
       saved.describe(), describe()));
 }
 
@@ -71,7 +70,7 @@ Schedule schedule_from_json(std::string_view json) {
   try {
     return read_schedule(nlohmann::json::parse(json));
   } catch (const nlohmann::json::exception& error) {
-    throw UsageError(fmt::format("this is no description of a schedule: {}", error.what()));
+    throw UsageError(fmt::format("not a description of a schedule: {}", error.what()));
   }
 }
 

@@ -24,7 +24,7 @@ double value(const LinearWarmup& piece, std::int64_t step) {
   return piece.from + (1 - piece.from) * part(step + 1, piece.steps);
 }
 double value(const Cosine& piece, std::int64_t step) {
-  if (step >= piece.steps) return piece.min_lr_ratio;  // exactly, whatever cos says of pi
+  if (step >= piece.steps) return piece.min_lr_ratio;  // exact; cos(pi) may be rounded
   const double wave = (1 + std::cos(std::numbers::pi * part(step, piece.steps))) / 2;
   return piece.min_lr_ratio + (1 - piece.min_lr_ratio) * wave;
 }
@@ -101,11 +101,12 @@ Json json_of(const Sequence& piece) {
   return {{"kind", "then"}, {"first", piece.first->to_json()}, {"next", piece.next->to_json()}};
 }
 
-constexpr int kMaxDepth = 100;  // of pieces in pieces, so that no file can exhaust the stack
+constexpr int kMaxDepth = 100;  // of nested pieces, so that no file can exhaust the stack
 
 Schedule read(const Json& json, int depth) {
   if (depth > kMaxDepth) {
-    throw UsageError(fmt::format("a schedule with more than {} pieces in pieces", kMaxDepth));
+    throw UsageError(
+        fmt::format("a schedule with more than {} nested pieces is unsupported", kMaxDepth));
   }
   const auto kind = json.at("kind").get<std::string>();
   const auto number = [&](const char* name) { return json.at(name).get<double>(); };
@@ -123,7 +124,7 @@ Schedule read(const Json& json, int depth) {
   if (kind == "step_decay") return step_decay(steps("every"), number("factor"));
   if (kind == "product") return piece("left") * piece("right");
   if (kind == "then") return piece("first").then(piece("next"));
-  throw UsageError("a schedule has no piece of that kind; it may come from a later version");
+  throw UsageError("unknown kind of schedule piece; a later version may have written it");
 }
 
 }  // namespace

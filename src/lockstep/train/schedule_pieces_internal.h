@@ -1,4 +1,4 @@
-// The pieces a schedule is made of, each a plain value with its formula beside it.
+// The pieces of a schedule as plain values; schedule_pieces.cpp has the formula of each.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Product {
 struct Sequence {
   std::shared_ptr<const SchedulePiece> first;
   std::shared_ptr<const SchedulePiece> next;
-  std::int64_t begin;  // of next: the length of first
+  std::int64_t begin;  // first step of next: the length of first
 };
 
 using Piece =
@@ -58,7 +58,8 @@ class SchedulePiece {
   Piece piece_;
 };
 
-/// Throws UsageError, or what the JSON library throws, for anything that to_json does not write.
+/// Throws UsageError, or an exception of the JSON library, for anything that to_json() does not
+/// write.
 [[nodiscard]] Schedule read_schedule(const nlohmann::json& json);
 
 }  // namespace lockstep

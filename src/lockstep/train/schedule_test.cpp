@@ -20,7 +20,7 @@ std::string failure_of(const std::function<void()>& action) {
   return "no UsageError";
 }
 
-TEST(Schedule, PiecesAreTheirFormulas) {
+TEST(Schedule, PiecesFollowTheirFormulas) {
   const double pi = std::acos(-1.0);
   for (const std::int64_t step : {0, 1, 7, 49, 98, 99, 100, 101, 1000}) {
     const double t = static_cast<double>(std::min<std::int64_t>(step, 100)) / 100;
@@ -37,7 +37,7 @@ TEST(Schedule, PiecesAreTheirFormulas) {
   EXPECT_EQ(linear_decay(3, {.min_lr_ratio = 0.2}).at(3), 0.2);
 }
 
-TEST(Schedule, PiecesAreMultipliedAndFollowEachOther) {
+TEST(Schedule, PiecesAreMultipliedAndConcatenated) {
   const auto lr =
       3e-4 * linear_warmup(10).then(cosine(100, {.min_lr_ratio = 0.1})).then(constant(0.05));
   EXPECT_EQ(lr.length(), 110);
@@ -54,7 +54,7 @@ TEST(Schedule, PiecesAreMultipliedAndFollowEachOther) {
       "0.0003 × (linear warm-up over 10 steps, then cosine over 100 steps to 0.1, then 0.05)");
 }
 
-TEST(Schedule, ComesBackFromItsJson) {
+TEST(Schedule, IsRestoredFromItsJson) {
   const auto lr = 0.1 * linear_warmup(3, {.from = 0.25}).then(linear_decay(7)) *
                   (step_decay(2, 0.7) * cosine(20, {.min_lr_ratio = 0.3}));
   const auto again = schedule_from_json(lr.state_json());
@@ -85,7 +85,7 @@ TEST(Schedule, RefusesToResumeWithAnother) {
   EXPECT_NE(message.find("0.1 × (1)"), std::string::npos) << message;
 }
 
-TEST(Schedule, RefusesWhatHasNoMeaning) {
+TEST(Schedule, RefusesInvalidArguments) {
   EXPECT_THROW((void)constant(1).at(-1), UsageError);
   EXPECT_THROW((void)cosine(0), UsageError);
   EXPECT_THROW((void)constant(std::nan("")), UsageError);

@@ -15,11 +15,12 @@ namespace {
 constexpr auto kStepPurpose = random_purpose("train step");
 
 void expect_step(std::int64_t step) {
-  if (step < 0) throw UsageError(fmt::format("there is no step {}; the first is 0", step));
+  if (step < 0)
+    throw UsageError(fmt::format("random numbers for step {}: expected 0 or more", step));
 }
 
-// LibTorch's seed of a Mersenne twister has 32 bits, too few for steps × ranks: two of a hundred
-// thousand would likely be equal. So the whole state is drawn.
+// LibTorch's seed of a Mersenne twister has 32 bits, too few for steps × ranks: among a hundred
+// thousand two are probably equal. So the whole state is drawn.
 void fill(at::CPUGeneratorImpl& generator, RandomStream stream) {
   at::mt19937_data_pod data{};
   data.seed_ = stream();
@@ -44,7 +45,7 @@ void fill_defaults(const RandomStream& stream) {
     const std::lock_guard lock(cpu.mutex());
     fill(*at::check_generator<at::CPUGeneratorImpl>(cpu), stream);
   }
-  // CUDA's generator is a Philox of its own with a seed of 64 bits.
+  // CUDA's generator is a Philox with a 64-bit seed.
   auto draws = stream;
   const auto seed = draws();
   if (!at::hasCUDA()) return;
@@ -59,7 +60,7 @@ void fill_defaults(const RandomStream& stream) {
 }  // namespace
 
 Seeds::Seeds(std::uint64_t seed, SeedsOptions options) : seed_(seed), leaf_(options.leaf) {
-  if (leaf_ < 0) throw UsageError(fmt::format("there is no leaf {}; the first is 0", leaf_));
+  if (leaf_ < 0) throw UsageError(fmt::format("Seeds with leaf {}: expected 0 or more", leaf_));
 }
 
 void Seeds::begin_step(std::int64_t step) const {
@@ -85,7 +86,7 @@ RandomStream Seeds::shared_stream(std::string_view purpose, std::int64_t step) c
 }
 
 std::string Seeds::state_json() const {
-  // As text: many readers of JSON turn numbers into doubles.
+  // As text, because many JSON readers convert numbers to doubles.
   return nlohmann::json{{"kind", "seeds"}, {"seed", fmt::format("{}", seed_)}}.dump();
 }
 
@@ -94,12 +95,13 @@ void Seeds::load_state_json(std::string_view json) {
   try {
     saved = nlohmann::json::parse(json).at("seed").get<std::string>();
   } catch (const nlohmann::json::exception& error) {
-    throw UsageError(fmt::format("this is no state of seeds: {}", error.what()));
+    throw UsageError(fmt::format("not the state of Seeds: {}", error.what()));
   }
   if (saved == fmt::format("{}", seed_)) return;
-  throw UsageError(fmt::format(
-      "the run was saved with seed {}, and this program has {}; use that seed to go on with it",
-      saved, seed_));
+  throw UsageError(
+      fmt::format("the checkpoint was saved with seed {}, and this program has {}: use the saved "
+                  "seed to resume",
+                  saved, seed_));
 }
 
 Deterministic::Deterministic()

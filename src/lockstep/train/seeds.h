@@ -1,13 +1,13 @@
-// One base seed for everything random in a run. Before each step the generators are set from (seed,
-// step, leaf), so that what a step draws depends on nothing that happened before it: a run that was
-// stopped and goes on draws what the unbroken one draws, and no generator's state needs saving.
+// One base seed for all random numbers of a run. Before each step the generators are set from
+// (seed, step, leaf), so the numbers of a step do not depend on earlier steps: a resumed run draws
+// the same numbers as an uninterrupted one, and no generator state is saved.
 //
-// Words: a leaf is a part of the global batch with random numbers of its own; for now each rank is
-// one. Shared means that all ranks draw the same.
+// Words: a *leaf* is a part of the global batch with random numbers of its own; at present each
+// rank is one leaf. *Shared* numbers are equal on all ranks.
 //
 //   const Seeds seeds(7, {.leaf = world.rank()});
 //   seeds.begin_shared("init");  Net net;        // equal weights on all ranks
-//   for (…) { seeds.begin_step(step); … }        // dropout differs from rank to rank
+//   for (…) { seeds.begin_step(step); … }        // dropout differs between ranks
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -27,21 +27,22 @@ struct SeedsOptions {
   std::int64_t leaf = 0;  // this rank
 };
 
-/// A value. Offers what a checkpoint saves.
+/// A value. A checkpoint saves it by state_json().
 class Seeds {
  public:
   /// Throws UsageError for a negative leaf.
   explicit Seeds(std::uint64_t seed, SeedsOptions options = {});
 
-  /// Sets LibTorch's default generators, of the CPU and of CUDA devices where there are any, for
-  /// this leaf's part of `step`. They belong to the process: one thread draws at a time.
+  /// Sets LibTorch's default generators, of the CPU and of all CUDA devices, for this leaf and
+  /// `step`. They belong to the process: only one thread may draw at a time.
+  /// Throws UsageError for a negative step.
   void begin_step(std::int64_t step) const;
-  /// Sets them to what all ranks share under this `purpose`: the same weights, say. Another word,
-  /// or another step, is another stream.
+  /// Sets them to a stream that all ranks share, for example for equal initial weights. Each
+  /// `purpose` and step has a stream of its own.
   void begin_shared(std::string_view purpose, std::int64_t step = 0) const;
 
-  /// A CPU generator of its own with numbers that all ranks share, to draw from at any time: which
-  /// layers to drop in this step, say.
+  /// A separate CPU generator with numbers that all ranks share, for example to choose the layers
+  /// to drop in this step.
   [[nodiscard]] at::Generator shared_generator(std::string_view purpose,
                                                std::int64_t step = 0) const;
   /// The same without LibTorch.
@@ -51,10 +52,9 @@ class Seeds {
   [[nodiscard]] std::int64_t leaf() const noexcept { return leaf_; }
 
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> named_tensors() const { return {}; }
-  /// The seed; the leaf is this rank's own affair.
+  /// The seed; the leaf is not saved, because it is each rank's own.
   [[nodiscard]] std::string state_json() const;
-  /// Throws UsageError when the run was saved with another seed: it would not go on, but begin
-  /// anew.
+  /// Throws UsageError when the run was saved with another seed, or for invalid JSON.
   void load_state_json(std::string_view json);
 
  private:
@@ -62,9 +62,9 @@ class Seeds {
   std::int64_t leaf_;
 };
 
-/// LibTorch's deterministic algorithms until the end of the block: an operator that has none
-/// throws. They are LibTorch's switches and hold for the process; so does this scope. On the CPU
-/// most operators are deterministic without it, for a fixed number of threads.
+/// Turns on LibTorch's deterministic algorithms until the end of the scope: an operator without one
+/// throws. These are LibTorch's global settings, so the scope applies to the whole process. On the
+/// CPU most operators are deterministic without it, for a fixed number of threads.
 class Deterministic {
  public:
   Deterministic();

@@ -16,16 +16,16 @@ at::Tensor draws() {
                      torch::dropout(torch::ones({50}), 0.5, true)});
 }
 
-TEST(Seeds, DrawTheSameAtTheSamePlaceWhateverHappenedBefore) {
+TEST(Seeds, DrawEqualNumbersForEqualStepsRegardlessOfEarlierDraws) {
   const Seeds seeds(7, {.leaf = 3});
   seeds.begin_step(12);
   const auto first = draws();
-  (void)torch::randn({17});  // leaves a half-used pair of normal numbers behind
+  (void)torch::randn({17});  // leaves one cached normal number
   seeds.begin_step(12);
   EXPECT_TRUE(draws().equal(first));
 }
 
-TEST(Seeds, DrawOtherNumbersAtEveryOtherPlace) {
+TEST(Seeds, DrawDifferentNumbersForDifferentStepsLeavesAndSeeds) {
   std::set<double> seen;
   std::size_t count = 0;
   for (const std::uint64_t seed : {7, 8}) {
@@ -40,7 +40,7 @@ TEST(Seeds, DrawOtherNumbersAtEveryOtherPlace) {
   EXPECT_EQ(seen.size(), count);
 }
 
-TEST(Seeds, GiveNumbersThatLookRandomFromTheFirstOn) {
+TEST(Seeds, GiveRandomNumbersFromTheFirstOn) {
   // The first number of many streams, not many numbers of one: a badly filled state shows here.
   double sum = 0;
   double squares = 0;
@@ -57,7 +57,7 @@ TEST(Seeds, GiveNumbersThatLookRandomFromTheFirstOn) {
   EXPECT_NEAR(squares / kStreams, 1.0 / 3, 5 * 0.2981 / std::sqrt(kStreams));
 }
 
-TEST(Seeds, ShareWhatAllRanksMustDrawAlike) {
+TEST(Seeds, ShareNumbersThatAllRanksMustDraw) {
   const Seeds one(7, {.leaf = 0});
   const Seeds other(7, {.leaf = 5});
   one.begin_shared("init");
@@ -76,7 +76,7 @@ TEST(Seeds, ShareWhatAllRanksMustDrawAlike) {
   EXPECT_NE(one.shared_stream("mixing", 4)(), other.shared_stream("mixing", 5)());
 }
 
-TEST(Seeds, RefuseToGoOnWithAnotherSeed) {
+TEST(Seeds, RefuseToResumeWithAnotherSeed) {
   Seeds seeds(18446744073709551615U);
   EXPECT_NO_THROW(seeds.load_state_json(seeds.state_json()));
   EXPECT_THROW(seeds.load_state_json(Seeds(7).state_json()), UsageError);
@@ -85,7 +85,7 @@ TEST(Seeds, RefuseToGoOnWithAnotherSeed) {
   EXPECT_THROW(Seeds(1, {.leaf = -1}), UsageError);
 }
 
-TEST(Deterministic, HoldsForItsBlock) {
+TEST(Deterministic, HoldsForItsScope) {
   EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
   {
     const Deterministic mode;

@@ -24,14 +24,13 @@ SGD::SGD(FlatParameters& flat, const SGDOptions& options)
                            .state_names = state_names(options)}),
       options_(options) {
   expect_option(std::isfinite(options.momentum) && options.momentum >= 0, "SGD", "momentum",
-                options.momentum, "one that is not negative");
+                options.momentum, "0 or more");
   expect_option(std::isfinite(options.dampening), "SGD", "dampening", options.dampening,
-                "a finite one");
+                "a finite number");
   if (!options.nesterov) return;
-  expect_option(options.momentum > 0, "SGD in Nesterov's form", "momentum", options.momentum,
-                "one above 0");
-  expect_option(options.dampening == 0, "SGD in Nesterov's form", "dampening", options.dampening,
-                "none");
+  expect_option(options.momentum > 0, "SGD with nesterov", "momentum", options.momentum,
+                "a value above 0");
+  expect_option(options.dampening == 0, "SGD with nesterov", "dampening", options.dampening, "0");
 }
 
 void SGD::update(const StepRange& range, const GroupStep& group) {

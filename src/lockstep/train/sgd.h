@@ -1,5 +1,5 @@
-// SGD over flat memory: torch.optim's, with momentum, dampening, Nesterov's form and weight decay.
-// See adam.h about bits.
+// SGD over flat memory, as torch.optim's, with momentum, dampening, Nesterov momentum and weight
+// decay. adam.h describes how results compare with LibTorch's bit by bit.
 #pragma once
 
 #include <vector>
@@ -12,15 +12,15 @@ struct SGDOptions {
   double lr = 1e-2;
   double momentum = 0;
   double dampening = 0;
-  double weight_decay = 0;  // added to the gradient
+  double weight_decay = 0;  // L2: weight_decay × parameter is added to the gradient
   bool nesterov = false;
   std::vector<ParameterGroup> groups = {};
 };
 
 class SGD final : public FlatOptimizer {
  public:
-  /// Throws UsageError for options out of range, and for Nesterov's form without momentum or with
-  /// dampening.
+  /// Throws UsageError for options out of range, for `nesterov` without momentum or with dampening,
+  /// and for an unsupported dtype.
   explicit SGD(FlatParameters& flat, const SGDOptions& options = {});
 
  private:

@@ -1,4 +1,4 @@
-// From ranges of flat memory to the plain pointers that the passes of an optimizer take.
+// Converts ranges of flat memory to the plain pointers that the optimizer kernels take.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +12,15 @@
 
 namespace lockstep {
 
-/// Where `range` begins in `segment`. The last argument says the type alone.
+/// A pointer to the first element of `range` in `segment`. The last argument gives only the type.
 template <typename T>
 T* elements_at(const at::Tensor& segment, const StepRange& range, const T*) {
   return static_cast<T*>(segment.data_ptr()) + range.begin;
 }
 
-/// Makes a Stretch<Stored> whose values, gradients, masters and count are those of the range, lets
-/// `add_state` fill in the rest, and calls `pass` with parts of it on LibTorch's threads.
+/// Makes a Stretch<Stored> with the values, gradients, masters and count of the range, lets
+/// `add_state` set the other fields, and calls `pass` with parts of it on LibTorch's intra-op
+/// threads.
 template <template <typename> typename Stretch, typename AddState, typename Pass>
 void for_each_part(const FlatParameters& flat, const StepRange& range, const at::Tensor& masters,
                    const AddState& add_state, const Pass& pass) {
@@ -31,7 +32,8 @@ void for_each_part(const FlatParameters& flat, const StepRange& range, const at:
     if (masters.defined()) stretch.masters = elements_at(masters, range, stretch.masters);
     stretch.count = static_cast<std::size_t>(range.end - range.begin);
     add_state(stretch);
-    constexpr std::size_t kUnit = 32;  // a cache line of 16-bit elements: threads share no line
+    constexpr std::size_t kUnit =
+        32;  // a cache line of 16-bit elements, so that threads share no line
     in_parts(stretch.count, kUnit,
              [&](std::size_t begin, std::size_t end) { pass(stretch.part(begin, end)); });
   };
@@ -40,7 +42,7 @@ void for_each_part(const FlatParameters& flat, const StepRange& range, const at:
       return run(Stretch<double>{});
     case at::kBFloat16:
       return run(Stretch<BFloat16>{});
-    default:  // the constructor has let no other in
+    default:  // the constructor accepts no other dtype
       return run(Stretch<float>{});
   }
 }

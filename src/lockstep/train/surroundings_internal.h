@@ -1,5 +1,5 @@
-// What a forward depends on besides its inputs and parameters, so that it can be run again under
-// the same: generators, autocast, buffers.
+// The state that a forward depends on besides its inputs and parameters, to run it again under the
+// same conditions: generators, autocast, buffers.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -23,8 +23,7 @@ class GeneratorStates {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
-/// Autocast on the CPU and on `device`, as one scope: restored where this is made, and back as it
-/// was at the end of the block.
+/// The state of autocast on the CPU and on `device`.
 struct AutocastStates {
   AutocastState cpu;
   std::optional<AutocastState> other;
@@ -32,15 +31,15 @@ struct AutocastStates {
   [[nodiscard]] static AutocastStates now(at::Device device);
 };
 
-/// Values that buffers had. Restoring them is invisible to autograd's version counters: graphs that
-/// hold a buffer stay good.
+/// Saved values of buffers. Restoring them does not change autograd's version counters, so graphs
+/// that have saved a buffer stay valid.
 class BufferValues {
  public:
   [[nodiscard]] static BufferValues of(const std::vector<at::Tensor>& buffers);
-  /// Forgets buffers that still have their value. On other devices than the CPU the question would
-  /// cost a wait, and all are kept.
+  /// Drops buffers whose value has not changed. On devices other than the CPU the comparison would
+  /// wait for the device, so all buffers are kept.
   void drop_unchanged();
-  /// The present values of the buffers that are held here.
+  /// The current values of the same buffers.
   [[nodiscard]] BufferValues present() const;
   void restore() const;
 

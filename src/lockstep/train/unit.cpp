@@ -38,7 +38,7 @@ std::vector<std::string> Unit::wrapper_names() const {
 }
 
 std::vector<at::Tensor> Unit::run(UnitCall call) const {
-  // Each wrapper but the outermost becomes what the next one around it runs.
+  // Each wrapper except the outermost becomes the forward of the next one around it.
   const auto& wrappers = *wrappers_;
   for (std::size_t i = 0; i + 1 < wrappers.size(); ++i) {
     call.forward = [wrapper = wrappers[i], block = call.block,
@@ -51,7 +51,7 @@ std::vector<at::Tensor> Unit::run(UnitCall call) const {
 
 int recompute_blocks(torch::nn::Module& model, const RecomputeOptions& options) {
   if (options.every < 1) {
-    throw UsageError(fmt::format("recompute every {} blocks: give at least 1", options.every));
+    throw UsageError(fmt::format("recompute every {} blocks: expected at least 1", options.every));
   }
   std::vector<Unit*> units;
   for (const auto& module : model.modules(/*include_self=*/false)) {
@@ -59,7 +59,7 @@ int recompute_blocks(torch::nn::Module& model, const RecomputeOptions& options) 
   }
   if (units.empty()) {
     throw UsageError(
-        fmt::format("{} has no unit to recompute; let the class of its blocks derive from "
+        fmt::format("{} has no unit to recompute: derive the class of its blocks from "
                     "lockstep::Unit, and call them as unit(block)(x)",
                     model.name()));
   }
@@ -68,9 +68,8 @@ int recompute_blocks(torch::nn::Module& model, const RecomputeOptions& options) 
   for (std::size_t i = 0; i < units.size(); i += static_cast<std::size_t>(options.every)) {
     const auto names = units[i]->wrapper_names();
     if (std::find(names.begin(), names.end(), wrapper->name()) != names.end()) {
-      throw UsageError(fmt::format(
-          "unit {} of {} is recomputed already; call unwrap() on it first to choose anew", i,
-          model.name()));
+      throw UsageError(fmt::format("unit {} of {} is already recomputed: call unwrap() on it first",
+                                   i, model.name()));
     }
     units[i]->wrap(wrapper);
     ++chosen;

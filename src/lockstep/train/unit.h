@@ -1,11 +1,10 @@
-// The seam between a model and what is wrapped around its blocks. A model calls unit(block)(x)
-// where it would call block(x). What that does is chosen outside, block by block, once the model is
-// made: nothing (then it is block->forward(x) and the test of one pointer), recompute, and whatever
-// else offers a UnitWrapper.
+// The interface between a model and wrappers around its blocks. A model calls unit(block)(x)
+// instead of block(x). After the model is made, the program chooses a wrapper for each block: none
+// (then the call is block->forward(x) and one pointer test), recompute, or any other UnitWrapper.
 //
 //   struct BlockImpl : torch::nn::Module, lockstep::Unit { … };
 //   for (auto& block : blocks) x = unit(block)(x);              // in the model's forward
-//   recompute_blocks(*net, {.every = 2});                       // outside
+//   recompute_blocks(*net, {.every = 2});                       // in the program
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,15 +24,15 @@ class Module;
 
 namespace lockstep {
 
-/// One call of a block, as a wrapper sees it: `forward` runs what is inside.
+/// One call of a block: `forward` runs the block and the wrappers inside this one.
 struct UnitCall {
   std::shared_ptr<torch::nn::Module> block;
   BlockForward forward;
   std::vector<at::Tensor> inputs;
 };
 
-/// Something around blocks. One object may serve many; it is called from forward() and must not
-/// change what the block computes.
+/// Runs around the forward of blocks. One object may serve many blocks. It is called from forward()
+/// and must not change the block's result.
 class UnitWrapper {
  public:
   UnitWrapper() = default;
@@ -42,18 +41,18 @@ class UnitWrapper {
   virtual ~UnitWrapper() = default;
 
   [[nodiscard]] virtual std::vector<at::Tensor> run(UnitCall call) = 0;
-  /// One word for messages: "recompute".
+  /// A word for messages: "recompute".
   [[nodiscard]] virtual std::string name() const = 0;
 };
 
-/// What a block's class derives from beside torch::nn::Module.
+/// The base, beside torch::nn::Module, of a block's class.
 class Unit {
  public:
-  /// Puts `wrapper` around the block and around the wrappers that it has.
+  /// Puts `wrapper` around the block and its present wrappers.
   void wrap(std::shared_ptr<UnitWrapper> wrapper);
-  /// Takes all wrappers away.
+  /// Removes all wrappers.
   void unwrap() noexcept { wrappers_.reset(); }
-  /// From the outermost to the innermost.
+  /// The names of the wrappers, from the outermost to the innermost.
   [[nodiscard]] std::vector<std::string> wrapper_names() const;
 
  protected:
@@ -69,18 +68,18 @@ class Unit {
   [[nodiscard]] bool is_wrapped() const noexcept { return wrappers_ != nullptr; }
   [[nodiscard]] std::vector<at::Tensor> run(UnitCall call) const;
 
-  // None where nothing was chosen. Shared: clones of a block are wrapped alike.
+  // Null without wrappers. Shared, so that clones of a block have the same wrappers.
   std::shared_ptr<const std::vector<std::shared_ptr<UnitWrapper>>> wrappers_;
 };
 
-/// What unit() returns; lives for one call.
+/// The result of unit(); lives for one call.
 template <typename Block>
 class UnitCallable {
  public:
   explicit UnitCallable(const Block& block) noexcept : block_(block) {}
 
-  /// forward() returns one tensor. Tensors among `arguments` are the block's inputs; other
-  /// arguments are kept as they are for the second forward.
+  /// Calls forward(), which returns one tensor. Tensors among `arguments` are the block's inputs;
+  /// other arguments are copied for the second forward.
   template <typename... Arguments>
   at::Tensor operator()(Arguments&&... arguments) const {
     const auto& own = block_.ptr();
@@ -96,13 +95,13 @@ class UnitCallable {
         [own, ... kept = without_tensor(arguments)](const std::vector<at::Tensor>& given) mutable {
           std::size_t next = 0;
           const auto put = [&]<typename T>(T& value) -> decltype(auto) {
-            if constexpr (std::is_same_v<T, TensorPlace>) {
+            if constexpr (std::is_same_v<T, TensorPlaceholder>) {
               return given[next++];
             } else {
               return (value);
             }
           };
-          // Braces: arguments are taken from left to right.
+          // Braces evaluate the arguments from left to right.
           std::tuple<decltype(put(kept))...> all{put(kept)...};
           return std::vector<at::Tensor>{
               std::apply([&](auto&... each) { return own->forward(each...); }, all)};
@@ -111,12 +110,12 @@ class UnitCallable {
   }
 
  private:
-  struct TensorPlace {};
+  struct TensorPlaceholder {};
 
   template <typename T>
   static auto without_tensor(const T& argument) {
     if constexpr (std::is_same_v<T, at::Tensor>) {
-      return TensorPlace{};
+      return TensorPlaceholder{};
     } else {
       return argument;
     }
@@ -125,21 +124,21 @@ class UnitCallable {
   const Block& block_;
 };
 
-/// `block` is a module holder (TORCH_MODULE) whose class derives from Unit.
+/// Returns a callable for `block`, a module holder (TORCH_MODULE) whose class derives from Unit.
 template <ModuleHolder Block>
 [[nodiscard]] UnitCallable<Block> unit(const Block& block) noexcept {
   static_assert(std::is_base_of_v<Unit, typename Block::ContainedType>,
-                "let the block's class derive from lockstep::Unit beside torch::nn::Module");
+                "derive the block's class from torch::nn::Module and lockstep::Unit");
   return UnitCallable<Block>(block);
 }
 
 struct RecomputeOptions {
-  int every = 1;  // block 0, every, 2 × every, … of the model's units
+  int every = 1;  // recompute units 0, every, 2 × every, … of the model
 };
 
-/// Chooses recompute for the units of `model`, in the order in which they are registered. A unit
-/// inside another is a unit of its own. Returns how many were chosen. Throws UsageError when the
-/// model has no unit, or one has it already.
+/// Turns on activation checkpointing for units of `model`, counted in the order of registration. A
+/// unit inside another one counts separately. Returns the number of recomputed units.
+/// Throws UsageError when the model has no unit, or when a unit is already recomputed.
 int recompute_blocks(torch::nn::Module& model, const RecomputeOptions& options = {});
 
 }  // namespace lockstep

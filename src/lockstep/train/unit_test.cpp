@@ -49,7 +49,7 @@ std::vector<at::Tensor> gradients_of(Model& model) {
   return gradients;
 }
 
-TEST(Unit, RunsTheBlockAsItIsWhereNothingIsChosen) {
+TEST(Unit, RunsTheBlockDirectlyWithoutWrappers) {
   Model model;
   const auto x = torch::randn({3, 4});
   EXPECT_TRUE(unit(model->layers[0])(x).equal(model->layers[0](x)));
@@ -69,7 +69,7 @@ TEST(Unit, RecomputesEveryKthBlock) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(actual[i].equal(expected[i]));
 }
 
-TEST(Unit, KeepsArgumentsThatAreNoTensors) {
+TEST(Unit, KeepsArgumentsThatAreNotTensors) {
   Model model;
   const auto x = torch::randn({3, 4});
   const auto shift = std::optional<at::Tensor>(torch::ones({4}));
@@ -80,7 +80,7 @@ TEST(Unit, KeepsArgumentsThatAreNoTensors) {
   EXPECT_NO_THROW(actual.sum().backward());
 }
 
-TEST(Unit, WrapsInTheOrderInWhichItIsAskedTo) {
+TEST(Unit, WrapsInTheOrderOfWrapCalls) {
   struct Noting final : UnitWrapper {
     Noting(std::string own_word, std::vector<std::string>& all)
         : word(std::move(own_word)), notes(all) {}
@@ -106,7 +106,7 @@ TEST(Unit, WrapsInTheOrderInWhichItIsAskedTo) {
   EXPECT_EQ(log.size(), 4U);
 }
 
-TEST(Unit, RefusesWhatHasNoMeaning) {
+TEST(Unit, RefusesInvalidArguments) {
   Model model;
   recompute_blocks(*model, {.every = 2});
   EXPECT_THROW(recompute_blocks(*model), UsageError);

@@ -31,11 +31,10 @@ bool unscale_tensor(at::Tensor& values, float factor) {
   }
   const auto dtype = values.scalar_type();
   if (dtype != at::kFloat && dtype != at::kDouble && dtype != at::kBFloat16) {
-    throw UsageError(
-        fmt::format("gradients of {} cannot be unscaled: what they lost to their range does not "
-                    "come back; keep "
-                    "parameters in float32 and let Autocast choose where 16 bits are used",
-                    c10::toString(dtype)));
+    throw UsageError(fmt::format(
+        "unscaling gradients of {} is unsupported: values that underflowed are lost. Keep "
+        "parameters in float32 and use Autocast for 16-bit compute",
+        c10::toString(dtype)));
   }
   if (!values.is_cpu() || !values.is_non_overlapping_and_dense()) {
     return unscale_by_operators(values, factor);
