@@ -8,14 +8,14 @@ namespace lockstep {
 namespace {
 
 // Also what a part of the group is connected by: its ranks may all be on one host, for example.
-Planes connect(const Membership& membership, Introductions& introductions, Deadline deadline,
+Planes connect(const Membership& membership, AddressExchange& addresses, Deadline deadline,
                const Watch& watch, const BackendOptions& options) {
   const auto choice =
       choose_backend({membership.global_ranks, membership.hosts, membership.addresses}, options);
   Planes planes;
   switch (choice.kind) {
     case BackendKind::shm:
-      planes = connect_by_shm()(membership, introductions, deadline, watch);
+      planes = connect_by_shm()(membership, addresses, deadline, watch);
   }
   planes.reason = choice.reason;
   return planes;
@@ -30,9 +30,9 @@ std::shared_ptr<Group> make_group(const World& world) {
 std::shared_ptr<Group> make_group(const World& world, const GroupOptions& options,
                                   const BackendOptions& backend) {
   return make_group(world, options,
-                    [backend](const Membership& membership, Introductions& introductions,
+                    [backend](const Membership& membership, AddressExchange& addresses,
                               Deadline deadline, const Watch& watch) {
-                      return connect(membership, introductions, deadline, watch, backend);
+                      return connect(membership, addresses, deadline, watch, backend);
                     });
 }
 

@@ -49,11 +49,11 @@ BackendChoice choose_backend(const Topology& topology, const BackendOptions& opt
   const int num_hosts = num_hosts_of(topology);
   if (num_hosts > 1) {
     throw UsageError(fmt::format(
-        "a group of this version is of one host, but the {} ranks are on {} hosts: {}; start all "
-        "ranks on one host",
+        "no backend of this version connects several hosts, but the {} ranks are on {} hosts: {}; "
+        "start all ranks on one host",
         size, num_hosts, hosts_in_words(topology)));
   }
-  if (options.backend) return {*options.backend, "it was asked for"};
+  if (options.backend) return {*options.backend, "requested"};
   if (size == 1) return {BackendKind::shm, "the group has one rank"};
   return {BackendKind::shm, fmt::format("all {} ranks are on one host", size)};
 }

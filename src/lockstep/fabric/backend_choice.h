@@ -1,5 +1,5 @@
-// Which backend moves the data of a group. Pure: the choice follows from where the ranks run and
-// what was asked for, and carries its reason.
+// Selects the backend of a group. Pure: the choice depends only on the hosts of the ranks and on
+// the options, and carries its reason.
 #pragma once
 
 #include <optional>
@@ -10,19 +10,19 @@
 namespace lockstep {
 
 enum class BackendKind {
-  shm,  // memory that the ranks of one host share
+  shm,  // shared memory, for ranks of one host
 };
 [[nodiscard]] std::string_view to_string(BackendKind kind) noexcept;
 
-/// Where the ranks of a group run; all lists are by rank of the group.
+/// The hosts of a group's ranks. All lists are indexed by rank of the group.
 struct Topology {
   std::vector<int> global_ranks;
-  std::vector<int> hosts;              // the number of each rank's host
-  std::vector<std::string> addresses;  // of the hosts
+  std::vector<int> hosts;              // number of the rank's host
+  std::vector<std::string> addresses;  // address of the rank's host
 };
 
 struct BackendOptions {
-  std::optional<BackendKind> backend = {};  // none: chosen
+  std::optional<BackendKind> backend = {};  // nullopt: chosen by the topology
 };
 
 struct BackendChoice {
@@ -30,7 +30,8 @@ struct BackendChoice {
   std::string reason;  // "all 4 ranks are on one host"
 };
 
-/// Throws UsageError, naming hosts and ranks, when no backend serves them.
+/// Returns the backend and the reason. Throws UsageError, naming hosts and ranks, if no backend
+/// supports the topology.
 [[nodiscard]] BackendChoice choose_backend(const Topology& topology,
                                            const BackendOptions& options = {});
 

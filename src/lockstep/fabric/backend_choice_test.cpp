@@ -7,13 +7,13 @@
 namespace lockstep {
 namespace {
 
-TEST(ChooseBackend, TakesSharedMemoryOnOneHostAndSaysWhy) {
+TEST(ChooseBackend, SelectsSharedMemoryOnOneHostAndStatesTheReason) {
   const auto choice = choose_backend({{0, 1, 2}, {0, 0, 0}, {"a", "a", "a"}});
   EXPECT_EQ(choice.kind, BackendKind::shm);
   EXPECT_EQ(choice.reason, "all 3 ranks are on one host");
   EXPECT_EQ(choose_backend({{7}, {2}, {"b"}}).reason, "the group has one rank");
   EXPECT_EQ(choose_backend({{0, 1}, {0, 0}, {"a", "a"}}, {.backend = BackendKind::shm}).reason,
-            "it was asked for");
+            "requested");
 }
 
 TEST(ChooseBackend, NamesTheHostsThatNoBackendConnects) {
@@ -31,8 +31,8 @@ TEST(ChooseBackend, NamesTheHostsThatNoBackendConnects) {
   }
 }
 
-// A part of a group of several hosts can lie on one of them.
-TEST(ChooseBackend, LooksAtTheRanksOfTheGroupAlone) {
+// A subgroup of a group on several hosts can be on one of them.
+TEST(ChooseBackend, DependsOnlyOnTheRanksOfTheGroup) {
   EXPECT_EQ(choose_backend({{4, 5}, {1, 1}, {"10.0.0.2", "10.0.0.2"}}).kind, BackendKind::shm);
 }
 

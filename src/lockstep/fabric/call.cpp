@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-// How many times count each side has: none, once, or once for each rank; and who has it.
+// How many times `count` elements each side has: zero, one, or one per rank; and which ranks have
+// that side.
 enum class Extent : std::uint8_t { none, one, each };
 enum class Holder : std::uint8_t { all, root, others };
 struct Side {
@@ -48,7 +49,7 @@ constexpr std::array<Facts, kNumCollectives> kFacts{{
 
 const Facts& facts_of(Collective kind) noexcept {
   const auto index = static_cast<std::size_t>(kind);
-  LOCKSTEP_ASSERT(index < kFacts.size(), "a Collective is one of the enumeration's");
+  LOCKSTEP_ASSERT(index < kFacts.size(), "invalid Collective");
   return kFacts[index];
 }
 
@@ -62,7 +63,7 @@ std::size_t bytes_of(const Side& side, const Call& call, int rank, int size) {
 
 void expect_bytes(const Call& call, std::string_view side, std::size_t found, std::size_t wanted) {
   if (found == wanted) return;
-  throw UsageError(fmt::format("{} needs an {} of {} bytes on this rank, not {}",
+  throw UsageError(fmt::format("{} requires an {} of {} bytes on this rank, not {}",
                                to_string(descriptor_of(call)), side, wanted, found));
 }
 
@@ -72,13 +73,13 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
          before(b.data(), a.data() + a.size());
 }
 
-// Where nobody but this rank reads what it writes: one side over the other, or the shorter one at
-// this rank's piece of the longer one.
+// True if no other rank reads the memory that this rank writes: both sides are the same span, or
+// the shorter one is this rank's piece of the longer one.
 bool works_in_place(const Call& call, int rank, std::size_t piece_bytes) {
-  const auto place = static_cast<std::size_t>(rank) * piece_bytes;
+  const auto offset = static_cast<std::size_t>(rank) * piece_bytes;
   if (call.input.size() == call.output.size()) return call.input.data() == call.output.data();
-  return call.input.size() > call.output.size() ? call.output.data() == call.input.data() + place
-                                                : call.input.data() == call.output.data() + place;
+  return call.input.size() > call.output.size() ? call.output.data() == call.input.data() + offset
+                                                : call.input.data() == call.output.data() + offset;
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ std::size_t output_bytes(const Call& call, int rank, int size) {
 
 void expect_valid(const Call& call, int rank, int size) {
   if (call.count < 0) {
-    throw UsageError(fmt::format("{} of {} elements: a count cannot be negative",
+    throw UsageError(fmt::format("{} has count {}; a count must not be negative",
                                  to_string(call.kind), call.count));
   }
   if (has_root(call.kind) && (call.root < 0 || call.root >= size)) {
@@ -106,19 +107,20 @@ void expect_valid(const Call& call, int rank, int size) {
   }
   if (reduces(call.kind)) expect_valid({call.dtype, call.op});
   if (reduces(call.kind) && call.op == ReduceOp::weighted_average && call.weight.value_or(-1) < 0) {
-    throw UsageError("a weighted average needs a weight of 0 or more: CallOptions::weight");
+    throw UsageError("a weighted average requires a weight of at least 0: set CallOptions::weight");
   }
   expect_bytes(call, "input", call.input.size(), input_bytes(call, rank, size));
   expect_bytes(call, "output", call.output.size(), output_bytes(call, rank, size));
   if (!overlap(call.input, call.output)) return;
   if (call.kind == Collective::all_to_all) {
-    throw UsageError("all_to_all cannot work in place: input and output overlap");
+    throw UsageError("all_to_all in place is unsupported: input and output overlap");
   }
   if (!works_in_place(call, rank, static_cast<std::size_t>(call.count) * bytes_of(call.dtype))) {
-    throw UsageError(fmt::format(
-        "input and output of {} overlap where other ranks still read: to work in place, give the "
-        "same span as both, or the shorter side at this rank's piece of the longer one",
-        to_string(descriptor_of(call))));
+    throw UsageError(
+        fmt::format("input and output of {} overlap where other ranks still read; for an in-place "
+                    "call pass the "
+                    "same span as both, or the shorter one as this rank's piece of the longer one",
+                    to_string(descriptor_of(call))));
   }
 }
 
@@ -136,7 +138,7 @@ CallDescriptor descriptor_of(const Call& call) noexcept {
 }
 
 std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept {
-  // Word by word, each mixed with all before it (splitmix64's finaliser).
+  // Word by word; each is mixed with all before it (the finalizer of splitmix64).
   const auto mix = [](std::uint64_t x) {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;

@@ -1,6 +1,6 @@
-// What one rank asks of its group: a collective with its values and memory. All ranks of a group
-// make equal calls in the same order; what must be equal, and how a call reads in a message, is
-// decided here. Pure.
+// A collective call of one rank: kind, arguments and memory. All ranks of a group make equal calls
+// in the same order. This header defines which arguments must be equal, and how a call is printed
+// in a message. Pure functions.
 #pragma once
 
 #include <array>
@@ -30,23 +30,23 @@ enum class Collective : std::uint8_t {
   all_to_all,      //          size × count       size × count
   barrier,         //          none               none
   allocate,        // count is the bytes of new registered memory
-  split,           // count is the bytes each rank says about itself
+  split,           // count is the bytes that each rank contributes
 };
 constexpr int kNumCollectives = 11;
 
 struct Call {
   Collective kind = Collective::barrier;
   DType dtype = DType::uint8;
-  ReduceOp op = ReduceOp::sum;  // where the kind reduces
-  int root = 0;                 // where the kind has one: a rank of the group
+  ReduceOp op = ReduceOp::sum;  // used if the kind reduces
+  int root = 0;                 // used if the kind has a root: a rank of the group
   std::int64_t count = 0;       // elements
-  std::string_view name = {};   // for people: "gradients 3"; the first kMaxCallName bytes count
+  std::string_view name = {};   // for messages: "gradients 3"; cut to kMaxCallName bytes
   std::span<const std::byte> input = {};
   std::span<std::byte> output = {};
-  Device device = {};  // where both lie
+  Device device = {};  // of input and output
   std::optional<CallFlags> flags = {};
   std::optional<std::int64_t> weight = {};  // of this rank, for ReduceOp::weighted_average
-  std::optional<LeafInterval> leaves = {};  // of the contribution; none: the rank is the leaf
+  std::optional<LeafInterval> leaves = {};  // of the contribution; nullopt: the rank is the leaf
 };
 constexpr std::size_t kMaxCallName = 47;
 
@@ -54,17 +54,17 @@ constexpr std::size_t kMaxCallName = 47;
 [[nodiscard]] bool reduces(Collective kind) noexcept;
 [[nodiscard]] bool has_root(Collective kind) noexcept;
 
-/// How many bytes rank `rank` of `size` reads from and writes to, by the table above.
+/// The bytes of input and output of rank `rank` of `size`, by the table above.
 [[nodiscard]] std::size_t input_bytes(const Call& call, int rank, int size);
 [[nodiscard]] std::size_t output_bytes(const Call& call, int rank, int size);
 
-/// Throws UsageError unless the call can be made by `rank` of `size`: a negative count, a root that
-/// is none, an average of integers, a weighted average without a weight or with a negative one,
-/// memory of another length. Input and output may be the same span, or the shorter one this rank's
-/// piece of the longer one; all_to_all cannot be in place. No other overlap is allowed.
+/// Validates the call for rank `rank` of `size`. Throws UsageError for a negative count, an invalid
+/// root, an average of integers, a weighted average without a weight or with a negative one, and a
+/// span of the wrong length. Input and output may be the same span, or the shorter one may be this
+/// rank's piece of the longer one; any other overlap, and every overlap of all_to_all, throws too.
 void expect_valid(const Call& call, int rank, int size);
 
-/// What must be equal on all ranks, without pointers.
+/// The arguments that must be equal on all ranks, without pointers.
 struct CallDescriptor {
   Collective kind = Collective::barrier;
   DType dtype = DType::uint8;
@@ -74,19 +74,19 @@ struct CallDescriptor {
   DeviceKind device = DeviceKind::cpu;
   int root = 0;
   std::int64_t count = 0;
-  char name[kMaxCallName + 1] = {};  // ends with a zero
+  char name[kMaxCallName + 1] = {};  // null-terminated
 
   friend bool operator==(const CallDescriptor&, const CallDescriptor&) = default;
 };
 
-/// What a data plane tells its peers about the memory of a call; without meaning to all others.
+/// Words with which a data plane describes the memory of a call to its peers; opaque to other code.
 using MemoryWords = std::array<std::uint64_t, 3>;
 
 [[nodiscard]] CallDescriptor descriptor_of(const Call& call) noexcept;
-/// Equal descriptors have equal fingerprints; others differ but once in 2^64.
+/// Equal descriptors have equal fingerprints; different ones collide with probability 2^-64.
 [[nodiscard]] std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept;
-/// Distinguishes call `number` from all others of the group, and equal calls whose memory differs:
-/// where signatures are equal nothing else need be compared.
+/// The call signature. It covers the descriptor, the call number and the memory words: if
+/// signatures are equal, nothing else needs to be compared.
 [[nodiscard]] std::uint64_t signature_of(const CallDescriptor& descriptor, std::uint64_t number,
                                          const MemoryWords& memory) noexcept;
 /// "all_reduce(sum, 1024 × float32, \"loss\")", "broadcast(8 × int64 from rank 2)", "barrier".

@@ -13,7 +13,7 @@ namespace {
 
 std::string words_of(const Call& call) { return to_string(descriptor_of(call)); }
 
-TEST(Call, ReadsAsASentenceForPeople) {
+TEST(Call, IsPrintedWithItsArguments) {
   EXPECT_EQ(
       words_of(
           {.kind = Collective::all_reduce, .dtype = DType::float32, .count = 1024, .name = "loss"}),
@@ -29,13 +29,13 @@ TEST(Call, ReadsAsASentenceForPeople) {
             "all_gather(1 × uint8, with flags)");
 }
 
-TEST(Call, ALongNameIsCutAndStillEnds) {
+TEST(Call, ALongNameIsCutAndNullTerminated) {
   const std::string name(100, 'x');
   const auto descriptor = descriptor_of({.kind = Collective::barrier, .name = name});
   EXPECT_EQ(std::string(descriptor.name), std::string(kMaxCallName, 'x'));
 }
 
-TEST(Call, TheFingerprintHoldsEverythingThatMustBeEqual) {
+TEST(Call, TheFingerprintCoversEveryArgumentThatMustBeEqual) {
   const Call base{.kind = Collective::reduce, .dtype = DType::float32, .count = 10, .name = "a"};
   std::vector<Call> calls(9, base);
   calls[1].kind = Collective::all_reduce;
@@ -52,7 +52,7 @@ TEST(Call, TheFingerprintHoldsEverythingThatMustBeEqual) {
   EXPECT_EQ(fingerprint_of(descriptor_of(base)), fingerprint_of(descriptor_of(base)));
 }
 
-TEST(Call, WhatAKindDoesNotUseMakesNoDifference) {
+TEST(Call, ArgumentsThatAKindDoesNotUseAreIgnored) {
   const Call gather{.kind = Collective::all_gather, .count = 4};
   Call other = gather;
   other.op = ReduceOp::product;
@@ -92,25 +92,25 @@ std::string refusal_of(const Call& call, int rank = 0, int size = 2) {
   return "";
 }
 
-TEST(Call, WhatCannotBeIsRefusedWithTheReason) {
+TEST(Call, AnInvalidCallIsRefusedWithTheReason) {
   std::array<std::byte, 8> memory{};
   const auto says = [](const Call& call, const std::string& words) {
     const auto refusal = refusal_of(call);
     EXPECT_NE(refusal.find(words), std::string::npos) << "'" << refusal << "' without " << words;
   };
-  says({.kind = Collective::all_reduce, .count = -1}, "cannot be negative");
+  says({.kind = Collective::all_reduce, .count = -1}, "must not be negative");
   says({.kind = Collective::broadcast, .root = 2, .count = 0}, "names rank 2 as its root");
   says({.kind = Collective::reduce, .root = -1, .count = 0}, "ranks 0 to 1");
   says({.kind = Collective::all_reduce, .op = ReduceOp::average, .count = 0}, "average of uint8");
   says({.kind = Collective::all_reduce, .count = 4, .input = memory, .output = memory},
-       "needs an input of 4 bytes on this rank, not 8");
+       "requires an input of 4 bytes on this rank, not 8");
   says({.kind = Collective::all_gather, .count = 8, .input = memory, .output = memory},
-       "needs an output of 16 bytes");
+       "requires an output of 16 bytes");
   EXPECT_EQ(refusal_of({.kind = Collective::all_reduce, .root = 99, .count = 0}), "")
-      << "a root where there is none is nobody's concern";
+      << "the root is ignored where the kind has none";
 }
 
-// Of two ranks, elements of one byte: `at` is where the shorter side begins in the longer one.
+// Two ranks, elements of one byte. `at` is the offset of the shorter side in the longer one.
 std::string refusal_in_place(Collective kind, int rank, std::size_t at) {
   static std::array<std::byte, 16> memory{};
   Call call{.kind = kind, .root = rank, .count = 4};
@@ -121,37 +121,37 @@ std::string refusal_in_place(Collective kind, int rank, std::size_t at) {
   return refusal_of(call, rank);
 }
 
-TEST(Call, WorksInPlaceOnlyWhereNobodyElseReadsWhatItWrites) {
+TEST(Call, InPlaceIsAllowedOnlyWhereNoOtherRankReadsTheOutput) {
   for (const auto kind : {Collective::all_reduce, Collective::reduce}) {
     EXPECT_EQ(refusal_in_place(kind, 0, 0), "");
-    EXPECT_EQ(refusal_in_place(kind, 0, 4), "") << "beside each other";
+    EXPECT_EQ(refusal_in_place(kind, 0, 4), "") << "adjacent spans";
     EXPECT_NE(refusal_in_place(kind, 0, 2), "");
   }
   for (const auto kind : {Collective::reduce_scatter, Collective::scatter, Collective::all_gather,
                           Collective::gather}) {
     EXPECT_EQ(refusal_in_place(kind, 0, 0), "");
     EXPECT_EQ(refusal_in_place(kind, 1, 4), "");
-    EXPECT_NE(refusal_in_place(kind, 0, 4), "") << "the place of another rank's piece";
+    EXPECT_NE(refusal_in_place(kind, 0, 4), "") << "the piece of another rank";
     EXPECT_NE(refusal_in_place(kind, 1, 0), "");
     EXPECT_EQ(refusal_in_place(kind, 1, 8), "");
   }
   EXPECT_NE(refusal_in_place(Collective::all_to_all, 0, 0), "");
 }
 
-TEST(GroupFlags, AddComparesAndOrsWhatTheRanksSay) {
-  const std::array<CallFlags, 3> said{CallFlags{.sum = 3, .equal = 5},
-                                      CallFlags{.sum = 4, .equal = 5, .any = 2},
-                                      CallFlags{.equal = 5, .any = 8, .absent = true}};
+TEST(GroupFlags, AddSumsComparesAndOrsTheFlagsOfTheRanks) {
+  const std::array<CallFlags, 3> flags{CallFlags{.sum = 3, .equal = 5},
+                                       CallFlags{.sum = 4, .equal = 5, .any = 2},
+                                       CallFlags{.equal = 5, .any = 8, .absent = true}};
   GroupFlags all;
-  for (int rank = 0; rank < static_cast<int>(said.size()); ++rank) {
-    all.add(rank, said[static_cast<std::size_t>(rank)], said.front());
+  for (int rank = 0; rank < static_cast<int>(flags.size()); ++rank) {
+    all.add(rank, flags[static_cast<std::size_t>(rank)], flags.front());
   }
   EXPECT_EQ(all.sum, 7);
   EXPECT_TRUE(all.all_equal);
   EXPECT_EQ(all.any, 10U);
   EXPECT_EQ(all.num_absent, 1);
   EXPECT_EQ(all.first_present, 0);
-  all.add(3, {.equal = 6}, said.front());
+  all.add(3, {.equal = 6}, flags.front());
   EXPECT_FALSE(all.all_equal);
 }
 

@@ -1,5 +1,6 @@
-// What every group must give: each collective, type and operation against a serial oracle that
-// joins in the same tree, for 1 to 8 ranks as threads and as processes, and every kind of memory.
+// The results that every transport must give: each collective, dtype and operation against a serial
+// oracle that reduces in the same tree, for 1 to 8 ranks as threads and as processes, and every
+// kind of memory.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,17 +13,17 @@
 namespace lockstep {
 namespace {
 
-// Calls of one dtype that fall on both sides of the switch point: of `count` elements a rank.
-std::vector<std::int64_t> counts_around(std::size_t switch_point, DType dtype, int size) {
-  const auto at = static_cast<std::int64_t>(switch_point / bytes_of(dtype));
+// Counts per rank of one dtype, on both sides of the one-shot threshold.
+std::vector<std::int64_t> counts_around(std::size_t threshold, DType dtype, int size) {
+  const auto at = static_cast<std::int64_t>(threshold / bytes_of(dtype));
   return {0, 1, at / size, at, at + 1};
 }
 
-void check_all(Group& group, std::size_t switch_point, DType dtype) {
+void check_all(Group& group, std::size_t threshold, DType dtype) {
   const CallMemory memory(group, 64U << 10);
   std::uint64_t seed = 0;
   const auto check = [&](Collective kind, ReduceOp op, int root) {
-    for (const auto count : counts_around(switch_point, dtype, group.size())) {
+    for (const auto count : counts_around(threshold, dtype, group.size())) {
       for (const auto where : kMemoryKinds) {
         const auto form = ++seed % 2 == 0 && can_be_in_place(kind) ? Form::in_place : Form::apart;
         const Call call{.kind = kind, .dtype = dtype, .op = op, .root = root, .count = count};
@@ -82,9 +83,9 @@ TEST_P(GroupTest, EveryRankCanBeTheRoot) {
   });
 }
 
-// As users have it, where inputs up to 16 KiB travel with the call unless they lie in library
-// memory; calls follow each other without a wait, so that ranks are apart by several of them.
-TEST_P(GroupTest, EverySwitchPointOfTheDefaultOptionsGivesTheSameBits) {
+// The default options: inputs up to 16 KiB are inline unless they are in registered memory. Calls
+// follow each other without a wait, so that ranks are several calls apart.
+TEST_P(GroupTest, CallsOnBothSidesOfEveryDefaultThresholdGiveTheBitsOfTheOracle) {
   auto setting = this->setting();
   setting.options = {.timeout = std::chrono::seconds(30)};
   run_group(setting, [](Group& group) {

@@ -1,5 +1,6 @@
-// How the data of a group's calls moves: one version per transport; group.h uses it. The group has
-// checked the calls before, and waits; a data plane gives it recipes that say what they wait for.
+// The data plane of a group moves the data of its calls. One implementation per transport; group.h
+// uses it. The group validates the calls and waits; a data plane returns recipes, which state what
+// they wait for.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,7 @@ namespace lockstep {
 
 class Group;
 
-/// An operation that has begun: a call, a send or a receive. Group advances it.
+/// An operation that has started: a call, a send or a receive. Group advances it.
 class Operation {
  public:
   Operation() = default;
@@ -30,40 +31,40 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation() = default;
 
-  /// What the ranks said along with the call, combined, once the operation is done; the default
-  /// where the call had no flags.
+  /// The combined flags of all ranks. Valid once the operation is done; default-initialized if the
+  /// call has no flags.
   [[nodiscard]] const GroupFlags& flags() const noexcept { return group_flags; }
 
-  // Kept by the group; guarded by its lock.
+  // Maintained by the group; guarded by its lock.
   bool is_call = true;
   bool begun = false;
   bool done = false;
   Recipe recipe = {};
   GroupFlags group_flags = {};
-  std::shared_ptr<const void> keep = {};  // what must live until it is done
+  std::shared_ptr<const void> keep = {};  // kept alive until the operation is done
 };
 
-/// A collective. Data planes derive from it for what they must remember per call.
+/// A collective. Data planes derive from it to add their own state per call.
 class CallOperation : public Operation {
  public:
   Call call = {};                 // its name is in the record
   MemoryWords memory_words = {};  // set by DataPlane::prepare
   std::uint64_t number = 0;
   std::uint64_t signature = 0;
-  // Known once all ranks have entered.
-  std::int64_t weight = 0;                // of all ranks
-  std::optional<TreePlan> own_tree = {};  // where contributions state their leaves
+  // Set once all ranks have entered.
+  std::int64_t weight = 0;                // sum over all ranks
+  std::optional<TreePlan> own_tree = {};  // if the contributions state their leaves
   const TreePlan* rank_tree = nullptr;
   [[nodiscard]] const TreePlan& tree() const noexcept { return own_tree ? *own_tree : *rank_tree; }
 };
 
-/// A span to send to, or to receive from, one other rank.
+/// A span to send to, or to receive from, one rank.
 struct Message {
   int peer = 0;  // a rank of the group
   int tag = 0;
   DType dtype = DType::uint8;
   std::int64_t count = 0;
-  Device device = {};  // where the span lies
+  Device device = {};  // of the span
 };
 
 class MessageOperation : public Operation {
@@ -72,7 +73,7 @@ class MessageOperation : public Operation {
   bool sends = false;
 };
 
-/// One rank's part of an allocation: memory that collectives use without a copy.
+/// Registered memory: one rank's part of an allocation, which collectives access in place.
 class RegisteredMemory {
  public:
   RegisteredMemory() = default;
@@ -83,14 +84,14 @@ class RegisteredMemory {
   [[nodiscard]] virtual std::span<std::byte> bytes() const noexcept = 0;
 };
 
-/// Called again and again while something waits for another rank; throws when it waits in vain.
+/// Called repeatedly while a function waits for another rank; throws if that rank has failed.
 using Watch = std::function<void()>;
 
 class DataPlane {
  public:
-  /// What begin_moving() and end_moving() work on: `moving` is 1 while this rank moves data, null
-  /// where no other rank needs to know; `given_up` is not 0 once a rank has given the group up.
-  /// Both outlive this.
+  /// The words used by begin_moving() and end_moving(): `moving` is 1 while this rank moves data,
+  /// and may be null if no other rank reads it; `given_up` is nonzero once a rank has given up the
+  /// group. Both must outlive this object.
   DataPlane(std::atomic<std::uint32_t>* moving, const std::atomic<std::uint64_t>& given_up) noexcept
       : moving_(moving), given_up_(given_up) {}
   DataPlane(const DataPlane&) = delete;
@@ -99,43 +100,45 @@ class DataPlane {
 
   /// "shm", for tables and logs.
   [[nodiscard]] virtual std::string kind() const = 0;
-  /// What all ranks must have set alike, in words; compared when the group is made.
+  /// The settings that must be equal on all ranks, as text; compared when the group is created.
   [[nodiscard]] virtual std::string settings() const = 0;
-  /// Why memory of `device` cannot be used here; nothing: it can.
+  /// Why memory on `device` is unsupported; nullopt if it is supported.
   [[nodiscard]] virtual std::optional<std::string> refusal_of(const Device& device) const = 0;
-  /// Measures what it needs to know, with calls of `group`. Collective; once, when the group has
-  /// been made.
+  /// Measures parameters of the transport with calls of `group`. Collective; called once, at the
+  /// end of the group's construction.
   virtual void tune(Group& group) = 0;
 
-  /// Before this rank enters a call: a new operation with `call` and memory_words set. A small
-  /// input may be made ready for others to read.
+  /// Called before this rank enters a call. Returns a new operation with `call` and memory_words
+  /// set. May publish a small input.
   [[nodiscard]] virtual std::shared_ptr<CallOperation> prepare(const Call& call,
                                                                std::uint64_t number) = 0;
-  /// All ranks have entered equal calls; `same_memory`: their memory_words are equal too. Moves the
-  /// data and returns an empty recipe, or returns the recipe that does.
+  /// Called when all ranks have entered equal calls; `same_memory`: their memory_words are equal
+  /// too. Moves the data and returns an empty recipe, or returns the recipe that moves it.
   [[nodiscard]] virtual Recipe begin(CallOperation& operation, bool same_memory) = 0;
-  /// While this rank waits for others to enter `oldest`: a chance to fetch what is there already.
+  /// Called while this rank waits for others to enter `oldest`: may prefetch inputs that are
+  /// already published.
   virtual void look_ahead(CallOperation& oldest) noexcept = 0;
-  /// The operation is complete; `is_last`: no later call has been entered.
+  /// Called when the operation is complete; `is_last`: this rank has entered no later call.
   virtual void retire(CallOperation& operation, bool is_last) noexcept = 0;
 
-  /// Messages from one rank to another with the same tag arrive in order; sixteen of other tags may
-  /// wait for their receives meanwhile. The recipes throw PeerError when what is sent is not what
-  /// is received.
+  /// Start a message. Messages from one rank to another with the same tag arrive in order; up to
+  /// sixteen messages of other tags may wait for their receives meanwhile. The recipes throw
+  /// PeerError if sender and receiver disagree on dtype or count.
   [[nodiscard]] virtual std::shared_ptr<MessageOperation> send(
       const Message& message, std::span<const std::byte> bytes) = 0;
   [[nodiscard]] virtual std::shared_ptr<MessageOperation> receive(const Message& message,
                                                                   std::span<std::byte> bytes) = 0;
 
-  /// New zeroed memory of `bytes` on every rank. Every rank calls this at the same point of its
-  /// calls. May return before others have it. Throws SystemError; what `watch` throws.
+  /// Allocates zeroed memory of `bytes` on every rank. Collective: every rank calls this at the
+  /// same point of its calls. May return before other ranks have their memory. Throws SystemError,
+  /// and any exception of `watch`.
   [[nodiscard]] virtual std::shared_ptr<RegisteredMemory> allocate(std::size_t bytes,
                                                                    const Device& device,
                                                                    Deadline deadline,
                                                                    const Watch& watch) = 0;
 
-  /// Data moves between these two only. False: another rank has given the group up, nothing moves
-  /// any more.
+  /// Data moves only between begin_moving() and end_moving(). begin_moving() returns false if
+  /// another rank has given up the group; then no data may be moved.
   [[nodiscard]] bool begin_moving() noexcept {
     if (moving_ != nullptr) moving_->store(1, std::memory_order_seq_cst);
     return given_up_.load(std::memory_order_seq_cst) == 0;
@@ -143,10 +146,10 @@ class DataPlane {
   void end_moving() noexcept {
     if (moving_ != nullptr) moving_->store(0, std::memory_order_release);
   }
-  /// This rank has given the group up: others must not move data any more.
+  /// Publishes that this rank has given up the group: other ranks must stop moving data.
   virtual void give_up() noexcept = 0;
-  /// Returns when no other rank can write to this rank's memory any more: after a failure, or when
-  /// this rank leaves in the middle of a call. Throws SystemError.
+  /// Isolates this rank's memory after a failure, or when this rank leaves during a call. Returns
+  /// when no other rank can write to it. Throws SystemError.
   virtual void cut_off() = 0;
 
  private:

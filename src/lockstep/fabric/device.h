@@ -1,4 +1,4 @@
-// Where memory lies, for rooms that do not know LibTorch.
+// The device of a memory span, for rooms that do not use LibTorch.
 #pragma once
 
 #include <cstdint>

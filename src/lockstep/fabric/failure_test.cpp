@@ -1,5 +1,5 @@
-// What is left after a failure: operations, memory, the record of the last calls, and what a rank
-// that leaves in the middle owes the others.
+// The state after a failure: operations, memory, the flight recorder, and a rank that leaves during
+// a call.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -48,14 +48,14 @@ GroupSetting two_apart(TransportKind kind) {
 class Failure : public TransportTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, Failure, kTransports);
 
-TEST_P(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
+TEST_P(Failure, CompletedOperationsStayDoneAndPendingOnesThrowTheFirstCause) {
   run_group(two_apart(GetParam()), [](Group& group) {
     std::byte value{1};
     const auto done = group.start(sum_of(std::span(&value, 1)), nullptr);
     group.wait(*done);
-    std::byte letter{};
+    std::byte byte{};
     const auto pending =
-        group.receive({.peer = 1 - group.rank(), .count = 1}, std::span(&letter, 1), nullptr);
+        group.receive({.peer = 1 - group.rank(), .count = 1}, std::span(&byte, 1), nullptr);
     const auto name = group.rank() == 0 ? "this" : "that";
     EXPECT_THROW(run(group, {.kind = Collective::barrier, .name = name}), PeerError);
     EXPECT_NO_THROW(group.wait(*done));
@@ -75,8 +75,8 @@ TEST_P(Failure, WhatWasDoneStaysDoneAndWhatWasNotThrowsTheFirstCause) {
   });
 }
 
-// Calls that throw where they are started, since the others are already there.
-TEST_P(Failure, ADifferenceCanBeHeardAtTheStart) {
+// A call can throw in start(), if the others have already entered theirs.
+TEST_P(Failure, ADifferenceCanBeReportedByStart) {
   run_group(two_apart(GetParam()), [](Group& group) {
     const auto act = [&] {
       if (group.rank() == 1) std::this_thread::sleep_for(50ms);
@@ -104,9 +104,9 @@ TEST_P(Failure, OperationsAndMemoryOutliveTheirGroup) {
   });
 }
 
-// The other rank comes to the call when this one has already left it: it must find the memory of
-// its own no more.
-TEST_P(Failure, WhoLeavesInTheMiddleOfACallKeepsItsMemoryToItself) {
+// The other rank enters the call after this rank has left it: it must not write to this rank's
+// memory.
+TEST_P(Failure, ARankThatLeavesDuringACallKeepsItsMemoryPrivate) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(2, [&](Rank& self) {
@@ -130,7 +130,7 @@ TEST_P(Failure, WhoLeavesInTheMiddleOfACallKeepsItsMemoryToItself) {
   });
 }
 
-TEST_P(Failure, AFlightRecordLiesInTheRunFolder) {
+TEST_P(Failure, TheFlightRecorderIsWrittenToTheRunFolder) {
   const auto folder =
       std::filesystem::temp_directory_path() / ("lockstep-flight-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
@@ -154,15 +154,15 @@ TEST_P(Failure, AFlightRecordLiesInTheRunFolder) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_P(Failure, AnAllocationThatCannotBeIsRefusedOrToldToAll) {
+TEST_P(Failure, AnInvalidAllocationIsRefusedAndTheGroupStaysUsable) {
   run_group(two_apart(GetParam()), [](Group& group) {
     EXPECT_THROW((void)group.allocate(std::size_t{1} << 62), UsageError);
     run(group, {.kind = Collective::barrier});
   });
 }
 
-// Rank 0 makes the memory, and is allowed no file that large.
-TEST(FailureInSharedMemory, AnAllocationThatTheMachineRefusesIsToldToAll) {
+// Rank 0 allocates the memory, and its limit of file size is too small.
+TEST(FailureInSharedMemory, AFailedAllocationThrowsOnEveryRank) {
   (void)testing::run_ranks_as_processes(2, [](Rank& self) {
     const auto group = make_test_group(TransportKind::shm, world_of_processes(self.rank(), 2), {});
     if (self.rank() == 0) {
@@ -188,9 +188,9 @@ std::size_t own_anonymous_bytes() {
   return 0;
 }
 
-// The memory of a rank whose peer is dead stays where it is: a copy would take seconds for
-// gigabytes, and double what a host needs when it can least afford it.
-TEST(FailureInSharedMemory, ALostRankCostsNoCopyOfTheMemory) {
+// The memory of a rank stays mapped when its peer is dead: a copy would take seconds for gigabytes
+// and double the memory use of the host.
+TEST(FailureInSharedMemory, ALostRankCausesNoCopyOfTheMemory) {
   constexpr std::size_t kBytes = 256U << 20;
   const auto outcomes = testing::run_ranks_as_processes(
       3,
@@ -213,7 +213,7 @@ TEST(FailureInSharedMemory, ALostRankCostsNoCopyOfTheMemory) {
   }
 }
 
-TEST_P(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
+TEST_P(Failure, ADeadlockOfTwoGroupsIsReported) {
   auto setting = two_apart(GetParam());
   setting.options.timeout = 2s;
   std::atomic<int> told = 0;
@@ -228,10 +228,10 @@ TEST_P(Failure, RanksThatWaitForEachOtherInTwoGroupsAreToldSo) {
       }
     }
   });
-  EXPECT_GE(told, 1) << "the one that gives up later may hear that the other has left";
+  EXPECT_GE(told, 1) << "the rank that times out later may report that the other has left";
 }
 
-// Which is 100 ms here, and not the 30 s of the group.
+// The deadline is 100 ms; the timeout of the group is 30 s.
 TEST_P(Failure, AWaitEndsAtItsOwnDeadline) {
   std::atomic<bool> ended = false;
   run_group(two_apart(GetParam()), [&](Group& group) {
@@ -248,9 +248,8 @@ TEST_P(Failure, AWaitEndsAtItsOwnDeadline) {
   });
 }
 
-// Rank 1 comes to see the end of a call late: another rank, which has completed it, has failed in a
-// later one since.
-TEST(FailureInSharedMemory, ACallThatTheFailedRankHasCompletedEndsWell) {
+// Rank 1 waits for a call late: another rank has completed it and then failed in a later call.
+TEST(FailureInSharedMemory, ACallThatTheFailedRankHasCompletedSucceeds) {
   auto setting = two_apart(TransportKind::shm);
   setting.size = 3;
   std::atomic<bool> failed = false;
@@ -265,7 +264,7 @@ TEST(FailureInSharedMemory, ACallThatTheFailedRankHasCompletedEndsWell) {
   });
 }
 
-TEST_P(Failure, GroupsThatDidNotFailGoOn) {
+TEST_P(Failure, OtherGroupsStayUsable) {
   run_group(two_apart(GetParam()), [](Group& group) {
     const auto other = group.split(0, 0);
     const auto name = group.rank() == 0 ? "a" : "b";
@@ -275,9 +274,9 @@ TEST_P(Failure, GroupsThatDidNotFailGoOn) {
   });
 }
 
-// The victim dies somewhere in the making of groups, one after the other. Usually the others hear
-// of it within 0.1 s; the groups' deadline is 600 s.
-TEST_P(Failure, ARankKilledWhileGroupsAreMadeIsNamed) {
+// The ranks create groups one after the other, and the victim is killed meanwhile. Usually the
+// others detect it within 0.1 s; the timeout of the groups is 600 s.
+TEST_P(Failure, ARankKilledWhileGroupsAreCreatedIsNamed) {
   constexpr int kSize = 4;
   for (const int victim : {1, 3}) {  // rank 0 serves the store here
     const auto body = [&](Rank& self) {
@@ -295,7 +294,7 @@ TEST_P(Failure, ARankKilledWhileGroupsAreMadeIsNamed) {
         EXPECT_LT(std::chrono::steady_clock::now() - last, 10s) << error.what();
       }
       self.note("heard");
-      stay.wait();  // the others still ask the store which rank is gone, and rank 0 serves it
+      stay.wait();  // rank 0 serves the store, which tells the others the rank that has ended
     };
     const auto outcomes = testing::run_ranks_as_processes(
         kSize, body, {.expect = testing::Expect::anything, .meanwhile = [&](const auto& ranks) {

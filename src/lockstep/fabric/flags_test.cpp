@@ -1,5 +1,4 @@
-// What travels with a call besides its data: flags, a weight, and the leaves a contribution stands
-// for.
+// The arguments of a call besides its data: flags, a weight, and the leaves of a contribution.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +48,7 @@ TEST_P(GroupTest, FlagsOfAllRanksAreCombined) {
 TEST_P(GroupTest, AWeightedAverageDividesByTheSumOfTheWeights) {
   run_group(setting(), [](Group& group) {
     const int size = group.size();
-    // Small, shared and large; the last rank sits out, and is rank 0 of a group of one.
+    // One-shot, two-shot and staged. The last rank sits out; in a group of one it is rank 0.
     for (const std::int64_t count : {7, 2'000, 40'000}) {
       for (const std::int64_t each : {0, 1, 3}) {
         std::vector<float> data(static_cast<std::size_t>(count));
@@ -93,7 +92,7 @@ TEST_P(GroupTest, AWeightedAverageNeedsAWeight) {
   });
 }
 
-// Eight leaves over any number of ranks: whole blocks, the first ones as large as they can be.
+// Eight leaves divided over `size` ranks in aligned blocks.
 std::vector<LeafInterval> eight_leaves_over(int size) {
   std::vector<LeafInterval> blocks{{0, 8}};
   while (static_cast<int>(blocks.size()) < size) {
@@ -111,7 +110,7 @@ std::vector<LeafInterval> eight_leaves_over(int size) {
   return blocks;
 }
 
-TEST_P(GroupTest, ASumOverLeavesHasTheSameBitsForEveryNumberOfRanks) {
+TEST_P(GroupTest, ASumOverLeavesIsBitIdenticalForEveryNumberOfRanks) {
   run_group(setting(), [](Group& group) {
     constexpr std::size_t kCount = 500;
     std::vector<oracle::Bytes> leaves;

@@ -1,4 +1,4 @@
-// The last calls of a rank, for the moment after a failure.
+// A flight recorder: the last calls of a rank, written to a file after a failure.
 #pragma once
 
 #include <array>
@@ -18,13 +18,14 @@ class FlightRecorder {
   void enter(std::uint64_t number, const CallDescriptor& call) noexcept;
   void complete(std::uint64_t number) noexcept;
 
-  /// As JSON: who, why, and the calls from the oldest on, with the milliseconds since entry.
+  /// JSON with the rank, the group, the cause and the calls, oldest first, with their times in
+  /// milliseconds.
   [[nodiscard]] std::string to_json(int global_rank, const std::string& group,
                                     const std::string& cause) const;
 
  private:
-  // The kernel's own tick, a few milliseconds: reading the exact time would cost more than a small
-  // call.
+  // The kernel's coarse clock, exact to a few milliseconds: reading the exact time costs more than
+  // a small call.
   struct Clock {
     using duration = std::chrono::nanoseconds;
     using rep = duration::rep;
@@ -37,7 +38,7 @@ class FlightRecorder {
     std::uint64_t number = 0;  // 0: unused
     CallDescriptor call;
     Clock::time_point entered;
-    Clock::time_point completed;  // the epoch: not yet
+    Clock::time_point completed;  // the epoch if not completed
   };
 
   std::array<Entry, kCalls> entries_;

@@ -11,7 +11,7 @@ CallDescriptor named(const std::string& name) {
   return descriptor_of({.kind = Collective::all_reduce, .count = 4, .name = name});
 }
 
-TEST(FlightRecorder, SaysWhoWhyAndWhatLast) {
+TEST(FlightRecorder, HoldsRankCauseAndCalls) {
   FlightRecorder record;
   record.enter(1, named("first"));
   record.complete(1);
@@ -43,7 +43,7 @@ TEST(FlightRecorder, KeepsTheLast64InOrder) {
     EXPECT_EQ(json["calls"][i]["number"], 37 + i);
 }
 
-TEST(FlightRecorder, TheEndOfACallLongGoneMarksNoOther) {
+TEST(FlightRecorder, TheCompletionOfAnOverwrittenCallChangesNoOtherCall) {
   FlightRecorder record;
   record.enter(1, named("old"));
   record.enter(1 + FlightRecorder::kCalls, named("new"));
@@ -53,7 +53,7 @@ TEST(FlightRecorder, TheEndOfACallLongGoneMarksNoOther) {
   EXPECT_EQ(json["calls"][0]["state"], "entered");
 }
 
-TEST(FlightRecorder, ANameThatIsNoTextIsStillJson) {
+TEST(FlightRecorder, ANameThatIsNotUtf8GivesValidJson) {
   FlightRecorder record;
   record.enter(1, named("\xFF\xFE"));
   const auto json = nlohmann::json::parse(record.to_json(0, "world", "\xC3"));

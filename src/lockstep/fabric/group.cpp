@@ -19,7 +19,7 @@ void expect_length(const Message& message, std::size_t bytes) {
       static_cast<std::size_t>(message.count) * bytes_of(message.dtype) == bytes) {
     return;
   }
-  throw UsageError(fmt::format("a message of {} × {} cannot lie in a span of {} bytes",
+  throw UsageError(fmt::format("a message of {} × {} does not match its span of {} bytes",
                                message.count, to_string(message.dtype), bytes));
 }
 
@@ -35,10 +35,10 @@ Group::Group(Membership membership, Planes planes, const GroupOptions& options, 
       data_(std::move(planes.data)),
       tree_(TreePlan::over_ranks(size())),
       uses_cpu_memory_(!data_->refusal_of({})) {
-  control_->stand(Standing::present);
+  control_->set_standing(Standing::present);
   membership_.registry->add(*this);
   try {
-    // Ranks with other settings would look for each other's data at other places.
+    // Ranks with different settings would access each other's data at wrong addresses.
     const auto name = fmt::format("group made, {}", data_->settings());
     wait(*start({.kind = Collective::barrier, .name = name}, nullptr), std::nullopt);
     oversubscribed_ = control_->shares_cores();
@@ -53,22 +53,23 @@ Group::~Group() {
   membership_.registry->remove(*this);
   membership_.registry->count_pending(-static_cast<int>(queue_.size() + messages_.size()));
   if (failure_) return;
-  control_->stand(Standing::left);
-  // Others may still write to the memory of a call that this rank leaves in the middle.
+  control_->set_standing(Standing::left);
+  // Other ranks may still write to the memory of a call that is not complete.
   if (queue_.empty()) return;
   try {
     data_->cut_off();
   } catch (const Error& error) {
     log_.warning(
-        fmt::format("group {} was left in the middle of {}, and its memory may still "
-                    "change: {}",
+        fmt::format("group {} was destroyed during {}; other ranks may still write to its "
+                    "registered memory: {}",
                     options_.name, call_in_words(rank(), calls_), error.what()));
   }
 }
 
 int Group::global_rank(int rank) const {
   if (rank < 0 || rank >= size()) {
-    throw UsageError(fmt::format("there is no rank {} in a group of {}", rank, size()));
+    throw UsageError(
+        fmt::format("rank {} is invalid: the group has ranks 0 to {}", rank, size() - 1));
   }
   return membership_.global_ranks[static_cast<std::size_t>(rank)];
 }
@@ -104,7 +105,7 @@ void Group::expect_usable_memory(const Device& device) const {
   if (device.kind == DeviceKind::cpu && uses_cpu_memory_) return;
   const auto refusal = data_->refusal_of(device);
   if (!refusal) return;
-  throw UsageError(fmt::format("backend {} of group {} does not take memory of {}: {}", kind(),
+  throw UsageError(fmt::format("backend {} of group {} does not support memory on {}: {}", kind(),
                                options_.name, to_string(device), *refusal));
 }
 
@@ -120,11 +121,11 @@ bool Group::done(Operation& operation) {
   expect_usable();
   advance_all();
   if (operation.done) return true;
-  // A loop around done() must hear of a lost rank too, but not ask the kernel each time.
-  constexpr std::chrono::milliseconds kBetweenLooks{20};
+  // A loop around done() must detect a lost rank too, but without a system call each time.
+  constexpr std::chrono::milliseconds kCheckInterval{20};
   const auto now = std::chrono::steady_clock::now();
-  if (now - last_look_ > kBetweenLooks) {
-    last_look_ = now;
+  if (now - last_check_ > kCheckInterval) {
+    last_check_ = now;
     if (const auto cause = find_failure(blocker_of(operation))) fail(*cause);
     membership_.registry->advance_others(*this);
   }
@@ -138,17 +139,19 @@ void Group::wait(Operation& operation, std::optional<Deadline> deadline) {
 
 std::shared_ptr<RegisteredMemory> Group::allocate(std::size_t bytes, const Device& device) {
   expect_usable_memory(device);
-  constexpr std::size_t kMostBytes = std::size_t{1} << 46;  // of all ranks: what can be mapped
+  constexpr std::size_t kMostBytes = std::size_t{1} << 46;  // over all ranks: mappable addresses
   if (bytes > kMostBytes / static_cast<std::size_t>(size())) {
-    throw UsageError(fmt::format("{} bytes for each of {} ranks are more than a process can map",
-                                 bytes, size()));
+    throw UsageError(
+        fmt::format("cannot allocate {} bytes for each of {} ranks: the total exceeds "
+                    "the address space of a process",
+                    bytes, size()));
   }
   const std::lock_guard one_at_a_time(allocating_);
   const Lock lock(mutex_);
   const Call call{
       .kind = Collective::allocate, .count = static_cast<std::int64_t>(bytes), .device = device};
   wait_for(*start_call(call, nullptr), std::nullopt);
-  // A rank that has entered the call after this one has the memory.
+  // A rank that has entered the next call has its memory.
   const Awaited next{.counters = &control_->counters(),
                      .condition = {Condition::Of::entered, calls_ + 1}};
   const Watch watch = [&] {
@@ -163,8 +166,8 @@ std::shared_ptr<RegisteredMemory> Group::allocate(std::size_t bytes, const Devic
   } catch (const Error& error) {
     const auto* system = dynamic_cast<const SystemError*>(&error);
     const int number = system != nullptr ? system->error_number() : 0;
-    if (number == EPIPE || number == ECONNRESET) look_again(watch);
-    fail({0, fmt::format("{} could not hand out the memory of {} of group {}: {}", rank_in_words(0),
+    if (number == EPIPE || number == ECONNRESET) watch_briefly(watch);
+    fail({0, fmt::format("{} failed to provide the memory of {} of group {}: {}", rank_in_words(0),
                          call_in_words(rank(), calls_), options_.name, error.what())});
   }
   wait_for(*start_call({.kind = Collective::barrier, .name = "allocated"}, nullptr), std::nullopt);
@@ -174,7 +177,8 @@ std::shared_ptr<RegisteredMemory> Group::allocate(std::size_t bytes, const Devic
 void Group::expect_usable() const {
   if (!failure_) return;
   throw PeerError(global_rank(failure_->culprit),
-                  fmt::format("group {} is of no more use: {}. Make a new group to go on",
+                  fmt::format("group {} is unusable after a failure: {}. Create a new group to "
+                              "continue",
                               options_.name, failure_->text));
 }
 
@@ -202,7 +206,8 @@ void Group::write_flight_recorder(const std::string& cause) const noexcept {
     const auto file = FileDescriptor::open(path, O_WRONLY | O_CREAT | O_TRUNC);
     write_all(file.number(), std::as_bytes(std::span(text)), path);
   } catch (const std::exception& error) {
-    log_.warning(fmt::format("no flight record: {}", error.what()));  // the cause matters more
+    // Only a warning: the cause of the failure matters more.
+    log_.warning(fmt::format("cannot write the flight recorder: {}", error.what()));
   }
 }
 

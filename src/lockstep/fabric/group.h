@@ -1,17 +1,19 @@
-// What moves and reduces spans among the ranks of a group: numbers the calls, compares them across
-// ranks, waits, reports stalls, names the rank that failed, keeps a flight recorder. Written once
-// for all transports: how ranks hear of each other is a ControlPlane, how data moves a DataPlane.
+// Collectives and messages on spans among the ranks of a group. The group numbers the calls,
+// compares them across ranks, waits, reports stalls, names the rank that failed and keeps a flight
+// recorder. It is written once for all transports: a ControlPlane publishes the state of the ranks,
+// a DataPlane moves the data.
 //
-// Terms: the group's ranks are numbered from 0; a rank's number in the world is its global rank,
-// and messages name ranks by it. An operation is a call, a send or a receive that has begun.
+// Terms: the ranks of a group are numbered from 0. A rank's number in the world is its global rank;
+// error messages use global ranks. An operation is a call, a send or a receive that has started.
 //
-// Progress is made by the caller: start() does what can be done at once and returns; advance(),
-// done() and wait() continue. No thread works behind the caller's back. Threads may share a group;
-// they take turns.
+// Progress is made by the calling thread: start() does what is possible without waiting and
+// returns; advance(), done() and wait() continue. There is no background thread. Several threads
+// may use a group; a lock serializes them.
 //
-// Failure: once a rank is lost, late, or makes another call than the rest, the operation and every
-// later verb throw PeerError with the first cause. The process can continue: registered memory
-// stays readable and writable, private from then on, and a new group can be made.
+// Failure: if a rank has ended, is late, or makes a different call than the others, the operation
+// and every later function of the group throw PeerError with the first cause. The group is then
+// unusable. The process can continue: registered memory stays readable and writable, private to its
+// rank from then on, and a new group can be created.
 #pragma once
 
 #include <chrono>
@@ -39,41 +41,42 @@
 namespace lockstep {
 
 struct GroupOptions {
-  std::string name = "world";                      // of the group, in messages
-  std::chrono::milliseconds timeout{600'000};      // a rank may be evaluating
-  std::chrono::milliseconds stall_report{10'000};  // a wait that takes longer is reported once
+  std::string name = "world";                      // of the group, for messages
+  std::chrono::milliseconds timeout{600'000};      // long, because a rank may be evaluating
+  std::chrono::milliseconds stall_report{10'000};  // a longer wait is reported once
 };
 
 class Group final : private GroupRegistryMember {
  public:
-  /// The group of `membership` over its planes. Collective; returns when every rank is present.
-  /// `connect` makes the planes of the groups that split() gives.
+  /// Creates the group of `membership` over `planes`. `connect` creates the planes of the groups
+  /// that split() returns. Collective. Returns when every rank is present. Throws PeerError.
   Group(Membership membership, Planes planes, const GroupOptions& options, Connect connect);
   ~Group() override;
 
   [[nodiscard]] int rank() const noexcept { return membership_.rank; }
   [[nodiscard]] int size() const noexcept { return membership_.size(); }
   [[nodiscard]] int global_rank(int rank) const;
-  /// The transport: "shm".
+  /// The name of the transport: "shm".
   [[nodiscard]] std::string kind() const { return data_->kind(); }
-  /// Why that transport was chosen; empty where it was not a choice.
+  /// Why that transport was chosen; empty if there was no choice.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// Why the transport cannot use memory of `device`, and what to do; nothing: it can.
+  /// Why the transport does not support memory on `device`, and what to do; nullopt if it does.
   [[nodiscard]] std::optional<std::string> refusal_of(const Device& device) const {
     return data_->refusal_of(device);
   }
 
-  /// Begins `call`.
+  /// Starts `call`.
   /// Collective: every rank starts an equal call, in the same order. Returns without waiting for
-  /// the others, unless kMaxCallsInFlight earlier ones are not done. The spans belong to the group
-  /// until the operation is done; `keep` lives that long too.
-  /// Throws UsageError for an invalid call (call.h); PeerError.
+  /// the others, unless kMaxCallsInFlight earlier calls are not complete. Do not access the spans
+  /// until the operation is done; `keep` is kept alive that long.
+  /// Throws UsageError for an invalid call (call.h), PeerError.
   [[nodiscard]] std::shared_ptr<Operation> start(const Call& call,
                                                  std::shared_ptr<const void> keep);
 
-  /// Begins to send or receive (data_plane.h has the order). A send is done when the receiver has
-  /// the data. Throws UsageError for a rank that does not exist, or a span that is not `count`
-  /// elements long; PeerError, also from the operation where the two sides differ.
+  /// Start a send or a receive (order: data_plane.h). Called by the two ranks of the message.
+  /// Return at once; a send is done when the receiver has the data. Throw UsageError for an invalid
+  /// rank and for a span that is not `count` elements long, PeerError. The operation throws
+  /// PeerError if the two sides differ.
   [[nodiscard]] std::shared_ptr<Operation> send(const Message& message,
                                                 std::span<const std::byte> bytes,
                                                 std::shared_ptr<const void> keep);
@@ -81,58 +84,61 @@ class Group final : private GroupRegistryMember {
                                                    std::span<std::byte> bytes,
                                                    std::shared_ptr<const void> keep);
 
-  /// Does what can be done for all operations without waiting.
+  /// Advances all operations as far as possible without waiting. Throws PeerError.
   void advance();
-  /// Advances; true when the operation is done.
+  /// Advances; returns whether the operation is done. Throws PeerError.
   [[nodiscard]] bool done(Operation& operation);
-  /// Returns when the operation is done. Throws PeerError when it cannot be, or is not by the
-  /// deadline; without one the group's own timeout counts from now.
+  /// Returns when the operation is done. Throws PeerError when a rank fails, or when the operation
+  /// is not done by the deadline. Without a deadline the group's timeout applies, from this call
+  /// on.
   void wait(Operation& operation, std::optional<Deadline> deadline = {});
 
-  /// New memory, zeroed, `bytes` for each rank. Collective; returns when every rank has it.
+  /// Allocates registered memory, zeroed, of `bytes` per rank. Collective. Returns when every rank
+  /// has its memory. Throws UsageError for more than can be mapped, PeerError.
   [[nodiscard]] std::shared_ptr<RegisteredMemory> allocate(std::size_t bytes,
                                                            const Device& device = {});
 
-  /// The group of the ranks that give the same `color`, ordered by key, then by rank. Collective.
+  /// Creates the group of the ranks that pass the same `color`, ordered by key, then by rank.
+  /// Collective over this group. Returns when every rank of the new group is present. Throws
+  /// PeerError, and SystemError when the members cannot connect.
   [[nodiscard]] std::shared_ptr<Group> split(int color, int key);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  class ParentIntroductions;
+  class ParentAddressExchange;
 
   void try_advance() noexcept override;
   [[nodiscard]] std::optional<std::string> awaits_this_rank(int global_rank) override;
 
-  // All with mutex_ held; those that wait let go of it while they sleep.
+  // Called with mutex_ held. Functions that wait release it while they sleep.
   std::shared_ptr<CallOperation> start_call(const Call& call, std::shared_ptr<const void> keep);
-  // Waits until the ring has room for it.
+  // Waits until the call has a free record.
   [[nodiscard]] std::uint64_t number_of_next_call();
   std::shared_ptr<Operation> start_message(std::shared_ptr<MessageOperation> operation,
                                            std::shared_ptr<const void> keep);
   void wait_for(Operation& operation, std::optional<Deadline> deadline);
   void advance_all();
-  // `is_whole`: no rank has given the group up; else the oldest call alone moves.
+  // `is_whole`: no rank has given up the group; otherwise only the oldest call may continue.
   void move_all(bool is_whole);
   void begin(CallOperation& operation);
-  /// True when all ranks' memory_words are known to be equal too.
+  // Returns whether the memory_words of all ranks are known to be equal too.
   bool expect_equal_calls(const CallOperation& operation);
   [[nodiscard]] Awaited entered(const CallOperation& operation) const noexcept;
   [[nodiscard]] Awaited blocker_of(const Operation& operation) const noexcept;
-  // What each rank says, `bytes` long, in a call of kind split.
-  // Returns the number of the call.
+  // Gathers the bytes of every rank in a call of kind split. Returns the number of the call.
   std::uint64_t gather(std::span<const std::byte> own, std::span<std::byte> all,
                        std::string_view name);
 
-  // What a wait goes through: spin, yield, sleep; each sleep ends in a look at the others.
+  // The state of a wait: spin, yield, sleep; after each sleep the other ranks are checked.
   struct Wait {
     std::optional<Deadline> deadline = {};
-    std::optional<std::chrono::steady_clock::time_point> since = {};  // of the first sleep
+    std::optional<std::chrono::steady_clock::time_point> since = {};  // time of the first sleep
     bool reported = false;
     bool cycle_reported = false;
   };
   void wait_a_little(const Awaited& awaited, int rank, Wait& wait);
-  void look_at_others(const Awaited& awaited, Wait& wait);
-  // What a rank that has not completed call `number` says of the group's failure.
+  void check_others(const Awaited& awaited, Wait& wait);
+  // The cause published by a failed rank that has not completed call `number`.
   static constexpr auto kEveryCall = std::numeric_limits<std::uint64_t>::max();
   [[nodiscard]] std::optional<Cause> reported_failure(std::uint64_t number = kEveryCall) const;
   [[nodiscard]] std::optional<Cause> find_failure(const Awaited& awaited) const;
@@ -151,26 +157,27 @@ class Group final : private GroupRegistryMember {
   const Connect connect_;
   const std::string reason_;
   const Log log_;
-  std::mutex allocating_;  // taken before mutex_: memory is handed out in one order
+  std::mutex allocating_;  // locked before mutex_: allocations have the same order on all ranks
   std::mutex mutex_;       // guards all that follows
   std::unique_ptr<ControlPlane> control_;
   std::unique_ptr<DataPlane> data_;
   const TreePlan tree_;
   const bool uses_cpu_memory_;
   bool oversubscribed_ = false;
-  std::uint64_t calls_ = 0;                       // entered
-  std::uint64_t room_until_ = kMaxCallsInFlight;  // calls up to this number have a record
+  std::uint64_t calls_ = 0;                       // number of calls entered
+  std::uint64_t room_until_ = kMaxCallsInFlight;  // calls up to this number have a free record
   int splits_ = 0;
   std::deque<std::shared_ptr<CallOperation>> queue_;       // calls not completed, oldest first
   std::list<std::shared_ptr<MessageOperation>> messages_;  // not done, oldest first
   FlightRecorder recorder_;
   std::optional<Cause> failure_;
-  std::chrono::steady_clock::time_point last_look_{};
+  std::chrono::steady_clock::time_point last_check_{};
 };
 
-/// The group of all ranks of `world`, whose planes `connect` makes.
-/// Collective: every rank of the world calls this, in the same order as its other groups. Returns
-/// when all have come. Throws what `connect` throws; PeerError when a rank is lost or late.
+/// Creates the group of all ranks of `world`, with the planes of `connect`.
+/// Collective: every rank of the world calls this, in the same order as for its other groups.
+/// Returns when every rank is present. Throws any exception of `connect`, and PeerError when a rank
+/// has ended or is late.
 [[nodiscard]] std::shared_ptr<Group> make_group(const World& world, const GroupOptions& options,
                                                 const Connect& connect);
 

@@ -1,4 +1,4 @@
-// How groups are made: of all ranks of a world, and of parts of a group.
+// The creation of groups: of all ranks of a world, and of subsets of a group.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 namespace lockstep {
 namespace {
 
-// Through the job's store.
-class StoreIntroductions final : public Introductions {
+// Through the store of the job.
+class StoreAddressExchange final : public AddressExchange {
  public:
-  StoreIntroductions(const World& world, std::string prefix, Deadline deadline)
+  StoreAddressExchange(const World& world, std::string prefix, Deadline deadline)
       : world_(world), prefix_(std::move(prefix)), deadline_(deadline) {}
 
   void exchange(const std::string& own) override {
@@ -38,7 +38,7 @@ class StoreIntroductions final : public Introductions {
   Deadline deadline_;
 };
 
-class NoIntroductions final : public Introductions {
+class SingleRankExchange final : public AddressExchange {
  public:
   void exchange(const std::string& own) override { own_ = own; }
   [[nodiscard]] std::string of(int /*rank*/) override { return own_; }
@@ -66,7 +66,7 @@ Membership membership_of(const World& world) {
 
 }  // namespace
 
-void look_again(const Watch& watch) {
+void watch_briefly(const Watch& watch) {
   const auto limit = Deadline::after(std::chrono::milliseconds(500));
   while (!limit.expired()) {
     watch();
@@ -74,19 +74,19 @@ void look_again(const Watch& watch) {
   }
 }
 
-// Through a call of the group that is split: all its ranks make it, whatever their colors.
-class Group::ParentIntroductions final : public Introductions {
+// Through a call of the group that is split: all its ranks make it, with any color.
+class Group::ParentAddressExchange final : public AddressExchange {
  public:
-  ParentIntroductions(Group& parent, std::span<const int> members)
+  ParentAddressExchange(Group& parent, std::span<const int> members)
       : parent_(parent), members_(members) {}
 
   void exchange(const std::string& own) override {
-    LOCKSTEP_ASSERT(own.size() <= kMaxBytes, "an introduction is short");
+    LOCKSTEP_ASSERT(own.size() <= kMaxBytes, "an address has at most kMaxBytes");
     Text text{};
     std::copy(own.begin(), own.end(), text.begin());
     texts_.resize(static_cast<std::size_t>(parent_.size()));
     (void)parent_.gather(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(texts_)),
-                         "introductions");
+                         "addresses");
   }
   [[nodiscard]] std::string of(int rank) override {
     return texts_[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])].data();
@@ -154,18 +154,18 @@ std::shared_ptr<Group> Group::split(int color, int key) {
     for (const int member : members) {
       if (member == rank() || !control_->is_gone(member)) continue;
       throw PeerError(global_rank(member),
-                      fmt::format("{} is gone, and others are in call {} {} of group {}, which "
-                                  "makes group {}",
+                      fmt::format("{} has ended while others are in call {} {} of group {}, which "
+                                  "creates group {}; see its own output for the reason",
                                   rank_in_words(member), call_number, to_string(Collective::split),
                                   options_.name, options.name));
     }
   };
-  ParentIntroductions introductions(*this, members);
+  ParentAddressExchange addresses(*this, members);
   try {
-    auto planes = connect_(membership, introductions, Deadline::after(options_.timeout), watch);
+    auto planes = connect_(membership, addresses, Deadline::after(options_.timeout), watch);
     return std::make_shared<Group>(std::move(membership), std::move(planes), options, connect_);
   } catch (const SystemError&) {
-    look_again(watch);
+    watch_briefly(watch);
     throw;
   }
 }
@@ -175,8 +175,8 @@ std::shared_ptr<Group> make_group(const World& world, const GroupOptions& option
   auto membership = membership_of(world);
   const auto deadline = Deadline::after(options.timeout);
   if (world.size() == 1) {
-    NoIntroductions introductions;
-    auto planes = connect(membership, introductions, deadline, [] {});
+    SingleRankExchange addresses;
+    auto planes = connect(membership, addresses, deadline, [] {});
     return std::make_shared<Group>(std::move(membership), std::move(planes), options, connect);
   }
   const Watch watch = [&] {
@@ -184,17 +184,18 @@ std::shared_ptr<Group> make_group(const World& world, const GroupOptions& option
       if (status.member.kind != MemberKind::rank || status.state == MemberState::connected)
         continue;
       throw PeerError(status.member.number,
-                      fmt::format("{} is gone while group {} is made; its own output says why",
+                      fmt::format("{} has ended while group {} is created; see its own output for "
+                                  "the reason",
                                   to_string(status.member), options.name));
     }
   };
-  StoreIntroductions introductions(
-      world, fmt::format("fabric/{}", membership.registry->next_group()), deadline);
+  StoreAddressExchange addresses(world, fmt::format("fabric/{}", membership.registry->next_group()),
+                                 deadline);
   try {
-    auto planes = connect(membership, introductions, deadline, watch);
+    auto planes = connect(membership, addresses, deadline, watch);
     return std::make_shared<Group>(std::move(membership), std::move(planes), options, connect);
   } catch (const SystemError&) {
-    look_again(watch);
+    watch_briefly(watch);
     throw;
   }
 }

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// Watches for a moment longer: a process that closes its connections because it ends counts as
-/// gone only a moment later.
-void look_again(const Watch& watch);
+/// Calls `watch` for 500 ms: a process that ends closes its connections shortly before the kernel
+/// reports its end.
+void watch_briefly(const Watch& watch);
 
 }  // namespace lockstep

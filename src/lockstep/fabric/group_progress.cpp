@@ -1,4 +1,4 @@
-// How the operations of a group go on: entered, begun when all ranks have come, advanced,
+// The progress of a group's operations: entered, begun when all ranks have entered, advanced,
 // completed.
 #include <fmt/format.h>
 
@@ -15,26 +15,26 @@ void Group::try_advance() noexcept {
   try {
     advance_all();
   } catch (const Error&) {
-    // Kept as the group's failure: whoever uses that group next hears of it.
+    // Stored as the group's failure: the next function of that group throws it.
   }
 }
 
 std::uint64_t Group::number_of_next_call() {
   Wait wait;
   while (true) {
-    const auto number = calls_ + 1;  // anew each time: threads take turns
-    // Counters are looked up when the records that were free then are used up: who looks takes the
-    // cache line from its writer, and would make every call wait for N of them.
+    const auto number = calls_ + 1;  // in every iteration: another thread may have entered a call
+    // The counters are read only when the known free records are used up: a read takes the cache
+    // line from its writer, so that a read per call would make every call wait for N lines.
     if (number <= room_until_) return number;
     room_until_ = control_->counters().lowest(Condition::Of::completed) + kMaxCallsInFlight;
     if (number <= room_until_) return number;
-    // This call's record was that call's.
+    // The record of this call is that of call `number - kMaxCallsInFlight`.
     const Awaited room{.counters = &control_->counters(),
                        .condition = {Condition::Of::completed, number - kMaxCallsInFlight}};
     advance_all();
     const auto lagging = room.lagging();
     if (!lagging) return number;
-    // This rank itself is held up by what its oldest call awaits of another.
+    // If this rank itself lags, it waits for what its oldest call awaits of another rank.
     const auto awaited = *lagging == rank() ? blocker_of(*queue_.front()) : room;
     if (const auto other = awaited.lagging()) wait_a_little(awaited, *other, wait);
   }
@@ -80,13 +80,14 @@ std::shared_ptr<Operation> Group::start_message(std::shared_ptr<MessageOperation
 void Group::advance_all() {
   if (queue_.empty() && messages_.empty()) return;
   control_->poll();
-  // Nothing can move before the others have entered the oldest call: most often so right after this
-  // rank has.
+  // Nothing can move before the others have entered the oldest call; this is the usual case
+  // directly after this rank has entered it.
   if (messages_.empty() && !queue_.front()->begun && entered(*queue_.front()).lagging()) return;
   try {
     const bool is_whole = data_->begin_moving();
     if (!is_whole) {
-      // A rank that has completed a call has no more part in it: it can still end well here.
+      // A rank that has completed a call is no longer needed for it: the call can still succeed
+      // here.
       const auto oldest = queue_.empty() ? kEveryCall : queue_.front()->number;
       if (const auto cause = reported_failure(oldest)) fail(*cause);
     }
@@ -166,12 +167,12 @@ bool Group::expect_equal_calls(const CallOperation& operation) {
   const auto number = operation.number;
   const auto other = control_->find_other_signature(number, operation.signature);
   if (!other) return true;
-  // A rank that has completed this call has not given it up, whatever came later.
+  // A rank that has completed this call did not fail in it; it may have failed later.
   if (control_->counters().lags(*other, {Condition::Of::completed, number})) {
     if (const auto cause = reported_failure()) fail(*cause);
   }
-  // Equal calls on different memory have different signatures too: the records decide. All ranks
-  // look at the same records, so all of them give the same report.
+  // Equal calls on different memory have different signatures too, so the records are compared. All
+  // ranks compare the same records and therefore report the same.
   const auto& first = control_->record(0, number).descriptor;
   for (int rank = 1; rank < size(); ++rank) {
     if (control_->record(rank, number).descriptor == first) continue;
@@ -190,7 +191,7 @@ Awaited Group::entered(const CallOperation& operation) const noexcept {
 
 Awaited Group::blocker_of(const Operation& operation) const noexcept {
   if (!operation.is_call) return operation.recipe.awaited();
-  // Calls finish in order: the oldest that waits holds up the rest.
+  // Calls complete in order: the oldest incomplete call blocks the later ones.
   for (const auto& earlier : queue_) {
     if (earlier->done) continue;
     return earlier->begun ? earlier->recipe.awaited() : entered(*earlier);

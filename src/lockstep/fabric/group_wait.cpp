@@ -1,9 +1,9 @@
-// How a rank waits for another, and what it does when the other does not come.
+// How a rank waits for another rank, and what it does when that rank does not arrive.
 //
-// Spin first: on a core of its own the other is done within microseconds. Then yield: something
-// else may need this core. Then sleep until it rings. A rank that shares its core with others of
-// the group does not spin at all and yields less: it would burn the very slice that the other
-// needs.
+// It spins first: a rank on its own core arrives within microseconds. Then it yields: another
+// thread may need this core. Then it sleeps until the other rank wakes it. A rank that shares its
+// core with other ranks of the group does not spin and yields less: it would use the time slice
+// that the awaited rank needs.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -20,16 +20,16 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSpins = 2000;
 constexpr int kYields = 50;
-// To wake all ranks of a group takes longer than a spin, on virtual machines above all. Yielding
-// outlasts it: else ranks that one disturbance has put to sleep would find each other asleep in
+// Waking all ranks of a group takes longer than spinning, above all on virtual machines. Yielding
+// lasts longer than that. Otherwise ranks that fell asleep once would find each other asleep in
 // every later call.
 constexpr std::chrono::milliseconds kYieldTime{1};
 constexpr std::chrono::milliseconds kCycleReport{500};
-constexpr std::chrono::milliseconds kLongSleep{50};    // a lost rank is noticed this soon
-constexpr std::chrono::microseconds kShortSleep{200};  // while other groups may need this rank too
+constexpr std::chrono::milliseconds kLongSleep{50};    // a lost rank is detected after this time
+constexpr std::chrono::microseconds kShortSleep{200};  // if other groups may need this rank too
 
-// Lets other threads of this rank use the group: what one of them does may be what the other rank
-// waits for before it does what this one waits for.
+// Releases the lock while this thread sleeps, so that other threads of this rank can use the group:
+// the awaited rank may itself wait for an operation of one of them.
 class Unlocked {
  public:
   explicit Unlocked(std::mutex& mutex) : mutex_(mutex) { mutex_.unlock(); }
@@ -45,7 +45,7 @@ void pause_core() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // as long as x86's pause; yield does nothing on most cores
+  asm volatile("isb" ::: "memory");  // as long as pause on x86; yield is a no-op on most cores
 #endif
 }
 
@@ -87,11 +87,11 @@ void Group::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
     control_->sleep(awaited, rank, until);
   }
   expect_usable();
-  if (awaited.lags(rank)) return look_at_others(awaited, wait);
+  if (awaited.lags(rank)) return check_others(awaited, wait);
   control_->set_waits_in(0);
 }
 
-void Group::look_at_others(const Awaited& awaited, Wait& wait) {
+void Group::check_others(const Awaited& awaited, Wait& wait) {
   if (const auto cause = find_failure(awaited)) fail(*cause);
   const auto lagging = awaited.lagging();
   if (!lagging) return;
@@ -100,8 +100,8 @@ void Group::look_at_others(const Awaited& awaited, Wait& wait) {
   const auto seconds = std::chrono::duration<double>(waited).count();
   if (!wait.reported && waited >= options_.stall_report) {
     wait.reported = true;
-    log_.warning(fmt::format("waiting for {:.0f} s in {} of group {} for {}, {}", seconds,
-                             what_waits(), options_.name, rank_in_words(*lagging),
+    log_.warning(fmt::format("waiting for {} in {} of group {}, {:.0f} s so far; {}",
+                             rank_in_words(*lagging), what_waits(), options_.name, seconds,
                              last_call_in_words(*lagging)));
   }
   const auto cycle = waited >= kCycleReport
@@ -109,14 +109,14 @@ void Group::look_at_others(const Awaited& awaited, Wait& wait) {
                          : std::nullopt;
   if (cycle && !std::exchange(wait.cycle_reported, true)) {
     log_.warning(fmt::format(
-        "this rank waits in {} of group {} for {}, which waits for this rank in {}: neither can "
-        "continue. One of them has left out a call, or made one too many",
+        "deadlock: this rank waits in {} of group {} for {}, which waits for this rank in {}. One "
+        "of the two ranks omits a call or makes an extra call",
         what_waits(), options_.name, rank_in_words(*lagging), *cycle));
   }
   const bool late = wait.deadline ? wait.deadline->expired() : waited >= options_.timeout;
   if (late) {
-    fail({*lagging, fmt::format("{} did not come to {} of group {} within {:.1f} s: {}",
-                                rank_in_words(*lagging), what_waits(), options_.name, seconds,
+    fail({*lagging, fmt::format("{} of group {} timed out after {:.1f} s, waiting for {}: {}",
+                                what_waits(), options_.name, seconds, rank_in_words(*lagging),
                                 cycle ? "it waits for this rank in " + *cycle
                                       : last_call_in_words(*lagging))});
   }
@@ -129,13 +129,13 @@ std::optional<std::string> Group::awaits_this_rank(int global_rank) {
   const auto found = std::find(ranks.begin(), ranks.end(), global_rank);
   if (found == ranks.end()) return std::nullopt;
   const auto other = static_cast<int>(found - ranks.begin());
-  control_->poll();  // a group without operations of this rank is not advanced
+  control_->poll();  // needed because a group without operations of this rank is not advanced
   const auto number = control_->waits_in(other);
   if (number <= calls_) return std::nullopt;
   return fmt::format("{} of group {}", call_in_words(other, number), options_.name);
 }
 
-// What another rank says of the group's failure.
+// The failure that another rank has published.
 std::optional<Cause> Group::reported_failure(std::uint64_t number) const {
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || control_->standing(other) != Standing::failed) continue;
@@ -149,24 +149,25 @@ std::optional<Cause> Group::reported_failure(std::uint64_t number) const {
   return std::nullopt;
 }
 
-// Somebody who can never do what is awaited, or who says that the group has failed.
+// A failure that another rank has published, or a rank that has ended or left and therefore can
+// never do what is awaited.
 std::optional<Cause> Group::find_failure(const Awaited& awaited) const {
   if (auto cause = reported_failure()) return cause;
   std::optional<int> leaver;
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || !awaited.lags(other)) continue;
     if (awaited.word != nullptr && other != awaited.peer) continue;
-    // Dead is looked up first: who leaves and ends meanwhile has left.
+    // Reads "gone" before "left": a rank that leaves and then ends counts as left.
     const bool dead = control_->is_gone(other);
     const bool left = control_->standing(other) == Standing::left;
     if ((!dead && !left) || !awaited.lags(other)) continue;
     if (!left) {
-      return Cause{other, fmt::format("{} is gone, and others are in {} of group {}: {}; its own "
-                                      "output says why",
+      return Cause{other, fmt::format("{} has ended while others are in {} of group {}: {}; see "
+                                      "its own output for the reason",
                                       rank_in_words(other), what_waits(), options_.name,
                                       last_call_in_words(other))};
     }
-    // Who left may have done so because of one who is gone: that one is the cause.
+    // A rank may have left because another one has ended; then that one is the cause.
     if (!leaver) leaver = other;
   }
   if (!leaver) return std::nullopt;
@@ -181,9 +182,9 @@ std::string Group::call_in_words(int rank, std::uint64_t number) const {
 
 std::string Group::last_call_in_words(int rank) const {
   const auto number = control_->counters().value(rank, Condition::Of::entered);
-  if (number == 0) return "it has made no call yet";
+  if (number == 0) return "it has entered no call yet";
   const bool complete = control_->counters().value(rank, Condition::Of::completed) >= number;
-  return fmt::format("its last was {}, {}", call_in_words(rank, number),
+  return fmt::format("it last entered {}, which is {}", call_in_words(rank, number),
                      complete ? "complete" : "not complete");
 }
 

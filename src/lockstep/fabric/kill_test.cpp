@@ -1,5 +1,5 @@
-// A rank that is killed at any point: every survivor hears who it was within a second, and can make
-// a new group. Hundreds of points when LOCKSTEP_SOAK_SEED is set.
+// A rank is killed at a random point: every survivor names it within a second and can create a new
+// group. Hundreds of points if LOCKSTEP_SOAK_SEED is set.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,9 +26,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using testing::Rank;
 
-// When the victim was killed, and its process: a file that all ranks know by their parent. The
-// clock is the system's, the same in all processes.
-struct Deed {
+// The time of the kill and the victim's process, in a file that all ranks find by their parent's
+// pid. The steady clock is the same in all processes of a host.
+struct KillRecord {
   std::int64_t nanoseconds = 0;
   pid_t process = 0;
 
@@ -36,20 +36,20 @@ struct Deed {
     return std::filesystem::temp_directory_path() / ("lockstep-kill-" + std::to_string(parent));
   }
   static void write_and_die() {
-    const Deed deed{Clock::now().time_since_epoch().count(), ::getpid()};
+    const KillRecord record{Clock::now().time_since_epoch().count(), ::getpid()};
     std::ofstream(path(), std::ios::binary)
-        .write(reinterpret_cast<const char*>(&deed), sizeof(deed));
+        .write(reinterpret_cast<const char*>(&record), sizeof(record));
     ::kill(::getpid(), SIGKILL);
   }
-  [[nodiscard]] static Deed read() {
-    Deed deed;
-    std::ifstream(path(), std::ios::binary).read(reinterpret_cast<char*>(&deed), sizeof(deed));
-    return deed;
+  [[nodiscard]] static KillRecord read() {
+    KillRecord record;
+    std::ifstream(path(), std::ios::binary).read(reinterpret_cast<char*>(&record), sizeof(record));
+    return record;
   }
 };
 
-// A program of calls that never ends by itself, the same on all ranks. `group` is a second one.
-void work_for_ever(Group& group, RandomStream random) {
+// An endless program of calls, the same on all ranks.
+void work_forever(Group& group, RandomStream random) {
   const CallMemory memory(group, 1U << 20);
   for (std::uint64_t number = 0;; ++number) {
     const auto choice = random.below(16);
@@ -80,7 +80,7 @@ std::size_t count_entries(const std::string& folder) {
   return count;
 }
 
-std::size_t count_library_mappings() {
+std::size_t count_registered_mappings() {
   std::ifstream maps("/proc/self/maps");
   std::size_t count = 0;
   for (std::string line; std::getline(maps, line);) {
@@ -93,35 +93,35 @@ void survive(TransportKind kind, int rank, int size, int victim, const World& wo
              RandomStream random) {
   auto group = make_test_group(kind, world, {.one_shot_bytes = 4096});
   if (rank == victim) {
-    // From a millisecond to 50 after the start, at whatever the rank is in then.
+    // 1 to 51 ms after the start, in any operation.
     RandomStream delay = random;
     const std::chrono::microseconds after(1000 + delay.below(50'000));
     std::jthread([after] {
       std::this_thread::sleep_for(after);
-      Deed::write_and_die();
+      KillRecord::write_and_die();
     }).detach();
   }
   try {
-    work_for_ever(*group, random);
+    work_forever(*group, random);
   } catch (const PeerError& error) {
     const auto heard = Clock::now().time_since_epoch().count();
-    const auto deed = Deed::read();
-    const auto took = static_cast<double>(heard - deed.nanoseconds) / 1e9;
+    const auto record = KillRecord::read();
+    const auto took = static_cast<double>(heard - record.nanoseconds) / 1e9;
     ::printf("rank %d of %d heard of rank %d after %.3f s: %s\n", rank, size, victim, took,
              error.what());
     const std::string text = error.what();
     EXPECT_EQ(error.rank(), victim) << text;
     EXPECT_LT(took, 10.0) << text;
     EXPECT_NE(text.find("rank " + std::to_string(victim)), std::string::npos) << text;
-    EXPECT_NE(text.find("pid " + std::to_string(deed.process)), std::string::npos) << text;
+    EXPECT_NE(text.find("pid " + std::to_string(record.process)), std::string::npos) << text;
     EXPECT_NE(text.find("call "), std::string::npos) << text;
-    // The group stays refused, by the same cause.
+    // The group stays unusable.
     EXPECT_THROW(run(*group, {.kind = Collective::barrier}), PeerError);
   }
 }
 
-// The survivors meet again as a smaller world.
-void go_on_without(TransportKind kind, int rank, int size, int victim, int number) {
+// The survivors form a smaller world.
+void continue_without(TransportKind kind, int rank, int size, int victim, int number) {
   const int new_rank = rank < victim ? rank : rank - 1;
   const auto world = world_of_processes(new_rank, size - 1, number);
   const auto group = make_test_group(kind, world, {.one_shot_bytes = 4096});
@@ -133,13 +133,13 @@ void go_on_without(TransportKind kind, int rank, int size, int victim, int numbe
   }
 }
 
-// The longest time that a survivor's output speaks of.
+// The time in a survivor's output.
 double longest_in(const std::string& output) {
   const auto at = output.find(" after ");
   return at == std::string::npos ? 0 : std::strtod(output.c_str() + at + 7, nullptr);
 }
 
-// Returns how long it took until the last survivor had heard, in seconds.
+// Returns the seconds until the last survivor detected the kill.
 double kill_one_of(TransportKind kind, int size, std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   RandomStream random({seed, random_purpose("kill")}, 0, 0);
@@ -153,12 +153,12 @@ double kill_one_of(TransportKind kind, int size, std::uint64_t seed) {
                                           survive(kind, self.rank(), size, victim, world, random);
                                         }
                                         if (size > 2)
-                                          go_on_without(kind, self.rank(), size, victim, 1);
-                                        EXPECT_EQ(count_library_mappings(), 0U);
+                                          continue_without(kind, self.rank(), size, victim, 1);
+                                        EXPECT_EQ(count_registered_mappings(), 0U);
                                         EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
                                       },
                                       {.expect = testing::Expect::anything});
-  std::filesystem::remove(Deed::path(::getpid()));
+  std::filesystem::remove(KillRecord::path(::getpid()));
   double longest = 0;
   for (int rank = 0; rank < size; ++rank) {
     const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
@@ -175,7 +175,7 @@ double kill_one_of(TransportKind kind, int size, std::uint64_t seed) {
 class Kill : public TransportTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, Kill, kTransports);
 
-TEST_P(Kill, SurvivorsNameAKilledRankWithinASecondAndGoOnWithoutIt) {
+TEST_P(Kill, SurvivorsNameAKilledRankWithinASecondAndContinueWithoutIt) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) : 1;
   const std::uint64_t count = soak ? 200 : 5;
@@ -184,9 +184,9 @@ TEST_P(Kill, SurvivorsNameAKilledRankWithinASecondAndGoOnWithoutIt) {
     seconds.push_back(kill_one_of(GetParam(), 2 + static_cast<int>(i % 4), first + i));
   }
   std::sort(seconds.begin(), seconds.end());
-  ::printf("%d kills, the last survivor had heard after %.3f s at most\n", static_cast<int>(count),
-           seconds.back());
-  // Usually 0.06 s. On a busy machine one in a few may take longer.
+  ::printf("%d kills; the last survivor detected them after at most %.3f s\n",
+           static_cast<int>(count), seconds.back());
+  // Usually 0.06 s. On a busy machine a few take longer.
   EXPECT_LT(seconds[seconds.size() / 2], 1.0);
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     EXPECT_EQ(entry.path().string().find("lockstep"), std::string::npos) << entry.path();

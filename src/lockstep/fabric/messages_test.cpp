@@ -1,5 +1,5 @@
-// Messages between two ranks: sizes around the letter and the pieces of the mailbox, tags in any
-// order, to oneself, many under way.
+// Messages between two ranks: sizes around the thresholds of the mailbox, tags in any order,
+// messages to the own rank, many messages in flight.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,11 +14,11 @@ namespace {
 
 using oracle::Bytes;
 
-// Where the shared-memory transport changes its way: what fits in a letter, in a piece, and how
-// many messages of other tags may wait.
-constexpr std::size_t kLetterBytes = 128;
-constexpr std::size_t kMailBytes = 64U << 10;
-constexpr std::size_t kLetters = 16;
+// The thresholds of the shared-memory transport: the bytes that fit into an envelope and into a
+// piece, and the number of messages of other tags that may wait.
+constexpr std::size_t kEnvelopeBytes = 128;
+constexpr std::size_t kPieceBytes = 64U << 10;
+constexpr std::size_t kEnvelopes = 16;
 
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
@@ -31,7 +31,7 @@ Message message_of(int peer, int tag, std::size_t bytes) {
   return {.peer = peer, .tag = tag, .count = static_cast<std::int64_t>(bytes)};
 }
 
-// What `from` sends to `to` as its message number `number`.
+// The contents of message `number` from rank `from` to rank `to`.
 Bytes text_of(int from, int to, int number, std::size_t bytes) {
   return oracle::draw(DType::uint8, bytes,
                       1000 * static_cast<std::uint64_t>(from) + static_cast<std::uint64_t>(to),
@@ -64,8 +64,8 @@ TEST_P(GroupTest, MessagesOfEverySizeArriveWhole) {
     const int previous = (group.rank() + size - 1) % size;
     int number = 0;
     for (const std::size_t bytes :
-         {std::size_t{0}, std::size_t{1}, kLetterBytes - 1, kLetterBytes, kLetterBytes + 1,
-          kMailBytes - 1, kMailBytes, kMailBytes + 1, 2 * kMailBytes, 5 * kMailBytes + 17}) {
+         {std::size_t{0}, std::size_t{1}, kEnvelopeBytes - 1, kEnvelopeBytes, kEnvelopeBytes + 1,
+          kPieceBytes - 1, kPieceBytes, kPieceBytes + 1, 2 * kPieceBytes, 5 * kPieceBytes + 17}) {
       const auto post = send(group, next, 4, ++number, bytes);
       receive(group, previous, 4, number, bytes);
       group.wait(*post->operation);
@@ -73,7 +73,7 @@ TEST_P(GroupTest, MessagesOfEverySizeArriveWhole) {
   });
 }
 
-TEST_P(GroupTest, RegisteredMemoryIsReadWhereItLies) {
+TEST_P(GroupTest, MessagesFromRegisteredMemoryArriveWhole) {
   run_group(setting(), [](Group& group) {
     const int size = group.size();
     const int next = (group.rank() + 1) % size;
@@ -105,13 +105,13 @@ TEST_P(GroupTest, TagsAreReceivedInAnotherOrderThanSent) {
   });
 }
 
-// More than the letters of a mailbox, and the oldest is received last.
+// More messages than a mailbox has envelopes, and the oldest is received last.
 TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
   run_group(setting(), [](Group& group) {
     const int size = group.size();
     const int next = (group.rank() + 1) % size;
     const int previous = (group.rank() + size - 1) % size;
-    constexpr int kMessages = 3 * static_cast<int>(kLetters);
+    constexpr int kMessages = 3 * static_cast<int>(kEnvelopes);
     std::vector<std::unique_ptr<Post>> posts;
     posts.push_back(send(group, next, 1, 0, 40));
     for (int number = 1; number < kMessages; ++number) {
@@ -125,9 +125,9 @@ TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
   });
 }
 
-// The first receive of tag 2 has to wait for the pieces of another message; the second must not
-// take what is the first one's.
-TEST_P(GroupTest, ReceivesOfOneTagGetTheirMessagesInTheOrderTheyWereBegun) {
+// The first receive of tag 2 waits for the pieces of another message; the second receive must not
+// get the message of the first.
+TEST_P(GroupTest, ReceivesOfOneTagMatchMessagesInTheOrderOfTheirStart) {
   run_group(setting(), [](Group& group) {
     const int size = group.size();
     const int next = (group.rank() + 1) % size;
@@ -156,7 +156,7 @@ TEST_P(GroupTest, ReceivesOfOneTagGetTheirMessagesInTheOrderTheyWereBegun) {
   });
 }
 
-TEST_P(GroupTest, EveryRankTalksToEveryRankAndToItself) {
+TEST_P(GroupTest, EveryRankSendsToEveryRankAndToItself) {
   run_group(setting(), [](Group& group) {
     std::vector<std::unique_ptr<Post>> posts;
     const auto size_of = [](int from, int to) {
@@ -176,7 +176,7 @@ TEST_P(GroupTest, EveryRankTalksToEveryRankAndToItself) {
   });
 }
 
-TEST_P(GroupTest, MessagesAndCallsGoOnTogether) {
+TEST_P(GroupTest, MessagesAndCallsProgressTogether) {
   run_group(setting(), [](Group& group) {
     const int next = (group.rank() + 1) % group.size();
     const int previous = (group.rank() + group.size() - 1) % group.size();
@@ -198,9 +198,9 @@ TEST_P(GroupTest, AMessageOfAnotherSizeIsRefusedOnBothSides) {
   for (const std::size_t sent : {std::size_t{40}, std::size_t{300'000}}) {
     run_group(setting, [&](Group& group) {
       try {
-        run(group, {.kind = Collective::barrier});  // the group is made on all ranks, then
+        run(group, {.kind = Collective::barrier});  // the group exists on all ranks
       } catch (const PeerError&) {
-        EXPECT_GT(group.rank(), 1) << "who is late may hear of it here";
+        EXPECT_GT(group.rank(), 1) << "a late rank may get the error here";
       }
       if (group.rank() > 1) return;
       Bytes bytes(sent + static_cast<std::size_t>(group.rank()));
@@ -216,7 +216,7 @@ TEST_P(GroupTest, AMessageOfAnotherSizeIsRefusedOnBothSides) {
   }
 }
 
-TEST(Messages, ALengthThatIsNotTheCountsIsRefused) {
+TEST(Messages, ASpanThatDoesNotMatchTheCountIsRefused) {
   run_group({}, [](Group& group) {
     Bytes bytes(10);
     const Message message{.peer = 0, .dtype = DType::float32, .count = 3};

@@ -1,4 +1,4 @@
-// Ranks that make different calls: every one hears of it in that call, with both sides named.
+// Ranks that make different calls: that call throws on every rank and names both sides.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 5)));
 
-// A call with memory of its own, as long as it wants it.
+// A call with its own memory of the required length.
 struct Attempt {
   Call call;
   std::vector<std::byte> input = {};
@@ -42,7 +42,7 @@ std::string failure_of(const Act& act) {
   try {
     act();
   } catch (const PeerError& error) {
-    // The deadline is 30 s: nobody waited for it.
+    // The timeout is 30 s: no rank waited for it.
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << error.what();
     return error.what();
   }
@@ -74,7 +74,7 @@ std::vector<Difference> differences() {
       {"op", sum, changed(sum, [](Call& call) { call.op = ReduceOp::max; })},
       {"dtype", sum, changed(sum, [](Call& call) { call.dtype = DType::int32; })},
       {"count", sum, changed(sum, [](Call& call) { call.count = 9; })},
-      {"count across the switch point", sum, large},
+      {"count across the one-shot threshold", sum, large},
       {"count of large calls", large, changed(large, [](Call& call) { call.count = 8001; })},
       {"op of large calls", large, changed(large, [](Call& call) { call.op = ReduceOp::min; })},
       {"kind", sum, changed(sum, [](Call& call) { call.kind = Collective::all_gather; })},
@@ -93,15 +93,15 @@ TEST_P(GroupTest, EveryRankNamesBothSidesOfADifference) {
         make(group, {difference.usual});
         const auto failure =
             failure_of([&] { make(group, {is_odd ? difference.other : difference.usual}); });
-        // Who is odd out of two is anybody's guess: the message names rank 0 and the first that
-        // differs from it.
+        // With two ranks the group cannot know which of them is wrong: the message names rank 0 and
+        // the first rank that differs from it.
         const auto usual = to_string(descriptor_of(difference.usual));
         const auto other = to_string(descriptor_of(difference.other));
         expect_words(failure, {"rank 0 is in call 3 " + (odd == 0 ? other : usual),
                                "in call 3 " + (odd == 0 ? usual : other),
                                odd == 0 ? "rank 1 in" : "rank " + std::to_string(odd) + " in"});
         expect_words(failure_of([&] { make(group, {difference.usual}); }),
-                     {"is of no more use", "rank 0 is in call 3"});
+                     {"is unusable after a failure", "rank 0 is in call 3"});
       });
     }
   }
@@ -120,9 +120,9 @@ TEST_P(GroupTest, CallsInAnotherOrderAreNamed) {
   });
 }
 
-// All have begun later calls, which are equal, when they come to the one that differs: a large call
-// before it holds everybody up.
-TEST_P(GroupTest, ADifferenceIsFoundBehindManyCallsUnderWay) {
+// All ranks have entered later, equal calls before the one that differs is compared: a large call
+// before it blocks all of them.
+TEST_P(GroupTest, ADifferenceIsFoundAmongManyCallsInFlight) {
   run_group(setting(), [](Group& group) {
     std::vector<std::byte> large(100'000);
     std::array<std::byte, 12> small{};
@@ -142,7 +142,7 @@ TEST_P(GroupTest, ADifferenceIsFoundBehindManyCallsUnderWay) {
         const bool differs = i == 2 && group.rank() == 1;
         start(std::span(small).subspan(i, 1), differs ? ReduceOp::max : ReduceOp::sum);
       }
-      // Nobody goes on with the large call before all have begun all others.
+      // No rank continues with the large call before all ranks have started all calls.
       std::this_thread::sleep_for(std::chrono::milliseconds(group.rank() == 1 ? 0 : 100));
       for (auto& operation : operations) group.wait(*operation);
     });
@@ -151,7 +151,7 @@ TEST_P(GroupTest, ADifferenceIsFoundBehindManyCallsUnderWay) {
   });
 }
 
-// One rank is in a call that the others do not make: they go on to another.
+// One rank is in a call that the others do not make: they make their next call.
 TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersMakeTheirNext) {
   run_group(setting(), [](Group& group) {
     const Call usual{.kind = Collective::all_reduce, .count = 4, .name = "loss"};
@@ -167,9 +167,9 @@ TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersLeave) {
   run_group(setting(), [](Group& group) {
     run(group, {.kind = Collective::barrier, .name = "last"});
     if (group.rank() != group.size() - 1) return;
-    expect_words(
-        failure_of([&] { run(group, {.kind = Collective::barrier, .name = "extra"}); }),
-        {"has left group world", "call 3 barrier(\"extra\")", "its last was call 2", "\"last\""});
+    expect_words(failure_of([&] { run(group, {.kind = Collective::barrier, .name = "extra"}); }),
+                 {"has left group world", "call 3 barrier(\"extra\")", "it last entered call 2",
+                  "\"last\""});
   });
 }
 
@@ -180,34 +180,34 @@ TEST_P(GroupTest, AMissingCallIsNamedWhenItsRankLeaves) {
     const auto failure =
         failure_of([&] { make(group, {{.kind = Collective::all_reduce, .count = 9000}}); });
     expect_words(failure, {"rank " + std::to_string(group.size() - 1) + " has left group world",
-                           "call 3 all_reduce(sum, 9000 × uint8)", "its last was call 2"});
+                           "call 3 all_reduce(sum, 9000 × uint8)", "it last entered call 2"});
   });
 }
 
 TEST_P(GroupTest, AMissingCallIsNamedAtTheDeadlineWhileItsRankStays) {
   run_group(setting(), [](Group& group) {
     const auto late = group.size() - 1;
-    run(group, {.kind = Collective::barrier});  // all are here when the deadline begins to count
+    run(group, {.kind = Collective::barrier});  // all ranks are present when the deadline starts
     const auto failure = failure_of([&] {
       if (group.rank() != late) {
         const auto barrier = group.start({.kind = Collective::barrier}, nullptr);
         group.wait(*barrier, Deadline::after(std::chrono::milliseconds(300)));
         return;
       }
-      // Until the others have given up: no message comes.
-      std::byte letter{};
-      const auto never = group.receive({.peer = 0, .count = 1}, std::span(&letter, 1), nullptr);
+      // Waits for a message that never comes, until the others have given up.
+      std::byte byte{};
+      const auto never = group.receive({.peer = 0, .count = 1}, std::span(&byte, 1), nullptr);
       while (!group.done(*never)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
     expect_words(failure,
-                 {"rank " + std::to_string(late) + " (pid ",
-                  "did not come to call 3 barrier of group world within ", "its last was call 2"});
+                 {"call 3 barrier of group world timed out after ",
+                  "waiting for rank " + std::to_string(late) + " (pid ", "it last entered call 2"});
     expect_words(failure_of([&] { run(group, {.kind = Collective::barrier}); }),
-                 {"is of no more use"});
+                 {"is unusable after a failure"});
   });
 }
 
-TEST_P(GroupTest, LeavesOnOneRankAloneAreADifference) {
+TEST_P(GroupTest, LeavesOnOnlyOneRankAreADifference) {
   run_group(setting(), [](Group& group) {
     Call call{.kind = Collective::all_reduce, .count = 4};
     if (group.rank() == 0) call.leaves = LeafInterval{0, 1};
@@ -215,12 +215,12 @@ TEST_P(GroupTest, LeavesOnOneRankAloneAreADifference) {
   });
 }
 
-TEST_P(GroupTest, LeavesThatAreNoTreeAreRefusedOnEveryRank) {
+TEST_P(GroupTest, InvalidLeavesAreRefusedOnEveryRank) {
   run_group(setting(), [](Group& group) {
     Call call{.kind = Collective::all_reduce, .count = 4};
     call.leaves = LeafInterval{2 * group.rank(), 2 * group.rank() + 3};
     expect_words(failure_of([&] { make(group, {call}); }),
-                 {"contributions cover the leaves in rank order"});
+                 {"contributions must cover the leaves in rank order"});
   });
 }
 

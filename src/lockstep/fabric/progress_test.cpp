@@ -1,4 +1,4 @@
-// Many operations under way at once, waited for in any order, in several groups of one process.
+// Many operations in flight, waited for in any order, in several groups of one process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 4)));
 
-// An order of [0, count) of each rank's own.
+// A permutation of [0, count), different on each rank.
 std::vector<std::size_t> shuffled(std::size_t count, int rank) {
   std::vector<std::size_t> order(count);
   for (std::size_t i = 0; i < count; ++i) order[i] = i;
@@ -51,11 +51,11 @@ TEST_P(GroupTest, CallsAreWaitedForInAnyOrder) {
   });
 }
 
-TEST_P(GroupTest, MoreCallsThanTheRingHoldsCanBeUnderWay) {
+TEST_P(GroupTest, MoreCallsThanRecordsCanBeStarted) {
   run_group(setting(), [](Group& group) {
     Calls calls;
     for (std::uint64_t seed = 0; seed < 3 * kMaxCallsInFlight; ++seed) {
-      // The last rank comes late, then early: the ring fills on the others.
+      // The last rank is late, then early: all records of the others are in use.
       if (group.rank() == group.size() - 1 && seed % 50 == 10) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
@@ -66,9 +66,9 @@ TEST_P(GroupTest, MoreCallsThanTheRingHoldsCanBeUnderWay) {
   });
 }
 
-// A rank whose ring is full continues as soon as the others do, not at the end of its sleep of 50
-// ms. On a busy machine some starts take that long for other reasons, but not half of them.
-TEST_P(GroupTest, AFullRingCostsNoSleep) {
+// A rank without a free record continues as soon as the others do, not at the end of its sleep of
+// 50 ms. On a busy machine some starts take that long for other reasons, but not half of them.
+TEST_P(GroupTest, WaitingForAFreeRecordCostsNoSleep) {
   run_group(setting(), [](Group& group) {
     std::vector<std::shared_ptr<Operation>> barriers;
     std::size_t num_slept = 0;
@@ -82,21 +82,21 @@ TEST_P(GroupTest, AFullRingCostsNoSleep) {
       if (took >= std::chrono::milliseconds(50)) ++num_slept;
     }
     for (auto& barrier : barriers) group.wait(*barrier);
-    EXPECT_LT(num_slept, kMaxCallsInFlight) << "of twice as many that found the ring full";
+    EXPECT_LT(num_slept, kMaxCallsInFlight) << "of twice as many that found no free record";
   });
 }
 
-TEST_P(GroupTest, DoneAdvancesAndEndsWithTheRightResult) {
+TEST_P(GroupTest, DoneAdvancesAndGivesTheCorrectResult) {
   run_group(setting(), [](Group& group) {
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
       CheckedCall call(group, some_call(seed), Form::apart, {}, seed);
       while (!group.done(call.operation())) std::this_thread::yield();
-      call.expect_right();
+      call.expect_correct();
     }
   });
 }
 
-// The rest are no threads of one mapping: their group cannot split.
+// Without threads of one mapping: their group does not support split().
 class SplitGroupTest : public GroupTest {};
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, SplitGroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, SplitGroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 3, 4)));
 
-// Each call needs several steps of every rank, so a wait in one group must move the others on.
+// Each call has several phases on every rank, so a wait in one group must advance the others.
 TEST_P(SplitGroupTest, GroupsAreWaitedForInDifferentOrderOnDifferentRanks) {
   run_group(setting(), [](Group& group) {
     std::vector<std::shared_ptr<Group>> groups;

@@ -1,5 +1,6 @@
-// Random programs of mixed operations over overlapping groups, equal on all ranks but for the order
-// of waiting. Every result is held against the oracle. Many more when LOCKSTEP_SOAK_SEED is set.
+// Random programs of mixed operations over overlapping groups. They are equal on all ranks except
+// for the order of waits. Every result is compared with the oracle. Many more if LOCKSTEP_SOAK_SEED
+// is set.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -14,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// One rank's run of a program.
+// The execution of a program on one rank.
 class Program {
  public:
   Program(Group& world, std::uint64_t seed)
@@ -23,8 +24,8 @@ class Program {
         groups_{std::shared_ptr<Group>(std::shared_ptr<void>(), &world),
                 world.split(0, -world.rank()), world.split(world.rank() % 2, 0),
                 world.split((world.rank() + 1) / 2, 0)} {
-    for (auto& group : groups_) libraries_.push_back(group->allocate(kSlots * kSlotBytes));
-    slots_.resize(groups_.size() * kSlots);
+    for (auto& group : groups_) registered_.push_back(group->allocate(kBuffers * kBufferBytes));
+    users_.resize(groups_.size() * kBuffers);
   }
 
   void run(int num_operations) {
@@ -32,7 +33,7 @@ class Program {
       const auto choice = shared_.below(32);
       const auto group = shared_.below(groups_.size());
       if (choice == 0) {
-        libraries_[group] = reallocated(group);
+        registered_[group] = reallocated(group);
       } else if (choice < 8) {
         exchange(*groups_[group]);
       } else {
@@ -44,10 +45,10 @@ class Program {
   }
 
  private:
-  static constexpr std::size_t kSlots = 4;
-  static constexpr std::size_t kSlotBytes = 128U << 10;
+  static constexpr std::size_t kBuffers = 4;
+  static constexpr std::size_t kBufferBytes = 128U << 10;
 
-  // Something that is waited for, once.
+  // An operation that is waited for once.
   using Pending = std::shared_ptr<std::function<void()>>;
 
   void call(std::size_t index) {
@@ -65,23 +66,23 @@ class Program {
                       .name = "program"};
     const auto where = kMemoryKinds[shared_.below(3)];
     const bool in_place = shared_.below(2) == 0 && can_be_in_place(kind);
-    const auto slot = shared_.below(kSlots);
-    const bool library =
+    const auto buffer = shared_.below(kBuffers);
+    const bool registered =
         where == MemoryKind::registered || (where == MemoryKind::mixed && group.rank() % 2 == 0);
     std::span<std::byte> span;
-    auto& user = slots_[index * kSlots + slot];
-    if (library) {
+    auto& user = users_[index * kBuffers + buffer];
+    if (registered) {
       if (user) finish(user);
-      span = libraries_[index]->bytes().subspan(slot * kSlotBytes, kSlotBytes);
+      span = registered_[index]->bytes().subspan(buffer * kBufferBytes, kBufferBytes);
     }
     auto checked = std::make_shared<CheckedCall>(
         group, wanted, in_place ? Form::in_place : Form::apart, span, number_);
     auto pending = std::make_shared<std::function<void()>>([checked] { checked->wait(); });
-    if (library) user = pending;
+    if (registered) user = pending;
     pending_.push_back(std::move(pending));
   }
 
-  // To the rank `shift` ahead, from the one as far behind.
+  // Sends to rank + shift and receives from rank - shift, modulo the size.
   void exchange(Group& group) {
     const int size = group.size();
     const int shift = static_cast<int>(shared_.below(8)) % size;
@@ -98,10 +99,10 @@ class Program {
     outgoing.peer = to;
     auto incoming = message;
     incoming.peer = from;
-    const auto letter = text_of(group.rank());
+    const auto text = text_of(group.rank());
     const auto found = std::make_shared<oracle::Bytes>(bytes);
     const auto wanted = text_of(from);
-    const auto sent = group.send(outgoing, *letter, letter);
+    const auto sent = group.send(outgoing, *text, text);
     const auto received = group.receive(incoming, *found, found);
     pending_.push_back(
         std::make_shared<std::function<void()>>([&group, sent] { group.wait(*sent); }));
@@ -112,13 +113,13 @@ class Program {
   }
 
   std::shared_ptr<RegisteredMemory> reallocated(std::size_t index) {
-    for (std::size_t slot = 0; slot < kSlots; ++slot) {
-      auto& user = slots_[index * kSlots + slot];
+    for (std::size_t buffer = 0; buffer < kBuffers; ++buffer) {
+      auto& user = users_[index * kBuffers + buffer];
       if (user) finish(user);
       user = nullptr;
     }
-    libraries_[index] = nullptr;
-    return groups_[index]->allocate(kSlots * kSlotBytes);
+    registered_[index] = nullptr;
+    return groups_[index]->allocate(kBuffers * kBufferBytes);
   }
 
   void finish(const Pending& pending) {
@@ -128,17 +129,17 @@ class Program {
   }
 
   void finish_one() {
-    const auto place = pending_.begin() + static_cast<std::ptrdiff_t>(own_.below(pending_.size()));
-    const auto pending = *place;
-    pending_.erase(place);
+    const auto chosen = pending_.begin() + static_cast<std::ptrdiff_t>(own_.below(pending_.size()));
+    const auto pending = *chosen;
+    pending_.erase(chosen);
     finish(pending);
   }
 
   RandomStream shared_;  // the same on all ranks
   RandomStream own_;
   std::vector<std::shared_ptr<Group>> groups_;
-  std::vector<std::shared_ptr<RegisteredMemory>> libraries_;
-  std::vector<Pending> slots_;
+  std::vector<std::shared_ptr<RegisteredMemory>> registered_;
+  std::vector<Pending> users_;
   std::deque<Pending> pending_;
   std::uint64_t number_ = 0;
 };

@@ -1,5 +1,5 @@
-// An operation as a recipe that can pause: a coroutine that works until it needs something other
-// ranks have not done yet, and says what it awaits.
+// An operation as a coroutine. A recipe runs until it needs something that other ranks have not
+// done yet; then it suspends and states what it awaits.
 #pragma once
 
 #include <atomic>
@@ -13,17 +13,17 @@
 
 namespace lockstep {
 
-// Either all ranks have done something, or one word has reached a value.
+// What a recipe waits for: that all ranks fulfill a condition, or that one word reaches a value.
 struct Awaited {
   const Counters* counters = nullptr;
   Condition condition = {};
-  const std::atomic<std::uint64_t>* word = nullptr;  // where set, it counts instead
+  const std::atomic<std::uint64_t>* word = nullptr;  // if set, used instead of the condition
   std::uint64_t target = 0;
-  int peer = 0;  // who raises the word
-  // Nothing follows that others wait for: the group's next call may begin meanwhile.
+  int peer = 0;  // the rank that raises the word
+  // No later part of the recipe is awaited by other ranks: the group's next call may begin.
   bool last = false;
 
-  // A rank that has not done its part; nothing when all have.
+  // A rank that has not done its part; nullopt if all have.
   [[nodiscard]] std::optional<int> lagging() const noexcept {
     if (word == nullptr) return counters->lagging(condition);
     return word->load(std::memory_order_seq_cst) < target ? std::optional(peer) : std::nullopt;
@@ -69,7 +69,8 @@ class Recipe {
     if (handle_) handle_.destroy();
   }
 
-  // Goes on until something is awaited that others have not done. Throws what the recipe throws.
+  // Runs until the recipe awaits something that others have not done. Throws any exception of the
+  // recipe.
   void advance() {
     while (!handle_.done() && !(started_ && awaited().lagging())) {
       started_ = true;
@@ -78,7 +79,7 @@ class Recipe {
     }
   }
 
-  /// False for an empty recipe: there is nothing to do.
+  /// False for an empty recipe, which has nothing to do.
   explicit operator bool() const noexcept { return handle_ != nullptr; }
   [[nodiscard]] bool done() const noexcept { return handle_.done(); }
   [[nodiscard]] const Awaited& awaited() const noexcept { return handle_.promise().awaited; }

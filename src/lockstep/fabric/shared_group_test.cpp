@@ -1,4 +1,4 @@
-// One group in the hands of several threads of a rank.
+// One group used by several threads of a rank.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -19,8 +19,8 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2)));
 
-// The answer that one thread waits for comes only when another thread has asked.
-TEST_P(GroupTest, AThreadThatWaitsKeepsNoOtherFromSending) {
+// One thread waits for an answer to the question that another thread sends.
+TEST_P(GroupTest, AWaitingThreadDoesNotBlockASend) {
   run_group(setting(), [](Group& group) {
     const int other = 1 - group.rank();
     std::byte value{5};
@@ -43,7 +43,7 @@ TEST_P(GroupTest, AThreadThatWaitsKeepsNoOtherFromSending) {
   });
 }
 
-// Both threads sleep on the same count of matched receives, and one of them drops it.
+// Both threads sleep on the same counter of matched receives, and one of them drops it.
 TEST_P(GroupTest, TwoThreadsReceiveWithOneTag) {
   run_group(setting(), [](Group& group) {
     constexpr int kMessages = 300;
@@ -67,7 +67,7 @@ TEST_P(GroupTest, TwoThreadsReceiveWithOneTag) {
   });
 }
 
-// One thread starts calls, another waits for them: what autograd and the training loop do.
+// One thread starts calls and another waits for them, as autograd and the training loop do.
 TEST_P(GroupTest, CallsAreStartedByOneThreadAndWaitedForByAnother) {
   run_group(setting(), [](Group& group) {
     constexpr std::uint64_t kCalls = 300;
@@ -99,10 +99,10 @@ TEST_P(GroupTest, CallsAreStartedByOneThreadAndWaitedForByAnother) {
   });
 }
 
-// Each of two threads has a group of its own in the same world.
+// Each of two threads uses its own group of the same world.
 TEST_P(GroupTest, ThreadsWorkInDifferentGroupsAtOnce) {
   const auto setting = this->setting();
-  if (setting.ranks == Ranks::threads) return;  // those cannot split
+  if (setting.ranks == Ranks::threads) return;  // split() is unsupported there
   run_group(setting, [](Group& group) {
     const auto first = group.split(0, 0);
     const auto second = group.split(0, 0);

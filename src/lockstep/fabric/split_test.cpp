@@ -1,4 +1,4 @@
-// Groups made of groups.
+// Groups created by split().
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -30,7 +30,7 @@ void check_some(Group& group, std::uint64_t seed) {
   }
 }
 
-TEST_P(GroupTest, AColorMakesAGroupInTheOrderOfTheKeys) {
+TEST_P(GroupTest, RanksOfOneColorFormAGroupInTheOrderOfTheirKeys) {
   run_group(setting(), [](Group& group) {
     const int color = group.rank() % 2;
     const auto upwards = group.split(color, 0);
@@ -47,7 +47,7 @@ TEST_P(GroupTest, AColorMakesAGroupInTheOrderOfTheKeys) {
   });
 }
 
-TEST_P(GroupTest, AGroupOfAGroupKnowsItsPlaceInTheWorld) {
+TEST_P(GroupTest, ASubgroupKnowsItsGlobalRanks) {
   run_group(setting(), [](Group& group) {
     const auto backwards = group.split(0, -group.rank());
     const auto pair = backwards->split(backwards->rank() / 2, 0);
@@ -61,7 +61,7 @@ TEST_P(GroupTest, AGroupOfAGroupKnowsItsPlaceInTheWorld) {
   });
 }
 
-TEST_P(GroupTest, AGroupOutlivesTheOneItWasMadeOf) {
+TEST_P(GroupTest, ASubgroupOutlivesItsParent) {
   const auto setting = this->setting();
   run_group(setting, [](Group& group) {
     std::shared_ptr<Group> grandchild;
@@ -73,7 +73,7 @@ TEST_P(GroupTest, AGroupOutlivesTheOneItWasMadeOf) {
   });
 }
 
-TEST_P(GroupTest, OverlappingGroupsWorkAtTheSameTime) {
+TEST_P(GroupTest, OverlappingGroupsRunAtTheSameTime) {
   run_group(setting(), [](Group& group) {
     const auto halves = group.split(group.rank() / 2, 0);
     const auto shifted = group.split((group.rank() + 1) / 2, 0);

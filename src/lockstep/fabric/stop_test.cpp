@@ -1,5 +1,6 @@
-// Ranks that are stopped: reported, then named at the deadline; woken in time, nothing has
-// happened; woken too late, they touch nobody's memory and are told.
+// Stopped ranks (SIGSTOP) are reported, then named at the timeout. A rank that is resumed in time
+// continues without an error. A rank that is resumed too late writes to no other rank's memory and
+// gets an error.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -21,13 +22,13 @@ using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using testing::Rank;
 
-// Milliseconds of pushing: a stop falls into it. What sockets cannot hold would keep the word of a
-// failure behind it.
+// Large enough that a call takes milliseconds, so that a stop falls into it. With sockets it must
+// fit into their buffers, because the report of a failure is queued behind the data.
 std::size_t large_bytes(TransportKind kind) {
   return kind == TransportKind::shm ? 16U << 20 : 64U << 10;
 }
 
-// Sums a span full of this rank's number + 1 until something fails, and says what.
+// Sums spans filled with rank + 1 until a call fails; returns the error.
 PeerError sum_until_failure(Group& group, RegisteredMemory& memory) {
   const auto span = memory.bytes();
   const int size = group.size();
@@ -55,7 +56,7 @@ void expect_words(const std::string& text, std::initializer_list<std::string> al
   }
 }
 
-// `victim` is stopped at some moment of its work, and woken when all others have given it up.
+// `victim` is stopped at a random time and resumed when all others have given up.
 void stop_one_of(TransportKind kind, int size, std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   RandomStream random({seed, random_purpose("stop")}, 0, 0);
@@ -77,7 +78,7 @@ void stop_one_of(TransportKind kind, int size, std::uint64_t seed) {
     expect_words(error.what(),
                  {"rank " + std::to_string(victim) + " (pid ", "stopped by a signal", "call ",
                   "all_reduce(sum, " + std::to_string(large_bytes(kind)) + " × uint8, \"large\")"});
-    // From here the memory is this rank's alone, whatever the other does when it wakes up.
+    // From here on the memory is private to this rank, whatever the victim does when it resumes.
     std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{0x5A});
     self.note("given up");
     self.barrier(self.deadline());
@@ -103,13 +104,14 @@ void stop_one_of(TransportKind kind, int size, std::uint64_t seed) {
     EXPECT_TRUE(outcome.succeeded()) << "rank " << rank << ":\n" << outcome.output;
     if (outcome.output.find("warning: waiting for") != std::string::npos) ++reports;
   }
-  EXPECT_GE(reports, static_cast<std::size_t>(size) - 1) << "who waits reports it before it fails";
+  EXPECT_GE(reports, static_cast<std::size_t>(size) - 1)
+      << "a waiting rank reports the stall before it fails";
 }
 
 class Stop : public TransportTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, Stop, kTransports);
 
-TEST_P(Stop, AStoppedRankIsReportedNamedAndHarmlessWhenItWakes) {
+TEST_P(Stop, AStoppedRankIsReportedAndNamedAndWritesNothingWhenItResumes) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) : 1;
   for (std::uint64_t i = 0; i < (soak ? 30U : 5U) && !HasFailure(); ++i) {
@@ -117,7 +119,7 @@ TEST_P(Stop, AStoppedRankIsReportedNamedAndHarmlessWhenItWakes) {
   }
 }
 
-TEST_P(Stop, RanksThatAreStoppedForAWhileGiveTheRightSums) {
+TEST_P(Stop, RanksThatAreStoppedAndResumedGiveCorrectSums) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t seed = soak ? std::stoull(*soak) : 1;
   const int stops = soak ? 500 : 40;
@@ -152,7 +154,7 @@ TEST_P(Stop, RanksThatAreStoppedForAWhileGiveTheRightSums) {
              std::this_thread::sleep_for(std::chrono::microseconds(random.below(20'000)));
            }
          } catch (const PeerError&) {
-           // A rank has ended: the work was quicker than the stops.
+           // A rank has ended: it finished before the last stop.
          }
        }});
 }

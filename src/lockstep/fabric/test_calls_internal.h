@@ -1,4 +1,4 @@
-// For tests of this room. One call with random data in memory of a given kind, held against the
+// For tests of this room. One call with random data in memory of a given kind, compared with the
 // oracle on every rank.
 #pragma once
 
@@ -18,7 +18,7 @@ enum class MemoryKind {
   registered,
   ordinary,
   mixed
-};  // mixed: even ranks registered, odd ones not
+};  // mixed: registered on even ranks, ordinary on odd ranks
 enum class Form { apart, in_place };
 
 inline constexpr std::array kMemoryKinds{MemoryKind::registered, MemoryKind::ordinary,
@@ -32,11 +32,11 @@ inline bool can_be_in_place(Collective kind) {
   return kind != Collective::all_to_all && kind != Collective::broadcast;
 }
 
-// A call that has begun, with its memory and what must come out.
+// A started call, with its memory and its expected output.
 class CheckedCall {
  public:
-  // `library` is null for ordinary memory, else at least bytes_needed long.
-  CheckedCall(Group& group, Call call, Form form, std::span<std::byte> library, std::uint64_t seed)
+  // `memory` is empty for ordinary memory; otherwise it has at least bytes_needed().
+  CheckedCall(Group& group, Call call, Form form, std::span<std::byte> memory, std::uint64_t seed)
       : group_(group), call_(call), form_(form) {
     const int size = group.size();
     const int rank = group.rank();
@@ -52,22 +52,23 @@ class CheckedCall {
     wanted_ = oracle::output_of(call, inputs, rank);
     const bool in_place = form == Form::in_place && !own.empty() && output > 0;
     const auto needed = own.size() + output + kGap;
-    if (library.empty()) {
+    if (memory.empty()) {
       ordinary_.resize(needed);
-      library = ordinary_;
+      memory = ordinary_;
     }
-    // The longer side holds the shorter one at the rank's place, or both lie behind each other.
-    const auto place = static_cast<std::size_t>(rank) * piece;
+    // In place, the shorter side is this rank's piece of the longer one; otherwise the output
+    // follows the input.
+    const auto offset = static_cast<std::size_t>(rank) * piece;
     std::size_t input_at = 0;
     std::size_t output_at = (own.size() + kGap - 1) / kGap * kGap;
     if (in_place) {
-      input_at = own.size() < output ? place : 0;
-      output_at = own.size() > output ? place : 0;
+      input_at = own.size() < output ? offset : 0;
+      output_at = own.size() > output ? offset : 0;
     }
-    const auto input = library.subspan(input_at, own.size());
+    const auto input = memory.subspan(input_at, own.size());
     std::copy(own.begin(), own.end(), input.begin());
     call_.input = input;
-    call_.output = library.subspan(output_at, output);
+    call_.output = memory.subspan(output_at, output);
     operation_ = group.start(call_, nullptr);
   }
 
@@ -75,13 +76,13 @@ class CheckedCall {
 
   void wait() {
     group_.wait(*operation_);
-    expect_right();
+    expect_correct();
   }
 
-  void expect_right() const {
-    const auto place = oracle::first_difference(call_.dtype, call_.output, wanted_);
-    EXPECT_FALSE(place) << "rank " << group_.rank() << " of " << group_.size() << ": "
-                        << to_string(descriptor_of(call_)) << ", element " << *place
+  void expect_correct() const {
+    const auto index = oracle::first_difference(call_.dtype, call_.output, wanted_);
+    EXPECT_FALSE(index) << "rank " << group_.rank() << " of " << group_.size() << ": "
+                        << to_string(descriptor_of(call_)) << ", element " << *index
                         << (form_ == Form::in_place ? ", in place" : "")
                         << (ordinary_.empty() ? ", registered memory" : ", ordinary memory");
   }
@@ -101,7 +102,7 @@ class CheckedCall {
   std::shared_ptr<Operation> operation_;
 };
 
-// Registered memory for one call at a time, and the choice whether this rank uses it.
+// Registered memory for one call at a time; span() selects whether this rank uses it.
 class CallMemory {
  public:
   CallMemory(Group& group, std::size_t bytes)

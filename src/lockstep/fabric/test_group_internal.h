@@ -1,5 +1,5 @@
-// For tests. Runs one body on every rank of a group, for each transport and each way to be a rank:
-// what a new transport adds to TransportKind goes through every test that uses this.
+// For tests. Runs one function on every rank of a group, for each transport, with ranks as threads
+// or processes. A new value of TransportKind runs through every test that uses this.
 #pragma once
 
 #include <functional>
@@ -22,16 +22,16 @@ namespace lockstep {
 
 enum class TransportKind {
   shm,
-  plain,  // only here: frames over sockets
+  plain,  // for tests only: frames over sockets
 };
 
 enum class Ranks {
-  threads,  // of one process that share a mapping: what the thread sanitizer understands
-  apart,    // threads of one process that each map the memory for themselves
+  threads,  // threads of one process that share a mapping, as the thread sanitizer requires
+  apart,    // threads of one process that each have their own mapping
   processes,
 };
 
-// gtest prints parameters by this.
+// gtest prints parameters with this function.
 inline void PrintTo(Ranks ranks, std::ostream* out) {
   *out << (ranks == Ranks::threads ? "threads"
            : ranks == Ranks::apart ? "threads mapped apart"
@@ -41,7 +41,7 @@ inline void PrintTo(TransportKind kind, std::ostream* out) {
   *out << (kind == TransportKind::shm ? "shm" : "plain");
 }
 
-// Of a group and of its transport.
+// The options of a group and of its transport.
 struct SuiteOptions {
   std::string name = "world";
   std::chrono::milliseconds timeout{600'000};
@@ -61,7 +61,7 @@ struct GroupSetting {
   TransportKind transport = TransportKind::shm;
   Ranks ranks = Ranks::threads;
   int size = 1;
-  // Small, so that small spans go through every recipe.
+  // Small thresholds, so that small spans use every recipe.
   SuiteOptions options = {
       .timeout = std::chrono::seconds(30), .inline_bytes = 1024, .one_shot_bytes = 256};
   std::chrono::milliseconds limit{240'000};
@@ -88,7 +88,7 @@ inline void run_group(const GroupSetting& setting, const GroupBody& body) {
         [&](Rank& self) {
           const auto world = world_of_processes(self.rank(), self.size());
           body(*make_test_group(setting.transport, world, setting.options));
-          self.barrier(self.deadline());  // rank 0 serves the store that the others say goodbye to
+          self.barrier(self.deadline());  // rank 0 serves the store, which the others still use
         },
         {.limit = setting.limit});
     return;
@@ -112,8 +112,9 @@ inline void run_group(const GroupSetting& setting, const GroupBody& body) {
       {.limit = setting.limit});
 }
 
-// Tests of every transport, way and number of ranks: TEST_P(GroupTest, …) and
-// INSTANTIATE_TEST_SUITE_P(…, GroupTest, ::testing::Combine(kTransports, kWays,
+// Tests for every transport, kind of ranks and number of ranks: TEST_P(GroupTest, …) and
+// INSTANTIATE_TEST_SUITE_P(…, GroupTest, ::testing::Combine(kTransports,
+// ::testing::Values(Ranks::…),
 // ::testing::Range(…))).
 class GroupTest : public ::testing::TestWithParam<std::tuple<TransportKind, Ranks, int>> {
  protected:
@@ -125,7 +126,7 @@ class GroupTest : public ::testing::TestWithParam<std::tuple<TransportKind, Rank
 };
 inline const auto kTransports = ::testing::Values(TransportKind::shm, TransportKind::plain);
 
-// Tests that make their groups themselves, once per transport.
+// Tests that create their own groups, once per transport.
 class TransportTest : public ::testing::TestWithParam<TransportKind> {};
 
 // Starts a call and waits for it.

@@ -1,5 +1,6 @@
-// For tests of this room. What a collective must give, computed by one thread from everybody's
-// inputs, by the words of leaf_tree.h and dtype.h and with nothing of the code under test.
+// For tests of this room. The expected results of collectives, computed by one thread from the
+// inputs of all ranks, by the definitions in leaf_tree.h and dtype.h and without the code under
+// test.
 #pragma once
 
 #include <algorithm>
@@ -42,9 +43,9 @@ inline const HalfFormat& format_of(DType dtype) {
 }
 
 template <typename T>
-T join(ReduceOp op, T a, T b) {
+T combine(ReduceOp op, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
-    using Wide = std::uint64_t;  // wraps, and so does the cut to T
+    using Wide = std::uint64_t;  // wraps, and so does the conversion to T
     switch (op) {
       case ReduceOp::product:
         return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
@@ -70,13 +71,14 @@ T join(ReduceOp op, T a, T b) {
   }
 }
 
-// The tree over leaves [begin, end): cut at the largest power of two below their number.
+// The tree over leaves [begin, end), split at the largest power of two below their number.
 template <typename T>
-T join_tree(ReduceOp op, std::span<const std::type_identity_t<T>> leaves) {
+T reduce_tree(ReduceOp op, std::span<const std::type_identity_t<T>> leaves) {
   if (leaves.size() == 1) return leaves.front();
   std::size_t middle = 1;
   while (middle * 2 < leaves.size()) middle *= 2;
-  return join(op, join_tree<T>(op, leaves.first(middle)), join_tree<T>(op, leaves.subspan(middle)));
+  return combine(op, reduce_tree<T>(op, leaves.first(middle)),
+                 reduce_tree<T>(op, leaves.subspan(middle)));
 }
 
 template <typename T>
@@ -91,19 +93,19 @@ void write(std::byte* at, T value) {
 }
 
 template <typename T>
-void join_numbers(ReduceOp op, std::span<const Bytes> inputs, std::size_t i, std::byte* out) {
+void reduce_numbers(ReduceOp op, std::span<const Bytes> inputs, std::size_t i, std::byte* out) {
   std::array<T, kMaxRanks> leaves;
   std::size_t count = 0;
   for (const auto& input : inputs) leaves.at(count++) = read<T>(input.data() + i * sizeof(T));
-  auto joined = join_tree<T>(op, std::span(leaves).first(count));
+  auto reduced_value = reduce_tree<T>(op, std::span(leaves).first(count));
   if constexpr (std::is_floating_point_v<T>) {
-    if (op == ReduceOp::average) joined /= static_cast<T>(inputs.size());
+    if (op == ReduceOp::average) reduced_value /= static_cast<T>(inputs.size());
   }
-  write(out + i * sizeof(T), joined);
+  write(out + i * sizeof(T), reduced_value);
 }
 
-inline void join_halves(DType dtype, ReduceOp op, std::span<const Bytes> inputs, std::size_t i,
-                        std::byte* out) {
+inline void reduce_halves(DType dtype, ReduceOp op, std::span<const Bytes> inputs, std::size_t i,
+                          std::byte* out) {
   const auto& format = format_of(dtype);
   std::array<float, kMaxRanks> leaves;
   std::size_t count = 0;
@@ -111,13 +113,13 @@ inline void join_halves(DType dtype, ReduceOp op, std::span<const Bytes> inputs,
     leaves.at(count++) =
         static_cast<float>(format.decode(read<std::uint16_t>(input.data() + 2 * i)));
   }
-  auto joined = join_tree<float>(op, std::span(leaves).first(count));
-  if (op == ReduceOp::average) joined /= static_cast<float>(inputs.size());
-  write(out + 2 * i, format.encode(joined));
+  auto reduced_value = reduce_tree<float>(op, std::span(leaves).first(count));
+  if (op == ReduceOp::average) reduced_value /= static_cast<float>(inputs.size());
+  write(out + 2 * i, format.encode(reduced_value));
 }
 
-inline void join_booleans(ReduceOp op, std::span<const Bytes> inputs, std::size_t i,
-                          std::byte* out) {
+inline void reduce_booleans(ReduceOp op, std::span<const Bytes> inputs, std::size_t i,
+                            std::byte* out) {
   bool all = true;
   bool any = false;
   for (const auto& input : inputs) {
@@ -129,35 +131,35 @@ inline void join_booleans(ReduceOp op, std::span<const Bytes> inputs, std::size_
   out[i] = std::byte{static_cast<unsigned char>(is_and ? all : any)};
 }
 
-/// All inputs joined, element by element. They are of equal length.
+/// The elementwise reduction of all inputs, which have equal length.
 inline Bytes reduced(DType dtype, ReduceOp op, std::span<const Bytes> inputs) {
   Bytes out(inputs.front().size());
   for (std::size_t i = 0; i < out.size() / bytes_of(dtype); ++i) {
     switch (dtype) {
       case DType::float32:
-        join_numbers<float>(op, inputs, i, out.data());
+        reduce_numbers<float>(op, inputs, i, out.data());
         break;
       case DType::float64:
-        join_numbers<double>(op, inputs, i, out.data());
+        reduce_numbers<double>(op, inputs, i, out.data());
         break;
       case DType::float16:
       case DType::bfloat16:
-        join_halves(dtype, op, inputs, i, out.data());
+        reduce_halves(dtype, op, inputs, i, out.data());
         break;
       case DType::int8:
-        join_numbers<std::int8_t>(op, inputs, i, out.data());
+        reduce_numbers<std::int8_t>(op, inputs, i, out.data());
         break;
       case DType::int32:
-        join_numbers<std::int32_t>(op, inputs, i, out.data());
+        reduce_numbers<std::int32_t>(op, inputs, i, out.data());
         break;
       case DType::int64:
-        join_numbers<std::int64_t>(op, inputs, i, out.data());
+        reduce_numbers<std::int64_t>(op, inputs, i, out.data());
         break;
       case DType::uint8:
-        join_numbers<std::uint8_t>(op, inputs, i, out.data());
+        reduce_numbers<std::uint8_t>(op, inputs, i, out.data());
         break;
       case DType::boolean:
-        join_booleans(op, inputs, i, out.data());
+        reduce_booleans(op, inputs, i, out.data());
         break;
     }
   }
@@ -169,7 +171,8 @@ inline Bytes part(const Bytes& whole, std::size_t index, std::size_t bytes) {
   return {begin, begin + static_cast<std::ptrdiff_t>(bytes)};
 }
 
-/// What `rank` must find in its output. `inputs` are those of all ranks, empty where one has none.
+/// The expected output of `rank`. `inputs` are those of all ranks, empty for ranks without an
+/// input.
 inline Bytes output_of(const Call& call, std::span<const Bytes> inputs, int rank) {
   const auto piece = static_cast<std::size_t>(call.count) * bytes_of(call.dtype);
   const auto self = static_cast<std::size_t>(rank);
@@ -179,7 +182,7 @@ inline Bytes output_of(const Call& call, std::span<const Bytes> inputs, int rank
     for (const auto& input : inputs) pieces.push_back(part(input, receiver, piece));
     return pieces;
   };
-  const auto joined_up = [](const std::vector<Bytes>& pieces) {
+  const auto concatenated = [](const std::vector<Bytes>& pieces) {
     Bytes all;
     for (const auto& bytes : pieces) all.insert(all.end(), bytes.begin(), bytes.end());
     return all;
@@ -192,23 +195,23 @@ inline Bytes output_of(const Call& call, std::span<const Bytes> inputs, int rank
     case Collective::reduce_scatter:
       return reduced(call.dtype, call.op, pieces_for(self));
     case Collective::all_gather:
-      return joined_up({inputs.begin(), inputs.end()});
+      return concatenated({inputs.begin(), inputs.end()});
     case Collective::gather:
-      return self == root ? joined_up({inputs.begin(), inputs.end()}) : Bytes{};
+      return self == root ? concatenated({inputs.begin(), inputs.end()}) : Bytes{};
     case Collective::broadcast:
       return self == root ? Bytes{} : inputs[root];
     case Collective::scatter:
       return part(inputs[root], self, piece);
     case Collective::all_to_all:
-      return joined_up(pieces_for(self));
+      return concatenated(pieces_for(self));
     default:
       return {};
   }
 }
 
-/// Random elements of a dtype at a place of a stream, equal whoever draws them. Numbers of very
-/// different size, so that an order of summing other than the tree's gives other bits; integers of
-/// all bits, so that they wrap.
+/// Random elements of a dtype, equal on every rank for equal arguments. Magnitudes vary widely, so
+/// that a summation order other than the tree gives other bits; integers use all bits, so that they
+/// wrap.
 inline Bytes draw(DType dtype, std::size_t count, std::uint64_t seed, std::uint64_t rank) {
   RandomStream random({seed, random_purpose("fabric test")}, rank, 0);
   Bytes bytes(count * bytes_of(dtype));
@@ -242,7 +245,8 @@ inline Bytes draw(DType dtype, std::size_t count, std::uint64_t seed, std::uint6
   return bytes;
 }
 
-/// Equal bits, but for NaN, whose payload is nobody's promise. The place of the first difference.
+/// The index of the first element that differs in its bits; nullopt if there is none. Any two NaN
+/// count as equal, because their payload is unspecified.
 inline std::optional<std::size_t> first_difference(DType dtype, std::span<const std::byte> found,
                                                    std::span<const std::byte> wanted) {
   if (found.size() != wanted.size()) return std::min(found.size(), wanted.size());

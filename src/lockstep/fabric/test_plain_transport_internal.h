@@ -1,6 +1,6 @@
-// For tests. A second transport, as plain as can be: frames over Unix sockets between every two
-// ranks. It proves that group.h needs nothing that only shared memory has. Every rank sends its
-// whole input to every other; nobody cares how long that takes.
+// For tests. A second, minimal transport: frames over Unix sockets between every two ranks. It
+// proves that group.h depends on nothing that only shared memory has. Every rank sends its whole
+// input to every other rank; speed does not matter.
 #pragma once
 
 #include <poll.h>
@@ -42,7 +42,7 @@ class PlainControlPlane final : public ControlPlane {
   void complete(std::uint64_t number) noexcept override {
     wire_->send_to_all({.kind = Kind::completed, .a = number});
   }
-  void stand(Standing standing) noexcept override {
+  void set_standing(Standing standing) noexcept override {
     wire_->send_to_all({.kind = Kind::standing, .a = static_cast<std::uint64_t>(standing)});
   }
   void fail(const Cause& cause) noexcept override {
@@ -68,7 +68,7 @@ class PlainControlPlane final : public ControlPlane {
     return wire_->of(rank).cause;
   }
   bool is_gone(int rank) const override {
-    // A process may live on without the connection: when it could not make the group for another.
+    // A process may continue without the connection, if it failed to create the group.
     const bool is_thread = processes_->process(rank) == ::getpid();
     return wire_->of(rank).closed && standing(rank) != Standing::left &&
            (is_thread || processes_->dead(rank));
@@ -88,7 +88,7 @@ class PlainControlPlane final : public ControlPlane {
   std::uint64_t waits_in(int rank) const noexcept override { return wire_->of(rank).waits_in; }
 
  private:
-  void take_in() override { wire_->poll(); }
+  void receive_pending() override { wire_->poll(); }
 
   using Kind = PlainFrame::Kind;
   std::shared_ptr<PlainWire> wire_;
@@ -212,7 +212,7 @@ class PlainDataPlane final : public DataPlane {
         if (const auto found = peer.answers.find(number); found != peer.answers.end()) {
           if (found->second) co_return;
           throw PeerError(message.peer,
-                          "the receiver expected something else than " + in_words(message));
+                          "the receiver expects a different message than " + in_words(message));
         }
       }
       co_await reaches(peer.arrivals, arrivals + 1, message.peer);
@@ -223,27 +223,27 @@ class PlainDataPlane final : public DataPlane {
                  std::shared_ptr<Turns> turns) {
     auto& peer = wire_->of(message.peer);
     co_await reaches(turns->matched, number, message.peer);
-    PlainWire::Letter letter;
+    PlainWire::ArrivedMessage arrived;
     for (bool found = false; !found;) {
       const auto arrivals = peer.arrivals.load();
       {
         const std::lock_guard lock(wire_->mutex);
-        auto& letters = peer.letters[message.tag];
-        found = !letters.empty();
-        if (found) letter = std::move(letters.front());
-        if (found) letters.pop_front();
+        auto& queue = peer.messages[message.tag];
+        found = !queue.empty();
+        if (found) arrived = std::move(queue.front());
+        if (found) queue.pop_front();
       }
       if (!found) co_await reaches(peer.arrivals, arrivals + 1, message.peer);
     }
-    const auto& sent = letter.frame.message;
+    const auto& sent = arrived.frame.message;
     const bool fits = sent.count == message.count && sent.dtype == message.dtype;
-    wire_->send(message.peer, {.kind = Kind::answer, .a = letter.frame.a, .b = fits ? 1U : 0U});
+    wire_->send(message.peer, {.kind = Kind::answer, .a = arrived.frame.a, .b = fits ? 1U : 0U});
     if (!fits) {
-      throw PeerError(message.peer, "it sent " + in_words(sent) + ", where this rank receives " +
+      throw PeerError(message.peer, "it sent " + in_words(sent) + ", but this rank receives " +
                                         in_words(message));
     }
     ++turns->matched;
-    if (!bytes.empty()) std::memcpy(bytes.data(), letter.bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(bytes.data(), arrived.bytes.data(), bytes.size());
   }
 
   static std::string in_words(const Message& message) {
@@ -257,8 +257,8 @@ class PlainDataPlane final : public DataPlane {
   std::map<std::pair<int, int>, std::shared_ptr<Turns>> turns_;
 };
 
-// Every rank listens, connects to those below it, and accepts those above.
-inline Planes connect_by_plain_sockets(const Membership& membership, Introductions& introductions,
+// Every rank listens, connects to the lower ranks, and accepts the higher ranks.
+inline Planes connect_by_plain_sockets(const Membership& membership, AddressExchange& addresses,
                                        Deadline deadline, const Watch& watch) {
   struct Hello {
     int rank = 0;
@@ -279,14 +279,14 @@ inline Planes connect_by_plain_sockets(const Membership& membership, Introductio
       ::listen(listener.number(), membership.size()) != 0) {
     throw SystemError("cannot listen at " + own, errno);
   }
-  introductions.exchange(own);
+  addresses.exchange(own);
   auto wire = std::make_shared<PlainWire>(membership.rank, membership.size());
   std::vector<ProcessIdentity> processes(membership.global_ranks.size(), Hello{}.process);
   const auto greet = [&](FileDescriptor socket, int expected) {
     Hello hello{membership.rank};
     if (::send(socket.number(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) ||
         ::recv(socket.number(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) {
-      throw SystemError("a rank left while the group was made", ECONNRESET);
+      throw SystemError("a rank left while the group was created", ECONNRESET);
     }
     if (expected >= 0) hello.rank = expected;
     processes[static_cast<std::size_t>(hello.rank)] = hello.process;
@@ -294,7 +294,7 @@ inline Planes connect_by_plain_sockets(const Membership& membership, Introductio
   };
   for (int below = 0; below < membership.rank; ++below) {
     FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const auto [address, length] = address_of(introductions.of(below));
+    const auto [address, length] = address_of(addresses.of(below));
     if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
       throw SystemError("cannot reach rank " + std::to_string(below), errno);
     }
@@ -306,7 +306,7 @@ inline Planes connect_by_plain_sockets(const Membership& membership, Introductio
       greet(FileDescriptor(::accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC)), -1);
       ++above;
     } else if (deadline.expired()) {
-      throw SystemError("a rank has not come", ETIMEDOUT);
+      throw SystemError("a rank has not connected", ETIMEDOUT);
     } else {
       watch();
     }

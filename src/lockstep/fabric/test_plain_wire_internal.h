@@ -1,5 +1,5 @@
-// For tests. What carries the plain transport (test_plain_transport_internal.h): one Unix socket to
-// every other rank, frames on it, and what this rank has heard of each.
+// For tests. The connections of the plain transport (test_plain_transport_internal.h): one Unix
+// socket to every other rank, frames on it, and the state that this rank has received from each.
 #pragma once
 
 #include <poll.h>
@@ -42,14 +42,14 @@ struct PlainFrame {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
   Message message = {};
-  std::uint64_t bytes = 0;  // that follow
+  std::uint64_t bytes = 0;  // length of the data that follows the frame
 };
 
-// What this rank knows of the others, and the bytes on their way. Safe from any thread.
+// The state of the other ranks as known to this rank, and the bytes in flight. Thread-safe.
 class PlainWire {
  public:
   using Word = std::atomic<std::uint64_t>;
-  struct Letter {
+  struct ArrivedMessage {
     PlainFrame frame;
     PlainBytes bytes;
   };
@@ -64,12 +64,12 @@ class PlainWire {
     Cause cause;
     std::atomic<std::uint64_t> waits_in = 0;
     std::atomic<bool> closed = false;
-    std::map<std::uint64_t, PlainBytes> data;   // by call
-    std::map<int, std::deque<Letter>> letters;  // by tag
-    std::map<std::uint64_t, bool> answers;      // by message: taken or refused
-    Word arrivals = 0;                          // letters and answers
-    std::uint64_t queued = 0;                   // bytes for this peer
-    Word flushed = 0;                           // of those
+    std::map<std::uint64_t, PlainBytes> data;            // by call
+    std::map<int, std::deque<ArrivedMessage>> messages;  // by tag
+    std::map<std::uint64_t, bool> answers;               // by message: accepted or refused
+    Word arrivals = 0;                                   // messages and answers
+    std::uint64_t queued = 0;                            // bytes for this peer
+    Word flushed = 0;                                    // bytes of `queued` that were sent
   };
 
   PlainWire(int own_rank, int size)
@@ -92,7 +92,7 @@ class PlainWire {
   void send(int to, PlainFrame frame, std::span<const std::byte> bytes = {}) {
     const std::lock_guard lock(mutex);
     frame.bytes = bytes.size();
-    if (to == rank) return take(rank, frame, {bytes.begin(), bytes.end()});
+    if (to == rank) return handle(rank, frame, {bytes.begin(), bytes.end()});
     auto& peer = of(to);
     const auto head = std::as_bytes(std::span(&frame, 1));
     peer.outgoing.insert(peer.outgoing.end(), head.begin(), head.end());
@@ -111,7 +111,7 @@ class PlainWire {
       receive(other);
     }
   }
-  // Returns when something may have come, or after a moment: another thread may have taken it in.
+  // Returns when data may have arrived, or after `limit`: another thread may have received it.
   void wait_readable(std::chrono::milliseconds limit) {
     std::vector<pollfd> watched;
     {
@@ -126,9 +126,9 @@ class PlainWire {
   }
 
   const int rank;
-  std::atomic<std::uint64_t> failures = 0;  // that others have told of
+  std::atomic<std::uint64_t> failures = 0;  // published by other ranks
   std::mutex mutex;
-  std::vector<Peer> peers;  // mutex, but for atomics and what the frame's order protects
+  std::vector<Peer> peers;  // mutex, except atomics and data protected by the order of frames
 
  private:
   std::vector<Word> words_;
@@ -151,7 +151,7 @@ class PlainWire {
     while (!peer.outgoing.empty() && !peer.closed) {
       const auto sent = ::send(peer.socket.number(), peer.outgoing.data() + peer.sent,
                                peer.outgoing.size() - peer.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent < 0) return;  // full, or the reader will find that it is closed
+      if (sent < 0) return;  // full, or closed, which the reader will detect
       peer.sent += static_cast<std::size_t>(sent);
       peer.flushed += static_cast<std::uint64_t>(sent);
       if (peer.sent < peer.outgoing.size()) continue;
@@ -167,14 +167,14 @@ class PlainWire {
       if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
       if (got > 0) peer.incoming.insert(peer.incoming.end(), buffer.begin(), buffer.begin() + got);
       if (got <= 0) {
-        take_whole_frames(other);
-        peer.closed = true;  // after its last words
+        handle_whole_frames(other);
+        peer.closed = true;  // after its last frame
         ++peer.arrivals;
       }
     }
-    take_whole_frames(other);
+    handle_whole_frames(other);
   }
-  void take_whole_frames(int other) {
+  void handle_whole_frames(int other) {
     auto& incoming = of(other).incoming;
     std::size_t at = 0;
     while (incoming.size() - at >= sizeof(PlainFrame)) {
@@ -182,12 +182,12 @@ class PlainWire {
       std::memcpy(&frame, incoming.data() + at, sizeof(frame));
       if (incoming.size() - at - sizeof(frame) < frame.bytes) break;
       const auto begin = incoming.begin() + static_cast<std::ptrdiff_t>(at + sizeof(frame));
-      take(other, frame, {begin, begin + static_cast<std::ptrdiff_t>(frame.bytes)});
+      handle(other, frame, {begin, begin + static_cast<std::ptrdiff_t>(frame.bytes)});
       at += sizeof(frame) + frame.bytes;
     }
     incoming.erase(incoming.begin(), incoming.begin() + static_cast<std::ptrdiff_t>(at));
   }
-  void take(int other, const PlainFrame& frame, PlainBytes bytes) {
+  void handle(int other, const PlainFrame& frame, PlainBytes bytes) {
     auto& peer = of(other);
     using Kind = PlainFrame::Kind;
     switch (frame.kind) {
@@ -216,7 +216,7 @@ class PlainWire {
         peer.data[frame.a] = std::move(bytes);
         return;
       case Kind::message:
-        peer.letters[frame.message.tag].push_back({frame, std::move(bytes)});
+        peer.messages[frame.message.tag].push_back({frame, std::move(bytes)});
         ++peer.arrivals;
         return;
       case Kind::answer:

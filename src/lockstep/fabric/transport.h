@@ -1,4 +1,5 @@
-// How a group comes by its planes: the one function that a transport offers.
+// The interface of a transport: one function that connects the ranks of a group and returns the
+// group's control plane and data plane.
 #pragma once
 
 #include <functional>
@@ -21,39 +22,40 @@ struct Planes {
   std::string reason = {};  // why this transport was chosen
 };
 
-/// Which ranks make up a group, and what it shares with the other groups of its world.
+/// The ranks of a group, and the objects that it shares with the other groups of its world.
 struct Membership {
   int rank = 0;                        // in the group
   std::vector<int> global_ranks;       // by rank
   std::vector<int> hosts;              // by rank: the number of its host
-  std::vector<std::string> addresses;  // by rank: of its host
+  std::vector<std::string> addresses;  // by rank: the address of its host
   std::shared_ptr<GroupRegistry> registry;
-  std::shared_ptr<const Secret> secret;  // of the job; none in a world of one
-  std::optional<std::string> run_dir;    // where a flight recorder writes to
+  std::shared_ptr<const Secret> secret;  // of the job; null in a world of one rank
+  std::optional<std::string> run_dir;    // the folder of flight recorder files
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(global_ranks.size()); }
 };
 
-/// How the ranks of a group that is being made tell each other where they can be reached.
-class Introductions {
+/// Exchanges the addresses at which the ranks of a new group can be reached.
+class AddressExchange {
  public:
-  Introductions() = default;
-  Introductions(const Introductions&) = delete;
-  Introductions& operator=(const Introductions&) = delete;
-  virtual ~Introductions() = default;
+  AddressExchange() = default;
+  AddressExchange(const AddressExchange&) = delete;
+  AddressExchange& operator=(const AddressExchange&) = delete;
+  virtual ~AddressExchange() = default;
 
   static constexpr std::size_t kMaxBytes = 95;
-  /// Collective: every rank calls this once, with its own text or an empty one. Returns when all
-  /// have.
+  /// Publishes this rank's address, which may be empty and has at most kMaxBytes.
+  /// Collective: every rank calls this once. Returns when all ranks have called it.
   virtual void exchange(const std::string& own) = 0;
-  /// What `rank` of the new group said, after exchange().
+  /// The address of `rank` of the new group. Valid after exchange().
   [[nodiscard]] virtual std::string of(int rank) = 0;
 };
 
 /// Connects this rank to the others and returns its planes.
-/// Collective over the members; calls introductions.exchange() exactly once, also for a group of
-/// one. Throws SystemError when a member is gone or late, UsageError, what `watch` throws.
-using Connect = std::function<Planes(const Membership& membership, Introductions& introductions,
+/// Collective over the members. Calls addresses.exchange() exactly once, also for a group of one.
+/// Throws SystemError when a member has ended or does not connect by the deadline, UsageError, and
+/// any exception of `watch`.
+using Connect = std::function<Planes(const Membership& membership, AddressExchange& addresses,
                                      Deadline deadline, const Watch& watch)>;
 
 }  // namespace lockstep

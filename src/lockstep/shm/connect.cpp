@@ -9,22 +9,22 @@
 namespace lockstep {
 namespace {
 
-// Rank 0 leads: the others come to its socket and are given the memory.
-std::unique_ptr<MemoryExchange> meet(const Membership& membership, Introductions& introductions,
+// Rank 0 is the root: the others connect to its socket and receive the memory.
+std::unique_ptr<MemoryExchange> meet(const Membership& membership, AddressExchange& addresses,
                                      Deadline deadline, const Watch& watch) {
   if (membership.size() == 1) {
-    introductions.exchange({});
+    addresses.exchange({});
     return SocketExchange::alone();
   }
   if (membership.rank == 0) {
-    auto door = SocketExchange::open();
-    introductions.exchange(door.name);
-    return SocketExchange::lead(std::move(door), *membership.secret, membership.size(), deadline,
-                                watch);
+    auto listening = SocketExchange::listen();
+    addresses.exchange(listening.name);
+    return SocketExchange::accept(std::move(listening), *membership.secret, membership.size(),
+                                  deadline, watch);
   }
-  introductions.exchange({});
-  return SocketExchange::follow(introductions.of(0), *membership.secret, membership.rank, deadline,
-                                watch);
+  addresses.exchange({});
+  return SocketExchange::connect(addresses.of(0), *membership.secret, membership.rank, deadline,
+                                 watch);
 }
 
 }  // namespace
@@ -44,9 +44,9 @@ Planes planes_over(std::unique_ptr<MemoryExchange> exchange, const Membership& m
 }
 
 Connect connect_by_shm(const ShmOptions& options) {
-  return [options](const Membership& membership, Introductions& introductions, Deadline deadline,
+  return [options](const Membership& membership, AddressExchange& addresses, Deadline deadline,
                    const Watch& watch) {
-    auto exchange = meet(membership, introductions, deadline, watch);
+    auto exchange = meet(membership, addresses, deadline, watch);
     return planes_over(std::move(exchange), membership, options, deadline);
   };
 }

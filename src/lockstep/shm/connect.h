@@ -1,5 +1,5 @@
-// The transport for ranks of one host: they share memory, and move and reduce data where it lies.
-// docs/collectives.md describes the algorithms.
+// The transport for ranks of one host: the ranks map the same memory, and copy and reduce data in
+// place. docs/collectives.md describes the algorithms.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,16 @@
 namespace lockstep {
 
 struct ShmOptions {
-  // Largest input that travels with its call, at most 16 KiB; the same on all ranks.
+  // The largest inline input, which is copied into shared memory with its call. At most 16 KiB;
+  // equal on all ranks.
   std::size_t inline_bytes = 16U << 10;
-  // Largest of those that every rank reduces by itself; none: measured when the group is made.
+  // The largest inline input that is reduced one-shot: every rank reduces all of it. nullopt: the
+  // threshold is measured when the group is created.
   std::optional<std::size_t> one_shot_bytes = {};
 };
 
-/// Planes over memory that the members share. All of them must be on one host.
+/// Returns the function that connects the members of a group through shared memory. All members
+/// must be on one host.
 [[nodiscard]] Connect connect_by_shm(const ShmOptions& options = {});
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Planes over the memory that `exchange` gives. Collective.
+/// Creates planes over the memory of `exchange`. Collective.
 [[nodiscard]] Planes planes_over(std::unique_ptr<MemoryExchange> exchange,
                                  const Membership& membership, const ShmOptions& options,
                                  Deadline deadline);

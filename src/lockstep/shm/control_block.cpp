@@ -14,7 +14,7 @@ namespace {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
                   std::atomic<std::uint32_t>::is_always_lock_free,
-              "a lock of one process would not hold in another");
+              "atomics in shared memory must be lock-free");
 
 std::size_t index_of(Condition::Of of) noexcept { return static_cast<std::size_t>(of); }
 
@@ -50,7 +50,7 @@ void ControlBlocks::complete(std::uint64_t number) noexcept {
   raise(Condition::Of::completed, number);
 }
 
-void ControlBlocks::stand(Standing standing) noexcept {
+void ControlBlocks::set_standing(Standing standing) noexcept {
   block(rank_).presence.standing.store(standing, std::memory_order_seq_cst);
   ring();
 }
@@ -61,8 +61,8 @@ void ControlBlocks::fail(const Cause& cause) noexcept {
   const auto length = std::min(cause.text.size(), own.cause.size() - 1);
   std::memcpy(own.cause.data(), cause.text.data(), length);
   own.cause[length] = '\0';
-  stand(Standing::failed);
-  // Who begins a call that this rank has entered and given up sees that something is wrong.
+  set_standing(Standing::failed);
+  // A rank that begins a call which this rank has entered and given up detects the failure.
   for (auto& signature : signatures_of(block(rank_))) {
     signature.store(kFailedSignature, std::memory_order_release);
   }

@@ -1,12 +1,14 @@
-// What the ranks of a group tell each other through shared memory, and how one waits for another.
+// The state that the ranks of a group publish through shared memory, and how a rank waits for
+// another.
 //
 // The control block of a rank holds its three counters (fabric/counters.h), the records of its last
-// calls, and whether it is still there. Only its rank writes it, but for the doorbell.
+// calls, and its standing. Only its rank writes it, except for the doorbell.
 //
-// Memory order: what a rank has written before it raises a counter (release) is seen by who has
-// read that value (acquire). Records, inputs and results need no other order. The doorbell is
-// Dekker's pattern: raise, then look for sleepers; count oneself a sleeper, then look at the
-// counter; all four sequentially consistent, so one of the two sees the other.
+// Memory order: everything that a rank has written before it raises a counter (release) is visible
+// to a rank that has read that value (acquire). Records, inputs and results need no other order.
+// The doorbell is Dekker's pattern. The waker raises the counter, then reads the number of
+// sleepers. The sleeper increments the number of sleepers, then reads the counter. All four
+// accesses are sequentially consistent, so at least one of the two sees the other.
 #pragma once
 
 #include <sched.h>
@@ -27,40 +29,42 @@ namespace lockstep {
 
 constexpr std::size_t kCauseBytes = 1024;
 constexpr std::size_t kRecentSignatures = 4;
-constexpr std::uint64_t kFailedSignature = 0;  // of a rank that has failed, for every call
+constexpr std::uint64_t kFailedSignature = 0;  // of every call of a failed rank
 
 class ControlBlocks {
  public:
   [[nodiscard]] static std::size_t bytes_for(int size);
-  /// `start` is zeroed memory of bytes_for(size) that all ranks have mapped.
+  /// `start` is zeroed memory of bytes_for(size), mapped by all ranks.
   ControlBlocks(std::byte* start, int rank, int size) noexcept;
 
-  /// Own block. Each wakes who waits for this rank.
+  /// These write the block of this rank. Each of them but own_record() wakes the ranks that wait
+  /// for this rank.
   [[nodiscard]] CallRecord& own_record(std::uint64_t number) noexcept;
   void enter(std::uint64_t number, std::uint64_t signature) noexcept;
   void raise_phases(std::uint64_t phases) noexcept;
   void complete(std::uint64_t number) noexcept;
-  void stand(Standing standing) noexcept;
+  void set_standing(Standing standing) noexcept;
   void fail(const Cause& cause) noexcept;
-  /// After a change outside the block that somebody may wait for.
+  /// Wakes waiting ranks after a change outside the block.
   void ring() noexcept;
-  /// The cores this rank may run on, for count_cores.
+  /// Publishes the cores that this rank may run on, for count_cores().
   void set_cores(const cpu_set_t& cores) noexcept;
 
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
-  /// The signature `rank` has given to call `number`, which it has entered; that of a later call
-  /// once it is kRecentSignatures ahead. Signatures of different calls differ.
+  /// The signature of call `number`, which `rank` has entered; that of a later call if `rank` is
+  /// kRecentSignatures ahead. Signatures of different calls differ.
   [[nodiscard]] std::uint64_t signature(int rank, std::uint64_t number) const noexcept;
-  /// Valid while this rank has not completed that call, or for the rank's last one.
+  /// The record of `rank` for call `number`. Valid until this rank has completed that call, and for
+  /// the last call of `rank`.
   [[nodiscard]] const CallRecord& record(int rank, std::uint64_t number) const noexcept;
   [[nodiscard]] Standing standing(int rank) const noexcept;
-  /// Of a rank that has failed.
+  /// The cause that a failed rank has published.
   [[nodiscard]] Cause cause(int rank) const;
-  /// How many cores the ranks may run on together.
+  /// The number of cores that the ranks may run on together.
   [[nodiscard]] int count_cores() const noexcept;
 
-  /// Sleeps until `rank` rings, or `until`; returns at once when `fulfilled` says so after this
-  /// rank has made itself heard. May also wake for nothing.
+  /// Sleeps until `rank` rings or until `until`. Returns at once if `fulfilled` returns true after
+  /// this rank has registered as a sleeper. Spurious wakeups occur.
   template <typename Fulfilled>
   void sleep(int rank, const Fulfilled& fulfilled, Deadline until) const {
     auto& bell = doorbell(rank);
@@ -74,8 +78,9 @@ class ControlBlocks {
   [[nodiscard]] int size() const noexcept { return size_; }
 
  private:
-  // 128 bytes: processors fetch lines in pairs. One counter each: who spins on one is not disturbed
-  // by another. The signatures of the last calls lie beside the number of calls entered.
+  // 128 bytes, because processors fetch cache lines in pairs. One counter per structure: a rank
+  // that spins on one is not disturbed by writes to another. The signatures of the last calls are
+  // next to the number of entered calls.
   struct alignas(128) Counter {
     std::atomic<std::uint64_t> value;
     std::array<std::atomic<std::uint64_t>, kRecentSignatures> signatures;

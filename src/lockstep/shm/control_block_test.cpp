@@ -28,7 +28,7 @@ void enter(ControlBlocks& blocks, const CallRecord& record, std::uint64_t signat
   blocks.enter(record.number, signature);
 }
 
-TEST(ControlBlocks, ShowsHowFarEachRankIs) {
+TEST(ControlBlocks, PublishesTheProgressOfEachRank) {
   const Blocks blocks(2);
   auto first = blocks.of(0);
   auto second = blocks.of(1);
@@ -47,7 +47,7 @@ TEST(ControlBlocks, ShowsHowFarEachRankIs) {
   EXPECT_TRUE(first.counters().lags(1, {Condition::Of::completed, 1}));
 }
 
-TEST(ControlBlocks, ALateRankFindsTheSlotAndSeesThatTheMarkIsAnothers) {
+TEST(ControlBlocks, ALateRankFindsTheRecordAndDetectsThatTheSignatureWasOverwritten) {
   const Blocks blocks(2);
   auto ahead = blocks.of(0);
   for (std::uint64_t number = 1; number <= 10; ++number) {
@@ -59,7 +59,7 @@ TEST(ControlBlocks, ALateRankFindsTheSlotAndSeesThatTheMarkIsAnothers) {
   EXPECT_NE(late.signature(0, 2), 102U);
 }
 
-TEST(ControlBlocks, AFailureIsReadByOthersAndSpoilsTheMarks) {
+TEST(ControlBlocks, AFailureIsPublishedAndInvalidatesTheSignatures) {
   const Blocks blocks(2);
   auto failing = blocks.of(0);
   enter(failing, {.number = 1}, 9);
@@ -72,7 +72,7 @@ TEST(ControlBlocks, AFailureIsReadByOthersAndSpoilsTheMarks) {
   EXPECT_EQ(other.signature(0, 1), kFailedSignature);
 }
 
-TEST(ControlBlocks, SleepReturnsAtOnceWhenThereIsNothingToWaitFor) {
+TEST(ControlBlocks, SleepReturnsAtOnceIfTheConditionIsFulfilled) {
   const Blocks blocks(2);
   const auto begin = Clock::now();
   blocks.of(0).sleep(
@@ -89,8 +89,8 @@ TEST(ControlBlocks, SleepEndsAtItsDeadline) {
   EXPECT_LT(Clock::now() - begin, 5s);
 }
 
-// Two ranks wait for each other by sleeping alone. One lost wake-up would cost 20 s.
-TEST(ControlBlocks, NoRingIsLost) {
+// Two ranks wait for each other only by sleeping. One lost wakeup would cost 20 s.
+TEST(ControlBlocks, NoWakeupIsLost) {
   const Blocks blocks(2);
   constexpr std::uint64_t kRounds = 20'000;
   const auto begin = Clock::now();
@@ -109,8 +109,8 @@ TEST(ControlBlocks, NoRingIsLost) {
   EXPECT_LT(Clock::now() - begin, 20s);
 }
 
-// The same with several sleepers at one doorbell.
-TEST(ControlBlocks, OneRingWakesAllWhoWait) {
+// The same with several sleepers on one doorbell.
+TEST(ControlBlocks, OneRingWakesAllSleepers) {
   const Blocks blocks(4);
   constexpr std::uint64_t kRounds = 3'000;
   const auto begin = Clock::now();

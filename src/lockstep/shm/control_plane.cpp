@@ -18,7 +18,7 @@ cpu_set_t own_cores() {
 
 ShmControlPlane::ShmControlPlane(std::shared_ptr<GroupMemory> memory,
                                  std::shared_ptr<const Peers> peers)
-    : ControlPlane(/*polls=*/false),  // peers write to where this rank reads
+    : ControlPlane(/*polls=*/false),  // peers write directly to memory that this rank reads
       memory_(std::move(memory)),
       blocks_(memory_->blocks()),
       peers_(std::move(peers)) {
@@ -28,7 +28,7 @@ ShmControlPlane::ShmControlPlane(std::shared_ptr<GroupMemory> memory,
 std::optional<int> ShmControlPlane::find_other_signature(std::uint64_t number,
                                                          std::uint64_t signature) const {
   for (int rank = 0; rank < blocks_.size(); ++rank) {
-    // This rank's own may be that of a later call already: it is the one it compares with.
+    // This rank's own stored signature may be that of a later call: `signature` replaces it.
     if (rank != blocks_.rank() && blocks_.signature(rank, number) != signature) return rank;
   }
   return std::nullopt;

@@ -1,5 +1,5 @@
-// The control plane of ranks that share memory: their control blocks, and the kernel's word on
-// which processes still run.
+// The control plane of ranks that share memory: their control blocks, and the state of their
+// processes as the kernel reports it.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class ShmControlPlane final : public ControlPlane {
     blocks_.enter(number, signature);
   }
   void complete(std::uint64_t number) noexcept override { blocks_.complete(number); }
-  void stand(Standing standing) noexcept override { blocks_.stand(standing); }
+  void set_standing(Standing standing) noexcept override { blocks_.set_standing(standing); }
   void fail(const Cause& cause) noexcept override { blocks_.fail(cause); }
   [[nodiscard]] std::optional<int> find_other_signature(std::uint64_t number,
                                                         std::uint64_t signature) const override;

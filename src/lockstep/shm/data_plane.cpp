@@ -23,7 +23,7 @@ ShmDataPlane::ShmDataPlane(const ShmOptions& options, std::shared_ptr<GroupRegis
       peers_(std::move(peers)),
       mail_states_(static_cast<std::size_t>(size())) {
   if (rank() != 0) return;
-  // Rank 0 decides, before it is present; the others look once all are.
+  // Rank 0 decides before it is present; the others read the value once all ranks are present.
   auto bytes = options_.one_shot_bytes ? options_.one_shot_bytes : registry_->threshold(size());
   if (size() == 1 && !bytes) bytes = kMaxInlineBytes;
   if (bytes) memory_->set_one_shot_bytes(std::min(*bytes, kMaxInlineBytes));
@@ -35,7 +35,7 @@ std::string ShmDataPlane::settings() const {
 
 std::optional<std::string> ShmDataPlane::refusal_of(const Device& device) const {
   if (device.kind == DeviceKind::cpu) return std::nullopt;
-  return "it moves memory of the CPU; copy the tensor there";
+  return "it supports CPU memory only; copy the tensor to the CPU";
 }
 
 void ShmDataPlane::tune(Group& group) {
@@ -46,7 +46,7 @@ void ShmDataPlane::tune(Group& group) {
 }
 
 std::shared_ptr<CallOperation> ShmDataPlane::prepare(const Call& call, std::uint64_t number) {
-  // Not cleared before its members are set: that would cost as much as a small reduction.
+  // Not zeroed first: that would cost as much as a small reduction.
   auto own = std::make_shared_for_overwrite<ShmCall>();
   own->call = call;
   own->number = number;
@@ -56,14 +56,14 @@ std::shared_ptr<CallOperation> ShmDataPlane::prepare(const Call& call, std::uint
   own->largest_input = std::max(input_bytes(call, call.root, size()), call.input.size());
   own->is_inline = own->largest_input <= std::min(options_.inline_bytes, kMaxInlineBytes);
   const auto input = memory_->locate(call.input);
-  // What can be reduced where it lies soon costs less than a copy.
+  // From a small size on, a reduction in place costs less than the copy.
   if (reduces_all(call.kind) && input.allocation >= 0 &&
       own->largest_input > kMaxRegisteredInlineBytes) {
     own->is_inline = false;
   }
   if (own->is_inline) {
     if (!call.input.empty()) {
-      std::memcpy(own->inline_slot(rank()), call.input.data(), call.input.size());
+      std::memcpy(own->inline_buffer(rank()), call.input.data(), call.input.size());
     }
   } else {
     own->memory_words = words_of(input, memory_->locate(call.output));
@@ -78,11 +78,11 @@ Recipe ShmDataPlane::begin(CallOperation& operation, bool same_memory) {
     return blocks.record(rank, call.number).memory;
   };
   for (int rank = 0; rank < size() && !same_memory; ++rank) {
-    // One rank's input alone lies in registered memory: then all go through the staging areas.
+    // If the input of only some ranks is in registered memory, the call is not inline on any rank.
     if (input_in(words(rank)).allocation >= 0) call.is_inline = false;
   }
-  if (call.is_inline && takes_one_shot(call.call)) {
-    take_one_shot(call);
+  if (call.is_inline && is_one_shot(call.call)) {
+    run_one_shot(call);
     return {};
   }
   for (int rank = 0; rank < size() && !call.is_inline; ++rank) {
@@ -98,9 +98,9 @@ void ShmDataPlane::look_ahead(CallOperation& oldest) noexcept {
   if (!call.is_inline || size() > std::numeric_limits<decltype(call.fetched)>::digits) return;
   const auto& counters = memory_->blocks().counters();
   const Condition entered{Condition::Of::entered, call.number};
-  const bool one_shot = takes_one_shot(call.call);
+  const bool one_shot = is_one_shot(call.call);
   for (int i = 1; i < size(); ++i) {
-    const int other = (rank() + i) % size();  // each begins elsewhere: they would queue for a line
+    const int other = (rank() + i) % size();  // ranks start at different lines to avoid contention
     const auto bit = std::uint64_t{1} << other;
     if ((call.fetched & bit) != 0 || counters.lags(other, entered)) continue;
     call.fetched |= bit;
@@ -110,12 +110,13 @@ void ShmDataPlane::look_ahead(CallOperation& oldest) noexcept {
 
 void ShmDataPlane::retire(CallOperation& operation, bool is_last) noexcept {
   const auto& call = static_cast<const ShmCall&>(operation);
-  // Unless the next call is under way, and others read what it has brought.
-  if (call.is_inline && is_last) prepare_next_slot(call);
+  // Not if the next call has been entered: other ranks then read its inline buffer.
+  if (call.is_inline && is_last) prepare_next_buffer(call);
 }
 
-// Whether every rank does all of an inline call by itself, or each a part for all.
-bool ShmDataPlane::takes_one_shot(const Call& call) const noexcept {
+// Whether an inline call is one-shot: every rank computes all of it. Otherwise it is two-shot: each
+// rank reduces one chunk for all.
+bool ShmDataPlane::is_one_shot(const Call& call) const noexcept {
   return !reduces_all(call.kind) || call.input.size() <= one_shot_bytes_.value_or(kMaxInlineBytes);
 }
 
@@ -155,17 +156,18 @@ std::shared_ptr<RegisteredMemory> ShmDataPlane::allocate(std::size_t bytes,
   memory_->sweep();
   auto memory = exchange_->make(Allocation::memory_bytes(bytes, size()), deadline, watch);
   auto allocation = memory_->add(std::move(memory), bytes);
-  // Touched by the rank that will use it, so that it lies near that rank's core.
+  // First touched by the rank that will use it, so that it is on that rank's NUMA node.
   std::memset(allocation->bytes().data(), 0, bytes);
   return allocation;
 }
 
 void ShmDataPlane::cut_off() {
   if (!exchange_->mapped_apart()) return;
-  // A rank that leaves has not said that it gives up: others may go on to write.
+  // A rank that leaves has not given up the group: others may still write.
   if (memory_->given_up_word().load() == 0) return memory_->make_private();
-  // A rank that moves data is done with its piece within milliseconds, unless it was stopped in the
-  // middle. Then it may wake up at any time: what it can write to must not be ours any more.
+  // A rank that moves data finishes its piece within milliseconds, unless its process is stopped.
+  // A stopped process may resume at any time: the memory that it can write to must no longer be
+  // ours.
   constexpr std::chrono::milliseconds kOnePiece{200};
   const auto limit = Deadline::after(kOnePiece);
   for (int other = 0; other < size(); ++other) {

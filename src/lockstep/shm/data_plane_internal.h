@@ -1,5 +1,5 @@
-// The data plane of ranks that share memory: each rank reads and writes the others' memory where it
-// lies. recipes_internal.h has the algorithms.
+// The data plane of ranks that share memory: each rank reads and writes the memory of the others
+// directly. recipes_internal.h describes the algorithms.
 #pragma once
 
 #include <cstdint>
@@ -45,28 +45,28 @@ class ShmDataPlane final : public DataPlane {
   void give_up() noexcept override { memory_->give_up(); }
   void cut_off() override;
 
-  /// The largest inline input that every rank reduces by itself. Every rank sets the same.
+  /// Sets the one-shot threshold. Every rank sets the same value.
   void set_one_shot_bytes(std::size_t bytes) noexcept { one_shot_bytes_ = bytes; }
 
  private:
   [[nodiscard]] int rank() const noexcept { return memory_->blocks().rank(); }
   [[nodiscard]] int size() const noexcept { return memory_->blocks().size(); }
-  [[nodiscard]] bool takes_one_shot(const Call& call) const noexcept;
+  [[nodiscard]] bool is_one_shot(const Call& call) const noexcept;
 
   const ShmOptions options_;
   std::shared_ptr<GroupRegistry> registry_;
   std::unique_ptr<MemoryExchange> exchange_;
   std::shared_ptr<GroupMemory> memory_;
   std::shared_ptr<const Peers> peers_;
-  std::optional<std::size_t> one_shot_bytes_;  // none: not yet known
+  std::optional<std::size_t> one_shot_bytes_;  // nullopt: not yet known
   std::uint64_t phases_ = 0;
   std::uint64_t rounds_ = 0;
   std::vector<MailState> mail_states_;  // by peer
 };
 
-/// The largest inline input that is reduced sooner by every rank itself than by all together,
-/// measured now in `group`, whose data plane `plane` is. Collective; every rank gets the same
-/// answer.
+/// Measures the one-shot threshold of `group`, whose data plane is `plane`: the largest inline
+/// input for which one-shot is at least as fast as two-shot. Collective. Returns the same value on
+/// every rank.
 [[nodiscard]] std::size_t measure_one_shot_bytes(Group& group, ShmDataPlane& plane);
 
 }  // namespace lockstep

@@ -12,17 +12,17 @@ std::size_t times(int count, std::size_t bytes) { return static_cast<std::size_t
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-// What a rank has besides its control block.
+// The area of a rank besides its control block.
 constexpr std::size_t kSmallArea = kMaxCallsInFlight * kSmallInlineBytes;
 constexpr std::size_t kInlineArea = kSmallArea + kMaxCallsInFlight * kMaxInlineBytes;
-// Were ranks a power of two apart, what they have for one call would compete for the same few
-// places of a cache.
+// If the areas of ranks were a power of two apart, the buffers of one call would map to the same
+// few cache sets.
 constexpr std::size_t kApart = 17 * kLine;
 constexpr std::size_t kRankArea = kInlineArea + 4 * kStageBytes + kApart;
-static_assert(sizeof(RankState) <= kApart);  // where it lies
+static_assert(sizeof(RankState) <= kApart);  // RankState is in this gap
 
 std::size_t ranks_begin(int size) { return kHeaderBytes + aligned(ControlBlocks::bytes_for(size)); }
-std::size_t mail_begin(int size) { return ranks_begin(size) + times(size, kRankArea); }
+std::size_t mailboxes_begin(int size) { return ranks_begin(size) + times(size, kRankArea); }
 
 std::atomic<std::uint64_t>& header_of(const SharedMemory& memory) {
   return *reinterpret_cast<std::atomic<std::uint64_t>*>(memory.bytes().data());
@@ -32,7 +32,7 @@ std::atomic<std::uint64_t>& given_up_of(const SharedMemory& memory) {
   return (&header_of(memory))[1];
 }
 
-// How many ranks have dropped an allocation, in the page before its parts.
+// The number of ranks that have dropped an allocation, in its header page.
 std::atomic<std::uint32_t>& drops_of(const SharedMemory& memory) {
   return *reinterpret_cast<std::atomic<std::uint32_t>*>(memory.bytes().data());
 }
@@ -53,7 +53,7 @@ std::span<std::byte> Allocation::bytes() const noexcept {
 }
 
 std::size_t GroupMemory::bytes_for(int size) {
-  return whole_pages(mail_begin(size) + times(size * size, sizeof(Mailbox)));
+  return whole_pages(mailboxes_begin(size) + times(size * size, sizeof(Mailbox)));
 }
 
 GroupMemory::GroupMemory(std::shared_ptr<SharedMemory> memory, int rank, int size)
@@ -71,11 +71,11 @@ std::optional<std::size_t> GroupMemory::one_shot_bytes() const noexcept {
   return value == 0 ? std::nullopt : std::optional<std::size_t>(value - 1);
 }
 
-std::byte* GroupMemory::inline_slot(int rank, std::uint64_t call,
-                                    std::size_t bytes) const noexcept {
+std::byte* GroupMemory::inline_buffer(int rank, std::uint64_t call,
+                                      std::size_t bytes) const noexcept {
   auto* const area = memory_->bytes().data() + ranks_begin(size_) + times(rank, kRankArea);
-  // Calls that follow each other lie apart: what one core fetches ahead of what it reads must not
-  // be what another is about to write.
+  // The buffers of consecutive calls are not adjacent: a core's prefetch beyond the buffer that it
+  // reads must not touch a buffer that another core is about to write.
   const auto slot = call * 21 % kMaxCallsInFlight;
   return bytes <= kSmallInlineBytes ? area + slot * kSmallInlineBytes
                                     : area + kSmallArea + slot * kMaxInlineBytes;
@@ -91,7 +91,7 @@ std::byte* GroupMemory::staged_result(int rank, std::uint64_t round) const noexc
 }
 
 Mailbox& GroupMemory::mailbox(int from, int to) const noexcept {
-  auto* boxes = reinterpret_cast<Mailbox*>(memory_->bytes().data() + mail_begin(size_));
+  auto* boxes = reinterpret_cast<Mailbox*>(memory_->bytes().data() + mailboxes_begin(size_));
   return boxes[from * size_ + to];
 }
 

@@ -1,6 +1,6 @@
-// The memory that a group's ranks talk through: their control blocks, and for each rank slots for
-// small inputs and a staging area for what does not lie in registered memory; for each pair of
-// ranks a mailbox. And the registered memory they have allocated, as this rank has it mapped.
+// The shared memory of a group: the control blocks; per rank, inline buffers for small inputs and a
+// staging area for data outside registered memory; per pair of ranks, a mailbox. And the registered
+// memory that the group has allocated, as this rank has it mapped.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,20 @@
 
 namespace lockstep {
 
-// Inputs up to this size can travel with the call.
+// The maximum size of an inline input.
 constexpr std::size_t kMaxInlineBytes = 16U << 10;
-// Up to this size they have slots of their own that lie close together: those of all ranks and
-// calls fit in a core's cache.
+// Inputs up to this size use separate buffers that are close together: those of all ranks and calls
+// fit into the cache of a core.
 constexpr std::size_t kSmallInlineBytes = 1U << 10;
-// The same for what lies in registered memory and could be joined there.
+// The maximum size of an inline input in registered memory that could be reduced in place.
 constexpr std::size_t kMaxRegisteredInlineBytes = 4U << 10;
-// One half of a rank's staging area; two, so that one is filled while the other is read.
+// One half of a rank's staging area. There are two, so that one is filled while the other is read.
 constexpr std::size_t kStageBytes = 256U << 10;
-constexpr std::size_t kLetters = 16;
-constexpr std::size_t kLetterBytes = 128;
-constexpr std::size_t kMailBytes = 64U << 10;
+constexpr std::size_t kEnvelopes = 16;
+constexpr std::size_t kEnvelopeBytes = 128;
+constexpr std::size_t kPieceBytes = 64U << 10;
 
-// Where in registered memory a span lies.
+// The position of a span in registered memory.
 struct Location {
   std::int32_t allocation = -1;  // -1: not in registered memory
   std::uint64_t offset = 0;
@@ -41,7 +41,7 @@ struct Location {
   friend bool operator==(const Location&, const Location&) = default;
 };
 
-// As a call's record carries the places of its input and output. All zero: neither is registered.
+// The locations of input and output as a call record carries them. All zero: neither is registered.
 [[nodiscard]] constexpr MemoryWords words_of(const Location& input, const Location& output) {
   return {static_cast<std::uint32_t>(input.allocation + 1) |
               static_cast<std::uint64_t>(static_cast<std::uint32_t>(output.allocation + 1)) << 32,
@@ -54,38 +54,38 @@ struct Location {
   return {static_cast<std::int32_t>(words[0] >> 32) - 1, words[2]};
 }
 
-// A message on its way from one rank to another. `state` only grows: 4 × the times it has been used
-// before, plus empty, offered, claimed or taken.
-struct alignas(128) Letter {
+// The envelope of a message in flight: what is sent, and the data of a small message. `state` only
+// grows: 4 × the number of earlier uses, plus empty, offered, claimed or taken.
+struct alignas(128) Envelope {
   enum State : std::uint64_t { empty, offered, claimed, taken };
   std::atomic<std::uint64_t> state;
-  std::uint64_t number;  // of the sender's messages to this receiver
+  std::uint64_t number;  // of the message, counted per sender and receiver
   std::int64_t count;
   std::int32_t tag;
   DType dtype;
-  bool refused;  // by the receiver, whose call differs
+  bool refused;  // by the receiver, which expects a different message
   Location location;
-  std::array<std::byte, kLetterBytes> bytes;  // of a small message
+  std::array<std::byte, kEnvelopeBytes> bytes;  // the data of a small message
 };
 
 struct alignas(128) Mailbox {
-  std::atomic<std::uint64_t> offers;   // letters offered so far
-  std::atomic<std::uint64_t> written;  // pieces of claimed messages, by the sender
-  std::atomic<std::uint64_t> read;     // and by the receiver
-  std::array<Letter, kLetters> letters;
-  std::array<std::array<std::byte, kMailBytes>, 2> pieces;
+  std::atomic<std::uint64_t> offers;   // envelopes offered so far
+  std::atomic<std::uint64_t> written;  // pieces of claimed messages written by the sender
+  std::atomic<std::uint64_t> read;     // pieces read by the receiver
+  std::array<Envelope, kEnvelopes> envelopes;
+  std::array<std::array<std::byte, kPieceBytes>, 2> pieces;
 };
 
-// What a rank says of itself that others look at only when something is wrong, apart from the lines
-// they poll.
+// State of a rank that others read only after a failure or a stall. It is separate from the cache
+// lines that they poll.
 struct alignas(128) RankState {
-  std::atomic<std::uint32_t> moving;    // it may be writing to others' memory now
-  std::atomic<std::uint64_t> waits_in;  // the call it sleeps in; 0: it does not
+  std::atomic<std::uint32_t> moving;    // 1 while it may write to the memory of others
+  std::atomic<std::uint64_t> waits_in;  // the call it sleeps in; 0: it does not sleep
 };
 
 class Allocation final : public RegisteredMemory {
  public:
-  /// The memory holds a page of ours, then for each rank a part of `bytes`, in whole pages.
+  /// `memory` holds one header page, then per rank a part of `bytes`, in whole pages.
   Allocation(std::shared_ptr<SharedMemory> memory, std::size_t bytes, int rank);
   ~Allocation() override;
 
@@ -105,33 +105,35 @@ class GroupMemory {
 
   [[nodiscard]] ControlBlocks& blocks() noexcept { return blocks_; }
   [[nodiscard]] const ControlBlocks& blocks() const noexcept { return blocks_; }
-  /// Largest input that travels with its call. The leader sets it before its first call, if it
-  /// knows; the others look after it.
+  /// The one-shot threshold. Rank 0 sets it before its first call if it is known; the others read
+  /// it after that call.
   void set_one_shot_bytes(std::size_t bytes) noexcept;
   [[nodiscard]] std::optional<std::size_t> one_shot_bytes() const noexcept;
-  /// Of `rank` for a call whose largest input has `bytes`.
-  [[nodiscard]] std::byte* inline_slot(int rank, std::uint64_t call,
-                                       std::size_t bytes) const noexcept;
-  /// What rank's staging holds of round `round`: its input, or the result it has computed.
+  /// The inline buffer of `rank` for a call whose largest input has `bytes`.
+  [[nodiscard]] std::byte* inline_buffer(int rank, std::uint64_t call,
+                                         std::size_t bytes) const noexcept;
+  /// The staging buffer of `rank` for round `round`: of its input, or of the result it has
+  /// computed.
   [[nodiscard]] std::byte* staged_input(int rank, std::uint64_t round) const noexcept;
   [[nodiscard]] std::byte* staged_result(int rank, std::uint64_t round) const noexcept;
   [[nodiscard]] Mailbox& mailbox(int from, int to) const noexcept;
   [[nodiscard]] RankState& state(int rank) const noexcept;
 
-  /// A rank moves data only while its state says so, and only while the group has not been given up
-  /// (DataPlane::begin_moving). So once a rank has given the group up, no rank that does not move
-  /// then writes to its memory ever again.
+  /// Gives up the group. A rank moves data only while RankState::moving is set and while the group
+  /// has not been given up (DataPlane::begin_moving). Once a rank has given up the group, a rank
+  /// that is not moving data at that time never writes to its memory again.
   void give_up() const noexcept;
   [[nodiscard]] const std::atomic<std::uint64_t>& given_up_word() const noexcept;
 
-  /// Takes over new memory as the next allocation.
+  /// Adds new memory as the next allocation.
   std::shared_ptr<Allocation> add(std::shared_ptr<SharedMemory> memory, std::size_t bytes);
-  /// Forgets allocations that every rank has dropped.
+  /// Unmaps allocations that every rank has dropped.
   void sweep();
+  /// The location of a span of this rank; allocation -1 if it is not in registered memory.
   [[nodiscard]] Location locate(std::span<const std::byte> span) const noexcept;
-  /// Where `rank` has what it located; null when this rank has it no more.
+  /// The address of a location of `rank` in this process; null if this rank has unmapped it.
   [[nodiscard]] std::byte* resolve(int rank, const Location& location) const noexcept;
-  /// Cuts this rank's parts off from what others may still write.
+  /// Replaces the mappings of this rank's parts by private copies, which others cannot write.
   void make_private();
 
  private:
@@ -146,7 +148,7 @@ class GroupMemory {
   ControlBlocks blocks_;
   std::int32_t next_ = 0;
   std::map<std::int32_t, Entry> allocations_;
-  std::map<const std::byte*, std::int32_t> own_parts_;  // by their starts
+  std::map<const std::byte*, std::int32_t> own_parts_;  // by start address
 };
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Two ranks in one process, each with its own view of one memory.
+// Two ranks in one process, each with its own GroupMemory over the same memory.
 struct Pair {
   std::shared_ptr<SharedMemory> memory = std::make_shared<SharedMemory>(GroupMemory::bytes_for(2));
   GroupMemory first{memory, 0, 2};
@@ -25,7 +25,7 @@ struct Pair {
   }
 };
 
-TEST(GroupMemory, ASpanIsFoundAgainByTheOtherRank) {
+TEST(GroupMemory, TheOtherRankResolvesALocation) {
   Pair pair;
   const auto small = pair.allocate(100);
   const auto large = pair.allocate(10'000);
@@ -36,7 +36,7 @@ TEST(GroupMemory, ASpanIsFoundAgainByTheOtherRank) {
   EXPECT_EQ(pair.second.resolve(1, location), large.second->bytes().data() + 1234);
 }
 
-TEST(GroupMemory, WhatIsNotAllInOnesOwnPartIsNotRegisteredMemory) {
+TEST(GroupMemory, ASpanThatIsNotWhollyInThisRanksPartIsNotRegistered) {
   Pair pair;
   const auto both = pair.allocate(page_bytes());
   const std::vector<std::byte> ordinary(100);
@@ -49,7 +49,7 @@ TEST(GroupMemory, WhatIsNotAllInOnesOwnPartIsNotRegisteredMemory) {
   EXPECT_EQ(pair.first.resolve(0, nowhere), nullptr);
 }
 
-TEST(GroupMemory, PartsOfTheRanksDoNotTouchAndAreZero) {
+TEST(GroupMemory, TheRanksPartsAreOnSeparatePagesAndZeroed) {
   Pair pair;
   const auto both = pair.allocate(page_bytes() + 1);
   EXPECT_EQ(both.second->bytes().data() - both.first->bytes().data(),
@@ -57,16 +57,16 @@ TEST(GroupMemory, PartsOfTheRanksDoNotTouchAndAreZero) {
   for (const auto byte : both.second->bytes()) ASSERT_EQ(byte, std::byte{0});
 }
 
-TEST(GroupMemory, AnAllocationGoesWhenAllRanksHaveDroppedItAndLook) {
+TEST(GroupMemory, AnAllocationIsUnmappedBySweepAfterAllRanksHaveDroppedIt) {
   Pair pair;
   auto both = pair.allocate(100);
   const auto* start = both.first->bytes().data();
   both.first.reset();
   pair.first.sweep();
-  EXPECT_EQ(pair.first.locate(std::span(start, 10)), (Location{0, 0})) << "the other has it still";
+  EXPECT_EQ(pair.first.locate(std::span(start, 10)), (Location{0, 0})) << "the other still has it";
   both.second.reset();
   pair.first.sweep();
-  EXPECT_FALSE(both.memory.expired()) << "the second rank has not looked";
+  EXPECT_FALSE(both.memory.expired()) << "the second rank has not called sweep()";
   pair.second.sweep();
   EXPECT_TRUE(both.memory.expired());
   EXPECT_EQ(pair.first.resolve(0, {0, 0}), nullptr);
@@ -74,7 +74,7 @@ TEST(GroupMemory, AnAllocationGoesWhenAllRanksHaveDroppedItAndLook) {
   EXPECT_EQ(pair.first.locate(next.first->bytes()), (Location{1, 0})) << "numbers are not reused";
 }
 
-TEST(GroupMemory, SlotsStagesAndMailboxesDoNotOverlap) {
+TEST(GroupMemory, InlineBuffersStagingAreasAndMailboxesDoNotOverlap) {
   Pair pair;
   const auto* begin = pair.memory->bytes().data();
   const auto* end = begin + pair.memory->bytes().size();
@@ -83,7 +83,7 @@ TEST(GroupMemory, SlotsStagesAndMailboxesDoNotOverlap) {
   for (int rank = 0; rank < 2; ++rank) {
     for (std::uint64_t call = 0; call < kMaxCallsInFlight; ++call) {
       for (const std::size_t bytes : {kSmallInlineBytes, kMaxInlineBytes}) {
-        areas.emplace_back(pair.first.inline_slot(rank, call, bytes), bytes);
+        areas.emplace_back(pair.first.inline_buffer(rank, call, bytes), bytes);
       }
     }
     for (std::uint64_t round = 0; round < 2; ++round) {
@@ -101,12 +101,12 @@ TEST(GroupMemory, SlotsStagesAndMailboxesDoNotOverlap) {
   }
   EXPECT_LE(areas.back().first + areas.back().second, end);
   for (const std::size_t bytes : {0UL, kSmallInlineBytes, kSmallInlineBytes + 1, kMaxInlineBytes}) {
-    EXPECT_EQ(pair.first.inline_slot(0, 3, bytes),
-              pair.second.inline_slot(0, 3 + kMaxCallsInFlight, bytes));
+    EXPECT_EQ(pair.first.inline_buffer(0, 3, bytes),
+              pair.second.inline_buffer(0, 3 + kMaxCallsInFlight, bytes));
   }
 }
 
-TEST(GroupMemory, TheSwitchPointIsTheLeadersWord) {
+TEST(GroupMemory, TheOneShotThresholdIsSharedByAllRanks) {
   Pair pair;
   EXPECT_FALSE(pair.second.one_shot_bytes());
   pair.first.set_one_shot_bytes(0);

@@ -1,11 +1,13 @@
 // One message between two ranks through their mailbox, and the recipes of its two sides.
 //
-// The sender offers a letter that says what it sends. A small message lies in the letter, one in
-// registered memory is read where it is: the receiver takes it and says so. A larger one goes
-// through the mailbox in pieces, once the receiver has claimed it; it claims one at a time.
+// The sender offers an envelope that describes the message. The data of a small message is in the
+// envelope; data in registered memory is read in place. The receiver copies the data and marks the
+// envelope as taken. Other data passes through the mailbox in pieces, once the receiver has claimed
+// the message; a receiver claims one message at a time.
 //
-// Letters are offered in the order of sending, whichever of them is free, so that messages of one
-// tag arrive in order. When all kLetters wait for a receiver of their tags, later ones wait too.
+// Messages are offered in the order of sending, each in any free envelope, so that messages of one
+// tag arrive in order. When all kEnvelopes wait for a receive of their tags, later messages wait
+// too.
 #pragma once
 
 #include <atomic>
@@ -19,20 +21,20 @@
 
 namespace lockstep {
 
-// What a rank remembers of its messages with one peer.
+// The state of a rank's messages with one peer.
 struct MailState {
   std::uint64_t sent = 0;
-  std::atomic<std::uint64_t> offered = 0;  // of those sent
-  std::atomic<std::uint64_t> freed = 0;    // letters, after use
-  // Receives of one tag match letters in the order they were begun.
+  std::atomic<std::uint64_t> offered = 0;  // of the messages sent
+  std::atomic<std::uint64_t> freed = 0;    // envelopes freed after use
+  // Receives of one tag match envelopes in the order of their start.
   struct Turns {
     std::uint64_t begun = 0;
     std::atomic<std::uint64_t> matched = 0;
   };
-  // By tag, where not all are matched. Each receive holds its own: a thread may sleep on `matched`
-  // while another matches the last and drops it here.
+  // By tag, for tags with unmatched receives. Each receive shares ownership: a thread may sleep on
+  // `matched` while another thread matches the last receive and erases the entry here.
   std::map<int, std::shared_ptr<Turns>> turns = {};
-  std::uint64_t streams_begun = 0;  // messages received piece by piece, one at a time
+  std::uint64_t streams_begun = 0;  // messages received in pieces, one at a time
   std::atomic<std::uint64_t> streams_ended = 0;
 };
 
@@ -40,7 +42,7 @@ class ShmMessage final : public MessageOperation {
  public:
   std::span<const std::byte> outgoing = {};
   std::span<std::byte> incoming = {};
-  std::uint64_t number = 0;  // of the messages sent to this peer, or its turn among the receives
+  std::uint64_t number = 0;  // of the messages sent to this peer, or of the receives of this tag
   GroupMemory* memory = nullptr;
   MailState* state = nullptr;
   std::shared_ptr<MailState::Turns> turns = {};  // of a receive
@@ -58,7 +60,7 @@ class ShmMessage final : public MessageOperation {
   }
 };
 
-/// They throw PeerError when what is sent is not what is received.
+/// The recipes throw PeerError if sender and receiver disagree on dtype or count.
 [[nodiscard]] Recipe send_recipe(ShmMessage& mail);
 [[nodiscard]] Recipe receive_recipe(ShmMessage& mail);
 

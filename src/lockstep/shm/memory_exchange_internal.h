@@ -1,7 +1,7 @@
-// How the members of a group come to have the same memory mapped.
+// Gives all members of a group mappings of the same memory.
 //
-// Words: members are numbered from 0 as the group numbers its ranks; member 0 leads: it makes the
-// memory, the others are given it.
+// Words: members are numbered from 0, as the ranks of the group. Member 0 is the root: it allocates
+// the memory and sends its descriptor to the others.
 #pragma once
 
 #include <sys/types.h>
@@ -30,41 +30,44 @@ class MemoryExchange {
   MemoryExchange& operator=(const MemoryExchange&) = delete;
   virtual ~MemoryExchange() = default;
 
-  /// New memory that all members have mapped, zero until one of them writes.
+  /// Allocates zeroed memory that all members map.
   /// Collective: every member calls this, in the same order, with the same size. May return before
-  /// others have it. Throws SystemError when the leader or a member is gone, when there is no
-  /// memory, or at the deadline; what `watch` throws. The members that are there have their memory
-  /// then, or hear that there is none.
+  /// other members have mapped it. Throws SystemError when the root or a member has ended, when the
+  /// allocation fails, or at the deadline; and any exception of `watch`. Each remaining member then
+  /// has its memory or throws too.
   [[nodiscard]] virtual std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline deadline,
                                                            const Watch& watch) = 0;
-  /// True when each member has its own mapping: one of them can then change what it sees alone.
+  /// Whether each member has its own mapping, which it can change without affecting the others.
   [[nodiscard]] virtual bool mapped_apart() const noexcept { return true; }
   /// The process of each member.
   [[nodiscard]] virtual std::span<const ProcessIdentity> processes() const noexcept = 0;
 };
 
-/// By descriptors over Unix sockets on which both sides have proven to know the job's secret.
+/// Sends descriptors over Unix sockets on which both sides have proven that they know the job's
+/// secret.
 class SocketExchange final : public MemoryExchange {
  public:
-  /// Where the members come to: a socket of a random name.
-  struct Door {
+  /// The socket that the members connect to; its name is random.
+  struct ListeningSocket {
     std::string name;
     Listener listener;
   };
-  [[nodiscard]] static Door open();
+  [[nodiscard]] static ListeningSocket listen();
 
-  /// The leader's side: waits for members 1 to size - 1. Strangers are turned away.
-  /// Throws SystemError with ETIMEDOUT, naming who has not come.
-  [[nodiscard]] static std::unique_ptr<SocketExchange> lead(Door door, const Secret& secret,
-                                                            int size, Deadline deadline,
-                                                            const Watch& watch = {});
-  /// The side of member `member`, 1 or more; `where` is the leader's door's name.
-  /// Throws UsageError when somebody else listens there, SystemError when nobody does.
-  [[nodiscard]] static std::unique_ptr<SocketExchange> follow(const std::string& where,
-                                                              const Secret& secret, int member,
+  /// The root's side: accepts members 1 to size - 1; refuses connections without the secret.
+  /// Returns when all have connected. Throws SystemError with ETIMEDOUT, naming the missing
+  /// members.
+  [[nodiscard]] static std::unique_ptr<SocketExchange> accept(ListeningSocket listening,
+                                                              const Secret& secret, int size,
                                                               Deadline deadline,
                                                               const Watch& watch = {});
-  /// Of one member: needs nobody.
+  /// The side of member `member`, at least 1; `where` is the name of the root's socket.
+  /// Throws UsageError if the socket belongs to another user, SystemError if there is none.
+  [[nodiscard]] static std::unique_ptr<SocketExchange> connect(const std::string& where,
+                                                               const Secret& secret, int member,
+                                                               Deadline deadline,
+                                                               const Watch& watch = {});
+  /// For a group of one member; connects to no one.
   [[nodiscard]] static std::unique_ptr<SocketExchange> alone();
 
   [[nodiscard]] std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline deadline,
@@ -74,11 +77,11 @@ class SocketExchange final : public MemoryExchange {
   }
 
  private:
-  enum class Role { leader, follower };
+  enum class Role { root, peer };
   SocketExchange(Role role, std::vector<Channel> channels, std::vector<ProcessIdentity> processes);
 
   Role role_;
-  std::vector<Channel> channels_;  // of the leader to each member, or the member's one to it
+  std::vector<Channel> channels_;  // root: to each member; member: to the root
   std::vector<ProcessIdentity> processes_;
 };
 

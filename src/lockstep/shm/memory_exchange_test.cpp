@@ -17,17 +17,17 @@ using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using testing::Rank;
 
-std::unique_ptr<SocketExchange> join(SocketExchange::Door& door, const std::string& where,
-                                     int member, int size) {
-  return member == 0 ? SocketExchange::lead(std::move(door), test_secret(), size, soon())
-                     : SocketExchange::follow(where, test_secret(), member, soon());
+std::unique_ptr<SocketExchange> make_exchange(SocketExchange::ListeningSocket& listening,
+                                              const std::string& where, int member, int size) {
+  return member == 0 ? SocketExchange::accept(std::move(listening), test_secret(), size, soon())
+                     : SocketExchange::connect(where, test_secret(), member, soon());
 }
 
 TEST(MemoryExchange, AllMembersMapTheSameMemory) {
-  auto door = SocketExchange::open();
-  const auto where = door.name;
+  auto listening = SocketExchange::listen();
+  const auto where = listening.name;
   testing::run_ranks_as_threads(4, [&](Rank& self) {
-    const auto exchange = join(door, where, self.rank(), 4);
+    const auto exchange = make_exchange(listening, where, self.rank(), 4);
     EXPECT_EQ(exchange->processes().size(), 4U);
     for (const auto process : exchange->processes())
       EXPECT_EQ(process, ProcessIdentity::of(::getpid()));
@@ -40,35 +40,35 @@ TEST(MemoryExchange, AllMembersMapTheSameMemory) {
   });
 }
 
-TEST(MemoryExchange, AStrangerWithoutTheSecretIsTurnedAwayAndTheMembersStillMeet) {
-  auto door = SocketExchange::open();
-  const auto where = door.name;
+TEST(MemoryExchange, AConnectionWithoutTheSecretIsRefusedAndTheMembersStillConnect) {
+  auto listening = SocketExchange::listen();
+  const auto where = listening.name;
   testing::run_ranks_as_threads(3, [&](Rank& self) {
     if (self.rank() == 2) {
-      EXPECT_THROW((void)SocketExchange::follow(where, test_secret(8), 1, soon()), Error);
+      EXPECT_THROW((void)SocketExchange::connect(where, test_secret(8), 1, soon()), Error);
       return;
     }
-    if (self.rank() == 1) std::this_thread::sleep_for(50ms);  // the stranger is there first
-    EXPECT_NO_THROW((void)join(door, where, self.rank(), 2)->make(4096, soon(), {}));
+    if (self.rank() == 1) std::this_thread::sleep_for(50ms);  // the other connection comes first
+    EXPECT_NO_THROW((void)make_exchange(listening, where, self.rank(), 2)->make(4096, soon(), {}));
   });
 }
 
-TEST(MemoryExchange, AMemberNumberThatIsNoneOrTakenIsTurnedAway) {
-  auto door = SocketExchange::open();
-  const auto where = door.name;
+TEST(MemoryExchange, AnInvalidMemberNumberIsRefused) {
+  auto listening = SocketExchange::listen();
+  const auto where = listening.name;
   testing::run_ranks_as_threads(3, [&](Rank& self) {
     if (self.rank() == 2) {
-      EXPECT_THROW((void)SocketExchange::follow(where, test_secret(), 7, soon()), Error);
+      EXPECT_THROW((void)SocketExchange::connect(where, test_secret(), 7, soon()), Error);
     } else {
       if (self.rank() == 1) std::this_thread::sleep_for(50ms);
-      EXPECT_NO_THROW((void)join(door, where, self.rank(), 2));
+      EXPECT_NO_THROW((void)make_exchange(listening, where, self.rank(), 2));
     }
   });
 }
 
-TEST(MemoryExchange, WhoHasNotComeIsNamedAtTheDeadline) {
+TEST(MemoryExchange, MissingMembersAreNamedAtTheDeadline) {
   try {
-    (void)SocketExchange::lead(SocketExchange::open(), test_secret(), 3, Deadline::after(50ms));
+    (void)SocketExchange::accept(SocketExchange::listen(), test_secret(), 3, Deadline::after(50ms));
     ADD_FAILURE() << "no error";
   } catch (const SystemError& error) {
     EXPECT_EQ(error.error_number(), ETIMEDOUT);
@@ -77,31 +77,31 @@ TEST(MemoryExchange, WhoHasNotComeIsNamedAtTheDeadline) {
   }
 }
 
-TEST(MemoryExchange, WhatTheWatchThrowsEndsTheWait) {
+TEST(MemoryExchange, AnExceptionOfTheWatchEndsTheWait) {
   const auto begin = std::chrono::steady_clock::now();
   const auto give_up = [] { throw PeerError(1, "gone"); };
   EXPECT_THROW(
-      (void)SocketExchange::lead(SocketExchange::open(), test_secret(), 2, soon(), give_up),
+      (void)SocketExchange::accept(SocketExchange::listen(), test_secret(), 2, soon(), give_up),
       PeerError);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
 }
 
-TEST(MemoryExchange, ALeaderWithoutMemoryTellsTheMembers) {
-  auto door = SocketExchange::open();
-  const auto where = door.name;
+TEST(MemoryExchange, AFailedAllocationOfTheRootThrowsOnAllMembers) {
+  auto listening = SocketExchange::listen();
+  const auto where = listening.name;
   const auto begin = std::chrono::steady_clock::now();
   testing::run_ranks_as_threads(3, [&](Rank& self) {
-    const auto exchange = join(door, where, self.rank(), 3);
+    const auto exchange = make_exchange(listening, where, self.rank(), 3);
     EXPECT_THROW((void)exchange->make(std::size_t{1} << 62, soon(), {}), SystemError);
   });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
 }
 
-TEST(MemoryExchange, AMemberThatIsGoneKeepsNobodyFromTheMemory) {
-  auto door = SocketExchange::open();
-  const auto where = door.name;
+TEST(MemoryExchange, AMemberThatHasLeftDoesNotKeepTheMemoryFromTheOthers) {
+  auto listening = SocketExchange::listen();
+  const auto where = listening.name;
   testing::run_ranks_as_threads(3, [&](Rank& self) {
-    auto exchange = join(door, where, self.rank(), 3);
+    auto exchange = make_exchange(listening, where, self.rank(), 3);
     if (self.rank() == 1) exchange.reset();
     self.barrier(soon());
     if (self.rank() == 0) {
@@ -112,9 +112,9 @@ TEST(MemoryExchange, AMemberThatIsGoneKeepsNobodyFromTheMemory) {
   });
 }
 
-TEST(MemoryExchange, NobodyAtTheDoorIsASystemError) {
-  EXPECT_THROW((void)SocketExchange::follow("lockstep-group-of-nobody", test_secret(), 1,
-                                            Deadline::after(50ms)),
+TEST(MemoryExchange, AMissingSocketIsASystemError) {
+  EXPECT_THROW((void)SocketExchange::connect("lockstep-group-of-nobody", test_secret(), 1,
+                                             Deadline::after(50ms)),
                SystemError);
 }
 

@@ -8,13 +8,13 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kLine = 64;  // chunks begin at whole cache lines
+constexpr std::size_t kLine = 64;  // chunks begin at cache lines
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-// The part of a span that one rank joins.
+// The part of a span that one rank reduces.
 struct Chunk {
   std::size_t begin = 0;  // bytes
   std::size_t bytes = 0;
@@ -27,14 +27,14 @@ Chunk chunk_of(std::size_t total, int rank, int size) {
   return {begin, std::min(length, total - begin)};
 }
 
-void join(const ShmCall& call, std::span<const std::byte* const> sources,
-          std::span<std::byte* const> destinations, std::size_t bytes) {
+void reduce_into(const ShmCall& call, std::span<const std::byte* const> sources,
+                 std::span<std::byte* const> destinations, std::size_t bytes) {
   if (bytes == 0 || destinations.empty()) return;
   reduce({call.call.dtype, call.call.op, call.weight}, call.tree(), sources, destinations,
          bytes / bytes_of(call.call.dtype));
 }
 
-// One pointer a rank, without a trip to the heap for groups of a usual size.
+// One pointer per rank, without a heap allocation for groups of up to 32 ranks.
 template <typename Pointer>
 class PointerList {
  public:
@@ -53,11 +53,11 @@ class PointerList {
  private:
   std::array<Pointer, 32> few_;
   std::size_t size_ = 0;
-  std::vector<Pointer> many_;  // all of them, once they are more than a few
+  std::vector<Pointer> many_;  // all pointers, if there are more than fit into few_
 };
 
-// What one round moves: bytes [begin, begin + bytes) of every piece. In source q the window's part
-// of piece p lies at starts[q] + p × stride; in this rank's own, at + p × own_stride.
+// The data of one round: bytes [begin, begin + bytes) of every piece. In source q the window of
+// piece p is at starts[q] + p × stride; in this rank's own input, at starts[q] + p × own_stride.
 struct Window {
   std::size_t begin = 0;
   std::size_t bytes = 0;
@@ -72,14 +72,14 @@ struct Window {
   }
 };
 
-// How a kind's input is cut: one piece for each rank, or one for all.
+// Whether the input of a kind has one piece per rank, or one piece for all.
 bool has_piece_for_each(Collective kind) {
   return kind == Collective::reduce_scatter || kind == Collective::scatter ||
          kind == Collective::all_to_all;
 }
 
-// Writes what this rank gets of a window to its output.
-void take(const ShmCall& call, const Window& window) {
+// Reads this rank's part of a window and writes it, reduced or copied, to its output.
+void read_window(const ShmCall& call, const Window& window) {
   const auto piece_bytes = static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype);
   auto* output = call.call.output.data();
   const int rank = call.rank();
@@ -93,7 +93,7 @@ void take(const ShmCall& call, const Window& window) {
       PointerList<const std::byte*> sources;
       for (int source = 0; source < size; ++source) sources.push_back(window.piece(source, piece));
       auto* const destination = output + window.begin;
-      join(call, sources.span(), std::span(&destination, 1), window.bytes);
+      reduce_into(call, sources.span(), std::span(&destination, 1), window.bytes);
       return;
     }
     case Collective::broadcast:
@@ -118,21 +118,21 @@ void take(const ShmCall& call, const Window& window) {
   }
 }
 
-// The whole input of every rank, to be given its starts.
+// The window that covers the whole input of every rank; the caller sets its starts.
 Window whole(const ShmCall& call) {
   const auto piece_bytes = static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype);
   return {0, piece_bytes, call.rank(), piece_bytes, piece_bytes};
 }
 
-Recipe take_direct(ShmCall& call) {
+Recipe read_direct(ShmCall& call) {
   auto window = whole(call);
   for (const auto* input : call.inputs) window.starts.push_back(input);
-  take(call, window);
+  read_window(call, window);
   call.end_phase();
-  co_await call.all_finished();
+  co_await call.last_phase_complete();
 }
 
-Recipe push(ShmCall& call) {
+Recipe write_direct(ShmCall& call) {
   const auto chunk = chunk_of(static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype),
                               call.rank(), call.size());
   auto sources = call.inputs;
@@ -141,32 +141,33 @@ Recipe push(ShmCall& call) {
   for (auto* output : call.outputs) {
     if (output != nullptr) destinations.push_back(output + chunk.begin);
   }
-  join(call, sources, destinations, chunk.bytes);
+  reduce_into(call, sources, destinations, chunk.bytes);
   call.end_phase();
-  co_await call.all_finished();
+  co_await call.last_phase_complete();
 }
 
-// The chunk that a rank joins is read by nobody else, so the result takes its place in the slot.
-Recipe share_inline(ShmCall& call) {
+// No other rank reads the chunk that this rank reduces, so the result replaces it in the buffer.
+Recipe reduce_two_shot(ShmCall& call) {
   const auto total = call.call.input.size();
   const auto own = chunk_of(total, call.rank(), call.size());
   PointerList<const std::byte*> sources;
   for (int rank = 0; rank < call.size(); ++rank) {
-    sources.push_back(call.inline_slot(rank) + own.begin);
+    sources.push_back(call.inline_buffer(rank) + own.begin);
   }
-  auto* const result = call.inline_slot(call.rank()) + own.begin;
-  join(call, sources.span(), std::span(&result, 1), own.bytes);
+  auto* const result = call.inline_buffer(call.rank()) + own.begin;
+  reduce_into(call, sources.span(), std::span(&result, 1), own.bytes);
   call.end_phase();
-  co_await call.all_here();
+  co_await call.phase_complete();
   if (call.call.output.empty()) co_return;
   for (int rank = 0; rank < call.size(); ++rank) {
     const auto chunk = chunk_of(total, rank, call.size());
-    copy_bytes(call.call.output.data() + chunk.begin, call.inline_slot(rank) + chunk.begin,
+    copy_bytes(call.call.output.data() + chunk.begin, call.inline_buffer(rank) + chunk.begin,
                chunk.bytes);
   }
 }
 
-// Window number `round` of an input of `num_pieces` pieces, staged by those who have one.
+// The rounds of a staged call: window number `round` of inputs of `num_pieces` pieces. Ranks
+// without an input stage nothing.
 class Rounds {
  public:
   Rounds(const ShmCall& call, int num_pieces, std::size_t piece_bytes)
@@ -174,7 +175,7 @@ class Rounds {
         num_pieces_(num_pieces),
         piece_bytes_(piece_bytes),
         before_(*call.rounds),
-        // Whole lines, so that every window of every piece is aligned.
+        // Whole cache lines, so that every window of every piece is aligned.
         window_bytes_(
             std::max(kLine, kStageBytes / static_cast<std::size_t>(num_pieces) / kLine * kLine)) {
     *call.rounds += count();
@@ -184,7 +185,7 @@ class Rounds {
     return (piece_bytes_ + window_bytes_ - 1) / window_bytes_;
   }
   [[nodiscard]] std::size_t begin(std::uint64_t round) const { return round * window_bytes_; }
-  // Of a piece of `total` bytes.
+  // The bytes of a round in a piece of `total` bytes.
   [[nodiscard]] std::size_t bytes(std::uint64_t round, std::size_t total) const {
     return begin(round) >= total ? 0 : std::min(window_bytes_, total - begin(round));
   }
@@ -199,7 +200,7 @@ class Rounds {
     if (round >= count() || call_.call.input.empty()) return;
     auto* to = call_.memory->staged_input(call_.rank(), before_ + round);
     for (int piece = 0; piece < num_pieces_; ++piece) {
-      if (num_pieces_ > 1 && piece == call_.rank()) continue;  // read where it lies
+      if (num_pieces_ > 1 && piece == call_.rank()) continue;  // read from the input itself
       const auto start = static_cast<std::size_t>(piece) * piece_bytes_;
       const auto size = call_.call.input.size();
       const auto total = std::min(piece_bytes_, size - std::min(start, size));
@@ -208,7 +209,7 @@ class Rounds {
     }
   }
 
-  // Where each rank has its part of the window; this rank's own input lies in its own memory.
+  // The window of a round: in the staging areas of the others, and in this rank's own input.
   [[nodiscard]] Window window(std::uint64_t round) const {
     Window window{begin(round), bytes(round, piece_bytes_), call_.rank(), window_bytes_,
                   call_.call.input.empty() ? window_bytes_ : piece_bytes_};
@@ -228,21 +229,21 @@ class Rounds {
   std::size_t window_bytes_;
 };
 
-Recipe take_staged(ShmCall& call) {
+Recipe read_staged(ShmCall& call) {
   const Rounds rounds(call, has_piece_for_each(call.call.kind) ? call.size() : 1,
                       static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype));
   rounds.stage(0);
   call.end_phase();
   for (std::uint64_t round = 0; round < rounds.count(); ++round) {
-    co_await call.all_here();
-    take(call, rounds.window(round));
+    co_await call.phase_complete();
+    read_window(call, rounds.window(round));
     rounds.stage(round + 1);
     call.end_phase();
   }
 }
 
-// Takes the others' results of a round into the output.
-void take_results(const ShmCall& call, const Rounds& rounds, std::uint64_t round) {
+// Copies the others' results of a round into the output.
+void read_results(const ShmCall& call, const Rounds& rounds, std::uint64_t round) {
   if (call.call.output.empty()) return;
   for (int rank = 0; rank < call.size(); ++rank) {
     if (rank == call.rank()) continue;
@@ -259,8 +260,8 @@ Recipe reduce_staged(ShmCall& call) {
   rounds.stage(0);
   call.end_phase();
   for (std::uint64_t round = 0; round < rounds.count(); ++round) {
-    co_await call.all_here();
-    if (round > 0) take_results(call, rounds, round - 1);
+    co_await call.phase_complete();
+    if (round > 0) read_results(call, rounds, round - 1);
     const auto window = rounds.window(round);
     PointerList<const std::byte*> sources;
     for (int rank = 0; rank < call.size(); ++rank) {
@@ -271,12 +272,12 @@ Recipe reduce_staged(ShmCall& call) {
     if (!call.call.output.empty()) {
       destinations.push_back(call.call.output.data() + chunk.begin + window.begin);
     }
-    join(call, sources.span(), destinations.span(), rounds.bytes(round, chunk.bytes));
+    reduce_into(call, sources.span(), destinations.span(), rounds.bytes(round, chunk.bytes));
     rounds.stage(round + 1);
     call.end_phase();
   }
-  co_await call.all_here();
-  if (rounds.count() > 0) take_results(call, rounds, rounds.count() - 1);
+  co_await call.phase_complete();
+  if (rounds.count() > 0) read_results(call, rounds, rounds.count() - 1);
 }
 
 }  // namespace
@@ -286,46 +287,46 @@ void fetch_ahead(const ShmCall& call, int other, bool one_shot) noexcept {
   if (kind != Collective::all_reduce && kind != Collective::all_gather) return;
   const auto total = call.call.input.size();
   const auto part = one_shot ? Chunk{0, total} : chunk_of(total, call.rank(), call.size());
-  const auto* const start = call.inline_slot(other) + part.begin;
+  const auto* const start = call.inline_buffer(other) + part.begin;
   for (std::size_t i = 0; i < std::min(part.bytes, kSmallInlineBytes); i += kLine) {
     __builtin_prefetch(start + i);
   }
 }
 
 #ifdef __x86_64__
-[[gnu::target("prfchw")]]  // else GCC would ask for the line as if it were only read
+[[gnu::target("prfchw")]]  // otherwise GCC prefetches the line for reading
 #endif
-void prepare_next_slot(const ShmCall& call) noexcept {
-  auto* const start = call.memory->inline_slot(call.rank(), call.number + 1, call.largest_input);
+void prepare_next_buffer(const ShmCall& call) noexcept {
+  auto* const start = call.memory->inline_buffer(call.rank(), call.number + 1, call.largest_input);
   for (std::size_t i = 0; i < std::min(call.call.input.size(), kSmallInlineBytes); i += kLine) {
     __builtin_prefetch(start + i, /*written=*/1);
   }
 }
 
-void take_one_shot(const ShmCall& call) {
+void run_one_shot(const ShmCall& call) {
   auto window = whole(call);
   for (int rank = 0; rank < call.size(); ++rank) {
-    window.starts.push_back(call.inline_slot(rank));
+    window.starts.push_back(call.inline_buffer(rank));
   }
-  take(call, window);
+  read_window(call, window);
 }
 
 Recipe recipe_for(ShmCall& call) {
-  if (call.is_inline) return share_inline(call);
+  if (call.is_inline) return reduce_two_shot(call);
   const auto present = [](const auto* start) { return start != nullptr; };
-  const bool inputs_shared = std::all_of(call.inputs.begin(), call.inputs.end(), present);
+  const bool inputs_registered = std::all_of(call.inputs.begin(), call.inputs.end(), present);
   if (reduces_all(call.call.kind)) {
-    const bool pushes =
-        inputs_shared && (call.call.kind == Collective::reduce
-                              ? present(call.outputs[static_cast<std::size_t>(call.call.root)])
-                              : std::all_of(call.outputs.begin(), call.outputs.end(), present));
-    return pushes ? push(call) : reduce_staged(call);
+    const bool writes_direct =
+        inputs_registered && (call.call.kind == Collective::reduce
+                                  ? present(call.outputs[static_cast<std::size_t>(call.call.root)])
+                                  : std::all_of(call.outputs.begin(), call.outputs.end(), present));
+    return writes_direct ? write_direct(call) : reduce_staged(call);
   }
   const bool rooted =
       call.call.kind == Collective::broadcast || call.call.kind == Collective::scatter;
   const bool shared =
-      rooted ? present(call.inputs[static_cast<std::size_t>(call.call.root)]) : inputs_shared;
-  return shared ? take_direct(call) : take_staged(call);
+      rooted ? present(call.inputs[static_cast<std::size_t>(call.call.root)]) : inputs_registered;
+  return shared ? read_direct(call) : read_staged(call);
 }
 
 }  // namespace lockstep

@@ -21,11 +21,11 @@ TEST_P(ShmOfSize, SumsFloatsOfEveryLength) {
     for (const std::size_t count : {0U, 1U, 3U, 100U, 1025U, 5000U, 200'000U}) {
       for (const bool shared : {false, true}) {
         std::vector<float> own(count);
-        std::shared_ptr<RegisteredMemory> library;
+        std::shared_ptr<RegisteredMemory> registered;
         std::span<float> values(own);
         if (shared) {
-          library = group->allocate(count * sizeof(float));
-          values = {reinterpret_cast<float*>(library->bytes().data()), count};
+          registered = group->allocate(count * sizeof(float));
+          values = {reinterpret_cast<float*>(registered->bytes().data()), count};
         }
         for (std::size_t i = 0; i < count; ++i) {
           values[i] = static_cast<float>(i % 1000) + static_cast<float>(self.rank());

@@ -1,5 +1,5 @@
-// For tests. The ranks of a group as threads that share one mapping, so that the
-// thread sanitizer sees every access to the same memory at the same address.
+// For tests. The ranks of a group as threads that share one mapping, so that the thread sanitizer
+// sees all accesses to the same memory at the same address.
 #pragma once
 
 #include <unistd.h>
@@ -14,10 +14,10 @@
 
 namespace lockstep {
 
-// What the threads have in common.
+// The memory that the threads share.
 struct ThreadMemory {
   std::mutex mutex;
-  std::map<int, std::shared_ptr<SharedMemory>> made;  // mutex; by the order of making
+  std::map<int, std::shared_ptr<SharedMemory>> made;  // mutex; in the order of allocation
 };
 
 class ThreadExchange final : public MemoryExchange {
@@ -29,9 +29,9 @@ class ThreadExchange final : public MemoryExchange {
   [[nodiscard]] std::shared_ptr<SharedMemory> make(std::size_t bytes, Deadline,
                                                    const Watch&) override {
     const std::lock_guard lock(memory_->mutex);
-    auto& place = memory_->made[next_++];
-    if (!place) place = std::make_shared<SharedMemory>(bytes);
-    return place;
+    auto& memory = memory_->made[next_++];
+    if (!memory) memory = std::make_shared<SharedMemory>(bytes);
+    return memory;
   }
   [[nodiscard]] bool mapped_apart() const noexcept override { return false; }
   [[nodiscard]] std::span<const ProcessIdentity> processes() const noexcept override {

@@ -1,4 +1,5 @@
-// Where one-shot calls stop to pay: they save a wait, and every rank reads every input.
+// Measures the one-shot threshold: a one-shot call saves one wait, but every rank reads every
+// input.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,8 +14,8 @@ namespace {
 
 constexpr std::array<std::size_t, 7> kSizes{256,      512,      1U << 10, 2U << 10,
                                             4U << 10, 8U << 10, 16U << 10};
-constexpr int kCalls = 8;  // timed together: alone, one that comes last seems quick
-constexpr int kRuns = 3;   // the best counts: what disturbs a run only makes it longer
+constexpr int kCalls = 8;  // timed together: a single call seems short on the rank that enters last
+constexpr int kRuns = 3;   // the minimum is used: disturbances only make a run longer
 
 void all_reduce(Group& group, std::span<std::byte> span, std::size_t times) {
   const Call call{.kind = Collective::all_reduce,
@@ -37,8 +38,8 @@ std::int64_t best_nanoseconds(Group& group, std::span<std::byte> span) {
   return best;
 }
 
-// Has every rank touch every inline buffer: the first time costs a page fault, and one-shot calls,
-// which read them all, would seem slow for it.
+// Makes every rank touch every inline buffer. The first access is a page fault, and one-shot calls,
+// which read all buffers, would otherwise seem slow.
 void warm_up(Group& group, ShmDataPlane& plane, std::span<std::byte> span) {
   plane.set_one_shot_bytes(span.size());
   all_reduce(group, span.first(kSmallInlineBytes), kMaxCallsInFlight);
@@ -48,11 +49,11 @@ void warm_up(Group& group, ShmDataPlane& plane, std::span<std::byte> span) {
 }  // namespace
 
 std::size_t measure_one_shot_bytes(Group& group, ShmDataPlane& plane) {
-  // Ordinary memory: in registered memory, larger inputs are reduced where they lie.
+  // Ordinary memory: in registered memory, larger inputs are reduced in place.
   std::vector<float> numbers(kSizes.back() / sizeof(float));
   const auto memory = std::as_writable_bytes(std::span(numbers));
   warm_up(group, plane, memory);
-  std::size_t found = kSizes.front() / 2;  // up to here nobody has measured anything else to pay
+  std::size_t found = kSizes.front() / 2;  // below the first size one-shot has always been faster
   for (const auto size : kSizes) {
     const auto span = memory.first(size);
     plane.set_one_shot_bytes(size);
@@ -61,7 +62,7 @@ std::size_t measure_one_shot_bytes(Group& group, ShmDataPlane& plane) {
     const auto two_shot = best_nanoseconds(group, span);
     if (one_shot <= two_shot && found == size / 2) found = size;
   }
-  // Ranks measure differently: the first one's word counts.
+  // Measurements differ between ranks: all use the value of rank 0.
   std::uint64_t agreed = found;
   const auto bytes = std::as_writable_bytes(std::span(&agreed, 1));
   Call call{.kind = Collective::broadcast,

@@ -1,5 +1,5 @@
-// Spans that need several rounds through the staging areas, that end at their edges, and that are
-// longer than any 32-bit number.
+// Spans that need several rounds through the staging areas, spans that end at the edges of a
+// window, and spans longer than any 32-bit number.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                                             ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 3)));
 
-// What each rank may stage in one round, of each piece.
+// The bytes of each piece that a rank stages in one round.
 std::int64_t window_bytes(Collective kind, int size) {
   const bool a_piece_for_each = kind == Collective::reduce_scatter || kind == Collective::scatter ||
                                 kind == Collective::all_to_all;
@@ -48,8 +48,8 @@ TEST_P(GroupTest, SpansAtTheEdgesOfTheStagingWindowAreWhole) {
   });
 }
 
-// The halves of the staging areas alternate through all calls, of one round or three, and calls of
-// other recipes lie between them.
+// The halves of the staging areas alternate over all calls, which have one round or three; calls
+// with other recipes are in between.
 TEST_P(GroupTest, StagedCallsFollowEachOtherWithoutWaiting) {
   run_group(setting(), [](Group& group) {
     const CallMemory memory(group, 4U << 20);
@@ -77,7 +77,7 @@ std::size_t free_bytes() {
 
 TEST(Windows, MoreThan2To31ElementsAreSummed) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "sanitizers remember several bytes for each one of so many";
+  GTEST_SKIP() << "sanitizers need several times the memory of the test";
 #endif
   constexpr std::size_t kCount = (std::size_t{1} << 31) + 4099;
   if (free_bytes() < 3 * kCount) GTEST_SKIP() << "less than 7 GB of memory is free";
@@ -94,7 +94,7 @@ TEST(Windows, MoreThan2To31ElementsAreSummed) {
                 .input = span,
                 .output = span});
     EXPECT_EQ(span[kCount - 1], std::byte{21});
-    // Each byte but the last is 1 + 2: the span equals itself moved by one.
+    // Each byte but the last is 1 + 2: the span equals itself shifted by one.
     EXPECT_EQ(span[0], std::byte{3});
     EXPECT_EQ(std::memcmp(span.data(), span.data() + 1, kCount - 2), 0);
   });
