@@ -1,6 +1,6 @@
 // Text from a Gpt, token by token, so that it can be shown as it comes:
 //
-//   GptGeneration generation(net, prompt, {.temperature = 0.8, .top_k = 40, .seed = 7});
+//   GptGeneration generation(gpt, prompt, {.temperature = 0.8, .top_k = 40, .seed = 7});
 //   for (int i = 0; i < 200; ++i) print(generation.next());
 //
 // A token costs a forward of length one: the places before it are remembered. Where the context is

@@ -1,9 +1,11 @@
 // The objects that a checkpoint can hold: any type with named tensors, a JSON value, or both. It
 // needs these members and no base class:
 //
-//   std::vector<std::pair<std::string, at::Tensor>> named_tensors();   // views of the live state
-//   std::string state_json() const;
-//   void load_state_json(std::string_view json);
+//   struct Mine {
+//     std::vector<std::pair<std::string, at::Tensor>> named_tensors();  // views of the live state
+//     std::string state_json() const;
+//     void load_state_json(std::string_view json);
+//   };
 //
 // Loading calls load_state_json() first, so that the object can create the tensors that
 // named_tensors() then returns. The saved bytes are copied into these tensors in place; no memory

@@ -2,10 +2,10 @@
 // numbers, JSON. What PyTorch has as all_gather_object and broadcast_object_list, without pickle:
 // nothing that arrives is executed, and no type travels that the receiver did not ask for.
 //
-//   const auto names = gather_values(group, name);                      // vector<string>, by rank
-//   const auto losses = gather_values(group, std::vector<double>(…));   // may differ in length
-//   const auto seed = broadcast_value(group, std::uint64_t{seed});      // rank 0's
-//   const auto config = broadcast_value(group, nlohmann::json(…), 2);   // rank 2's
+//   const auto names = gather_values(group, name);              // vector<string>, by rank
+//   const auto lists = gather_values(group, losses);            // vector<double>: lengths may differ
+//   const auto shared_seed = broadcast_value(group, seed);      // rank 0's number
+//   const auto shared_config = broadcast_value(group, config, 2);  // rank 2's nlohmann::json
 //
 // For facts and figures, not for data: values pass through copies in every process. A text, or all
 // numbers of a rank together, may have kMaxGatheredBytes. A call of the group carries values of up

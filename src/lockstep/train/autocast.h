@@ -1,6 +1,6 @@
 // LibTorch's autocast as a scope: operators for which it is safe compute in 16 bits.
 //
-//   { Autocast lower(at::kBFloat16); loss = loss_of(net->forward(input)); }
+//   { Autocast lower(at::kBFloat16); loss = loss_of(net->forward(input), target); }
 //   loss.backward();                                    // outside: uses the dtypes of the forward
 //
 // LibTorch caches the 16-bit copies of weights that it makes inside a scope, regardless of their

@@ -3,11 +3,11 @@
 // before the optimizer uses them. A step with non-finite gradients is skipped and the scale
 // reduced.
 //
-//   scaler.scale(loss).backward();                     // with Ddp: reduces and averages
-//   scaler.unscale(flat);                              // or net->parameters(), for torch::optim
-//   (clip gradients here)
-//   scaler.step(optimizer);                            // skips the step if a gradient is
-//   non-finite scaler.update();
+//   scaler.scale(loss).backward();            // with Ddp: reduces and averages
+//   scaler.unscale(flat);                     // or net->parameters(), for torch::optim
+//   clip_grad_norm(flat, 1.0);
+//   scaler.step(optimizer);                   // skips the step if a gradient is non-finite
+//   scaler.update();
 //
 // Ranks decide equally without communication: every rank starts with the same scale, and averaged
 // gradients are bit-identical on all ranks. If gradients were not reduced, or a step must be

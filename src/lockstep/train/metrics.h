@@ -5,9 +5,9 @@
 //   Mean loss;
 //   Accuracy accuracy;
 //   for (auto& batch : loader.epoch()) {
-//     …
-//     loss.add(batch_loss, batch.count());
-//     accuracy.add(logits, target);
+//     const auto logits = net->forward(batch.input());
+//     loss.add(loss_of(logits, batch.target()), batch.count());
+//     accuracy.add(logits, batch.target());
 //   }
 //   reduce(group, loss, accuracy);  // one collective call for all metrics
 //   if (rank == 0) print(loss.value(), accuracy.value());

@@ -6,8 +6,12 @@
 // rank is one leaf. *Shared* numbers are equal on all ranks.
 //
 //   const Seeds seeds(7, {.leaf = world.rank()});
-//   seeds.begin_shared("init");  Net net;        // equal weights on all ranks
-//   for (…) { seeds.begin_step(step); … }        // dropout differs between ranks
+//   seeds.begin_shared("init");
+//   Net net;                                      // equal weights on all ranks
+//   for (std::int64_t step = 0; step < steps; ++step) {
+//     seeds.begin_step(step);                     // dropout differs between ranks
+//     …
+//   }
 #pragma once
 
 #include <ATen/core/Generator.h>

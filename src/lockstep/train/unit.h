@@ -2,9 +2,10 @@
 // instead of block(x). After the model is made, the program chooses a wrapper for each block: none
 // (then the call is block->forward(x) and one pointer test), recompute, or any other UnitWrapper.
 //
-//   struct BlockImpl : torch::nn::Module, lockstep::Unit { … };
-//   for (auto& block : blocks) x = unit(block)(x);              // in the model's forward
-//   recompute_blocks(*net, {.every = 2});                       // in the program
+//   for (auto& block : blocks) x = unit(block)(x);   // in the model's forward
+//   recompute_blocks(*net, {.every = 2});            // in the program
+//
+// A block derives from torch::nn::Module and from lockstep::Unit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
