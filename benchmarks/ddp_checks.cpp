@@ -155,7 +155,7 @@ std::string in_instructions(const InstructionCounter& counter, const Cost& part,
 
 void report(const InstructionCounter& counter, const SubjectOptions& options) {
   auto subject = make_subject(options, 0);
-  FusedAdamW optimizer(subject.model->parameters(), {.learning_rate = 1e-4});
+  FusedAdamW optimizer(subject.model->parameters(), {.lr = 1e-4});
   Ddp ddp(*subject.model, ProcessGroup(World::alone()));
   const auto step = [&] {
     subject.loss().backward();

@@ -30,7 +30,7 @@ double step_of(const Subject& subject, Optimizer& optimizer) {
 
 struct Trained {
   explicit Trained(Subject made)
-      : subject(std::move(made)), optimizer(subject.model->parameters(), {.learning_rate = 1e-4}) {}
+      : subject(std::move(made)), optimizer(subject.model->parameters(), {.lr = 1e-4}) {}
 
   double step() { return step_of(subject, optimizer); }
 

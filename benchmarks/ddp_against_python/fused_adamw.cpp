@@ -15,6 +15,7 @@ FusedAdamW::FusedAdamW(std::vector<at::Tensor> parameters, const FusedAdamWOptio
 
 void FusedAdamW::step() {
   const torch::NoGradGuard off;
+  const auto [beta1, beta2] = options_.betas;
   std::vector<at::Tensor> parameters, gradients, means, squares, steps;
   for (auto& slot : slots_) {
     if (!slot.parameter.grad().defined()) continue;
@@ -27,8 +28,8 @@ void FusedAdamW::step() {
   if (parameters.empty()) return;
   at::_foreach_add_(steps, 1);
   at::_fused_adamw_(parameters, gradients, means, squares, /*max_exp_avg_sqs=*/{}, steps,
-                    options_.learning_rate, options_.beta1, options_.beta2, options_.weight_decay,
-                    options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+                    options_.lr, beta1, beta2, options_.weight_decay, options_.eps,
+                    /*amsgrad=*/false, /*maximize=*/false);
 }
 
 void FusedAdamW::zero_grad() {

@@ -4,15 +4,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <tuple>
 #include <vector>
 
 namespace lockstep {
 
 struct FusedAdamWOptions {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
+  double lr = 1e-3;
+  std::tuple<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8;
   double weight_decay = 1e-2;
 };
 

@@ -122,8 +122,7 @@ TrainingCase make_training_case(const std::string& name) {
   const auto parameters = made.model->parameters();
   const auto optimizer = dash == std::string::npos ? "" : name.substr(dash + 1);
   if (optimizer == "adamw") {
-    made.step = [adamw = std::make_shared<FusedAdamW>(parameters,
-                                                      FusedAdamWOptions{.learning_rate = 1e-3})] {
+    made.step = [adamw = std::make_shared<FusedAdamW>(parameters, FusedAdamWOptions{.lr = 1e-3})] {
       adamw->step();
       adamw->zero_grad();
     };

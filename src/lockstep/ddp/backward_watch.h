@@ -22,8 +22,8 @@ class BackwardWatch {
     /// same exception.
     virtual void ended() = 0;
     /// Called after ended() of all watches of this backward, in the order in which the watches were
-    /// made. That order is equal on all ranks, so a listener may wait for other ranks here. Throws
-    /// as ended().
+    /// made. That order is equal on all ranks, so a listener may wait for other ranks here.
+    /// Throws as ended().
     virtual void settle() = 0;
     /// backward(), ended() or settle() has thrown.
     virtual void failed() noexcept = 0;

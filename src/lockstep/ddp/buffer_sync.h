@@ -11,7 +11,8 @@ namespace lockstep {
 
 /// Copies the current buffers of `module` from rank `root` of the group to all ranks, in place.
 /// Version counters do not change, so that a graph that has saved a buffer can still run backward.
-/// Collective: every rank calls this. Returns when the buffers are copied.
+/// Collective: every rank calls this.
+/// Returns when the buffers are copied.
 /// Throws PeerError when a rank is lost, or when the ranks' buffers differ in number or size.
 void broadcast_buffers(torch::nn::Module& module, const ProcessGroup& group, int root);
 

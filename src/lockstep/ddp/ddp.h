@@ -81,8 +81,9 @@ class [[nodiscard]] Ddp {
   class Sync {
    public:
     explicit Sync(Ddp& ddp) : ddp_(&ddp) {}
-    /// Waits for the reduction. Returns when `.grad` of every parameter is the average; it stays so
-    /// until the next backward() or start(), also if another backward() ran meanwhile.
+    /// Waits for the reduction.
+    /// Returns when `.grad` of every parameter is the average; it stays so until the next
+    /// backward() or start(), also if another backward() ran meanwhile.
     /// Throws PeerError when a rank is lost or failed, UsageError during a backward().
     void wait();
 
@@ -91,11 +92,12 @@ class [[nodiscard]] Ddp {
   };
 
   /// Moves the parameters of `module` to registered memory (flat_parameters.h), where they stay,
-  /// and copies rank 0's parameters and buffers to all ranks. Collective: every rank of `group`
-  /// calls this, with an equal model and equal options. Keep the Ddp in a variable for as long as
-  /// the loop runs. If no shared_ptr holds `module`, it must outlive the Ddp. Throws PeerError that
-  /// names the parameter or option that differs and the rank, UsageError for invalid options or an
-  /// unsupported model.
+  /// and copies rank 0's parameters and buffers to all ranks.
+  /// Collective: every rank of `group` calls this, with an equal model and equal options. Keep the
+  /// Ddp in a variable for as long as the loop runs. If no shared_ptr holds `module`, it must
+  /// outlive the Ddp.
+  /// Throws PeerError that names the parameter or option that differs and the rank, UsageError for
+  /// invalid options or an unsupported model.
   [[nodiscard]] Ddp(torch::nn::Module& module, const ProcessGroup& group,
                     const DdpOptions& options = {});
   Ddp(const Ddp&) = delete;
@@ -115,7 +117,8 @@ class [[nodiscard]] Ddp {
   void count(std::int64_t samples);
 
   /// Takes part in one micro-batch without a batch, with weight 0, in place of forward and
-  /// backward(). Returns when the reduction is done, if this micro-batch ends the step.
+  /// backward().
+  /// Returns when the reduction is done, if this micro-batch ends the step.
   /// Throws UsageError after count() and during a backward() or a reduction, PeerError as
   /// backward() does.
   void sit_out();
@@ -147,11 +150,13 @@ class [[nodiscard]] Ddp {
 
   /// Moves parameters that left registered memory back, and copies rank 0's parameters and buffers
   /// to all ranks.
-  /// Collective: every rank calls this. Throws as FlatParameters::adopt().
+  /// Collective: every rank calls this.
+  /// Throws as FlatParameters::adopt().
   void adopt();
   /// Continues in `group`: after a failure, with fewer or other ranks. Copies the parameters and
   /// buffers of its rank 0 to all its ranks. Call zero_grad() before the next backward().
-  /// Collective: every rank of `group` calls this. Throws as the constructor.
+  /// Collective: every rank of `group` calls this.
+  /// Throws as the constructor.
   void rebind(const ProcessGroup& group);
 
   [[nodiscard]] FlatParameters& flat() noexcept;

@@ -57,7 +57,7 @@ void Ddp::State::give_up() noexcept {
   }
 }
 
-// Without this, the other ranks would wait in calls that this rank's next backward then joins, one
+// Without this, the other ranks would wait in calls that this rank's next backward then makes, one
 // step behind.
 void Ddp::State::complete_calls() noexcept {
   if (!reduced().is_begun()) return;

@@ -6,10 +6,12 @@
 
 namespace lockstep {
 
-/// Compares the options of all ranks of `group`. Returns the group in which the Ddp makes its
-/// calls: `group`, or a new one of the same ranks if a living Ddp uses `group`. So the calls of
-/// each Ddp are ordered independently, and several may be in one graph. Collective: every rank
-/// calls this. Throws PeerError that names the option, both values and the rank.
+/// Compares the options of all ranks of `group`.
+/// Returns the group in which the Ddp makes its calls: `group`, or a new one of the same ranks if a
+/// living Ddp uses `group`. So the calls of each Ddp are ordered independently, and several may be
+/// in one graph.
+/// Collective: every rank calls this.
+/// Throws PeerError that names the option, both values and the rank.
 [[nodiscard]] ProcessGroup agree_on_group(const ProcessGroup& group, const DdpOptions& options);
 
 }  // namespace lockstep

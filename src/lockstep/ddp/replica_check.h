@@ -14,8 +14,10 @@
 namespace lockstep {
 
 /// The first rank of the group whose `digest` differs from that of rank 0; nullopt when all are
-/// equal. The result is the same on every rank. Collective: every rank calls this, in the same
-/// order, with the same `name`, which is for messages. Throws PeerError when a rank is lost.
+/// equal. The result is the same on every rank.
+/// Collective: every rank calls this, in the same order, with the same `name`, which is for
+/// messages.
+/// Throws PeerError when a rank is lost.
 [[nodiscard]] std::optional<int> find_differing_rank(const ProcessGroup& group,
                                                      std::uint64_t digest, std::string_view name);
 

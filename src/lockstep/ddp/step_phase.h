@@ -69,8 +69,8 @@ struct StepTally {
                                      int no_sync_scopes) noexcept;
 
 /// The phase of a backward that begins in phase `now`, idle or started, with the result of
-/// next_micro_batch(). Throws UsageError, with what to do, if a started reduction does not allow
-/// it.
+/// next_micro_batch().
+/// Throws UsageError, with what to do, if a started reduction does not allow it.
 [[nodiscard]] Phase enter_backward(Phase now, Phase micro_batch, const GradientBuffers& buffers);
 /// The phase after a successful backward: started if it overlapped a reduction, otherwise idle.
 [[nodiscard]] Phase leave_backward(Phase now) noexcept;

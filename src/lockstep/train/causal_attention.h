@@ -22,12 +22,14 @@ constexpr std::int64_t kLongestCausalAttention = 256;
 [[nodiscard]] bool has_causal_attention(const at::Tensor& parts);
 
 /// Causal attention of `parts`, of shape (batch, length, 3 width): the query, key and value of each
-/// position side by side, and in each of them the heads side by side. Returns (batch, length,
-/// width) of the same dtype. The result is that of scaled_dot_product_attention(..., is_causal)
-/// within a few units in the last place, not bitwise equal. It is computed in float32, also under
-/// autocast, and is differentiable twice. It is bit-identical for any number of threads, and the
-/// result of a position does not depend on finite values at later positions. Throws UsageError for
-/// tensors that has_causal_attention() rejects, and for a width that is not a multiple of `heads`.
+/// position side by side, and in each of them the heads side by side.
+/// Returns (batch, length, width) of the same dtype. The result is that of
+/// scaled_dot_product_attention(..., is_causal) within a few units in the last place, not bitwise
+/// equal. It is computed in float32, also under autocast, and is differentiable twice. It is
+/// bit-identical for any number of threads, and the result of a position does not depend on finite
+/// values at later positions.
+/// Throws UsageError for tensors that has_causal_attention() rejects, and for a width that is not a
+/// multiple of `heads`.
 [[nodiscard]] at::Tensor causal_attention(const at::Tensor& parts, std::int64_t heads);
 
 }  // namespace lockstep

@@ -18,9 +18,10 @@ struct ClipOptions {
 
 /// Scales all gradients so that their norm is at most `max_norm`, as
 /// torch.nn.utils.clip_grad_norm_: by max_norm / (norm + 1e-6) if that is below 1; otherwise
-/// gradients do not change. Returns the norm before scaling. Throws UsageError for a negative
-/// max_norm, and for a non-finite norm with error_if_non_finite; gradients do not change then.
-/// Without that option they become NaN, as in PyTorch.
+/// gradients do not change.
+/// Returns the norm before scaling.
+/// Throws UsageError for a negative max_norm, and for a non-finite norm with error_if_non_finite;
+/// gradients do not change then. Without that option they become NaN, as in PyTorch.
 double clip_grad_norm(FlatParameters& flat, double max_norm, const ClipOptions& options = {});
 
 }  // namespace lockstep

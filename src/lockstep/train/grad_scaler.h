@@ -50,9 +50,10 @@ class GradScaler {
   [[nodiscard]] at::Tensor scale(const at::Tensor& loss) const;
 
   /// Divides the gradients of `parameters` by the scale, in place. Parameters without a gradient
-  /// are skipped. Call it once per parameter, between backward() and step(). Returns whether all
-  /// gradients are finite on all ranks. Throws UsageError for float16 gradients, and for a
-  /// parameter that was already unscaled in this step.
+  /// are skipped. Call it once per parameter, between backward() and step().
+  /// Returns whether all of them are finite and options.found_elsewhere is false.
+  /// Throws UsageError for float16 gradients, and for a parameter that was already unscaled in this
+  /// step.
   bool unscale(at::TensorList parameters, UnscaleOptions options = {});
   /// The same for flat memory, in one pass.
   bool unscale(FlatParameters& flat, UnscaleOptions options = {});

@@ -24,8 +24,9 @@ struct ScaledLr {
 };
 
 /// The lr for batch size `global_batch`, given `base_lr` for batch size `base_batch`. Batch sizes
-/// are in samples, summed over all ranks and micro-batches. Throws UsageError for a batch size
-/// below 1 and for a base_lr that is not a positive finite number.
+/// are in samples, summed over all ranks and micro-batches.
+/// Throws UsageError for a batch size below 1 and for a base_lr that is not a positive finite
+/// number.
 [[nodiscard]] ScaledLr scale_lr(double base_lr, std::int64_t base_batch, std::int64_t global_batch,
                                 LrRule rule);
 

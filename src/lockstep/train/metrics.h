@@ -57,8 +57,8 @@ struct Accuracy {
   double count = 0;
 
   /// `logits` has shape (..., classes); `target` has its shape without the last dimension, of
-  /// int64. Of equal logits the lower class ranks higher. A row with a NaN is not correct. Throws
-  /// UsageError for other shapes or dtypes, and for `top` below 1.
+  /// int64. Of equal logits the lower class ranks higher. A row with a NaN is not correct.
+  /// Throws UsageError for other shapes or dtypes, and for `top` below 1.
   void add(const at::Tensor& logits, const at::Tensor& target, AccuracyOptions options = {});
   [[nodiscard]] std::optional<double> try_value() const noexcept;
   [[nodiscard]] double value() const;
@@ -103,9 +103,11 @@ inline void from_numbers(Maximum& m, std::span<const double> n) { m = {n[0]}; }
 inline void from_numbers(Minimum& m, std::span<const double> n) { m = {n[0]}; }
 
 /// Reduces each metric over the group's ranks. The result is bit-identical on all ranks: metrics
-/// are combined in the order of ranks. Collective: every rank calls this, with the same metrics in
-/// the same order. It makes one call of the group for up to 62 numbers per rank, two for more.
-/// Returns when the result is there. Throws PeerError when a rank is lost or has other metrics.
+/// are combined in the order of ranks.
+/// Collective: every rank calls this, with the same metrics in the same order. It makes one call of
+/// the group for up to 62 numbers per rank, two for more.
+/// Returns when the result is there.
+/// Throws PeerError when a rank is lost or has other metrics.
 template <typename... Metrics>
 void reduce(const ProcessGroup& group, Metrics&... metrics) {
   std::vector<double> own;

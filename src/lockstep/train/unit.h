@@ -138,7 +138,8 @@ struct RecomputeOptions {
 };
 
 /// Turns on activation checkpointing for units of `model`, counted in the order of registration. A
-/// unit inside another one counts separately. Returns the number of recomputed units.
+/// unit inside another one counts separately.
+/// Returns the number of recomputed units.
 /// Throws UsageError when the model has no unit, or when a unit is already recomputed.
 int recompute_blocks(torch::nn::Module& model, const RecomputeOptions& options = {});
 

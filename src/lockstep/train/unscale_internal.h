@@ -6,9 +6,10 @@
 
 namespace lockstep {
 
-/// Multiplies every value by `factor`. Returns whether all values were finite before. Takes
-/// float32, float64 and bfloat16, of any strides and on any device, dense or sparse. Throws
-/// UsageError for other dtypes.
+/// Multiplies every value by `factor`.
+/// Returns whether all values were finite before. Takes float32, float64 and bfloat16, of any
+/// strides and on any device, dense or sparse.
+/// Throws UsageError for other dtypes.
 [[nodiscard]] bool unscale_tensor(at::Tensor& values, float factor);
 
 }  // namespace lockstep
