@@ -33,7 +33,8 @@ struct Layer {
   bool has_bias = false;
 };
 
-// What happens, as a pure function of the seed and a counter: ranks and the one process ask alike.
+// A random program as a pure function of the seed and a counter, so that the ranks and the single
+// process run the same one.
 struct Program {
   explicit Program(std::uint64_t the_seed) : seed(the_seed) {
     auto random = stream("program", 0, 0);

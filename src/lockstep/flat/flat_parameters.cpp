@@ -69,7 +69,7 @@ void expect_usable(const Registered& parameter, const ProcessGroup& group) {
   }
   if (GradientSlots::has_slot(tensor)) {
     throw UsageError(
-        fmt::format("parameter {} is already in registered memory of another Ddp: a model, or a "
+        fmt::format("parameter {} is already in another Ddp or FlatParameters: a model, or a "
                     "parameter that two models share, can be in one at a time; destroy the first "
                     "before you make the second",
                     name));
