@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Also what a part of the group is connected by: its ranks may all be on one host, for example.
+// Also connects the groups of split(): their ranks may all be on one host, for example.
 Planes connect(const Membership& membership, AddressExchange& addresses, Deadline deadline,
                const Watch& watch, const BackendOptions& options) {
   const auto choice =

@@ -1,5 +1,5 @@
-// Groups with the backend that suits where their ranks run. backends.cpp is the only file that
-// includes a transport.
+// Creates groups with the backend that fits the hosts of their ranks. backends.cpp is the only file
+// that includes a transport.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,11 @@ class Group;            // fabric/group.h
 struct GroupOptions;
 class World;
 
-/// The group of all ranks of `world`. Collective: every rank calls this, in the same order as its
-/// other groups. Returns when all have come.
-/// Throws UsageError when no backend connects the ranks (choose_backend); PeerError when a rank is
-/// lost or late.
+/// Creates the group of all ranks of `world`.
+/// Collective: every rank calls this, in the same order as for its other groups. Returns when every
+/// rank is present.
+/// Throws UsageError if no backend connects the ranks (choose_backend), PeerError when a rank has
+/// ended or is late.
 [[nodiscard]] std::shared_ptr<Group> make_group(const World& world);
 [[nodiscard]] std::shared_ptr<Group> make_group(const World& world, const GroupOptions& options,
                                                 const BackendOptions& backend);

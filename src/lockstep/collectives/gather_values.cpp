@@ -45,12 +45,12 @@ std::string_view name_of(Kind kind) {
   return "values of another version";
 }
 
-// What one rank says in the first call: a value that fits is in it whole. Only a longer one needs
-// the second call, whose length all ranks know by then.
+// The data of one rank in the first call. A value that fits is complete; a longer one needs the
+// second call, whose length all ranks know by then.
 struct Frame {
   static constexpr std::size_t kBytes = 512;
   static constexpr std::size_t kInline = kBytes - 2 * sizeof(std::int64_t);
-  static constexpr std::int64_t kFailed = -1;  // in place of a length: `bytes` says why
+  static constexpr std::int64_t kFailed = -1;  // instead of a length: `bytes` holds the reason
 
   std::int64_t length = 0;
   Kind kind = Kind::text;
@@ -69,7 +69,7 @@ static_assert(sizeof(Frame) == Frame::kBytes);
 struct Value {
   Kind kind = Kind::text;
   std::string_view bytes = {};
-  bool has_failed = false;  // `bytes` says why
+  bool has_failed = false;  // `bytes` holds the reason
 };
 
 Frame frame_of(const Value& value) {
@@ -82,7 +82,7 @@ Frame frame_of(const Value& value) {
     put(value.bytes);
   } else if (value.bytes.size() > kMaxGatheredBytes) {
     frame.length = Frame::kFailed;
-    put(fmt::format("it has {} bytes, and {} is the most", value.bytes.size(), kMaxGatheredBytes));
+    put(fmt::format("it has {} bytes; the maximum is {}", value.bytes.size(), kMaxGatheredBytes));
   } else {
     frame.length = static_cast<std::int64_t>(value.bytes.size());
     put(value.bytes);
@@ -109,21 +109,22 @@ Frame read_frame(const at::Tensor& frames, int rank) {
   return frame;
 }
 
-// Throws when `rank` has no value, or one of another kind than this rank's.
+// Throws if `rank` has no valid value, or a value of another kind than this rank.
 void expect_value(const Frame& frame, int rank, Kind kind, const ProcessGroup& group,
                   const ValueOptions& options) {
   const int global = group.global_rank(rank);
   if (frame.has_failed()) {
-    const auto words = fmt::format("rank {} cannot give its value of \"{}\": {}", global,
+    const auto words = fmt::format("the value of rank {} for \"{}\" is invalid: {}", global,
                                    options.name, frame.reason());
     if (rank == group.rank()) throw UsageError(words);
     throw PeerError(global, words);
   }
   if (frame.kind != kind) {
-    throw PeerError(global, fmt::format("rank {} gives {} as \"{}\" and rank {} {}: every rank "
-                                        "must give the same type",
-                                        global, name_of(frame.kind), options.name,
-                                        group.global_rank(group.rank()), name_of(kind)));
+    throw PeerError(global,
+                    fmt::format("rank {} passes {} for \"{}\", but rank {} passes {}: every "
+                                "rank must pass the same type",
+                                global, name_of(frame.kind), options.name,
+                                group.global_rank(group.rank()), name_of(kind)));
   }
 }
 
@@ -140,7 +141,7 @@ std::vector<std::string> gather_bytes(const ProcessGroup& group, const Value& ow
   std::size_t longest = 0;
   for (int rank = 0; rank < group.size(); ++rank) {
     const auto other = read_frame(frames, rank);
-    // All ranks read the same frames: of two kinds, each rank finds the first that is not its own.
+    // All ranks read the same frames: each rank finds the first frame of another kind than its own.
     expect_value(other, rank, own.kind, group, options);
     longest = std::max(longest, other.value_bytes());
     values.emplace_back(other.bytes.data(), std::min(other.value_bytes(), Frame::kInline));
@@ -177,7 +178,7 @@ std::string broadcast_bytes(const ProcessGroup& group, const Value& value, int r
     group.broadcast(whole, root, {.name = options.name}).wait();
     bytes.assign(data_of(whole), frame.value_bytes());
   }
-  // Only now: a rank that leaves before the second call would hold up the others.
+  // Checked only now: a rank that throws before the second call would block the others.
   expect_value(frame, root, value.kind, group, options);
   return bytes;
 }
@@ -310,7 +311,7 @@ std::string broadcast(const ProcessGroup& group, const Written& value, int root,
 void refuse(const ProcessGroup& group, int rank, std::string_view why,
             const ValueOptions& options) {
   const int global = group.global_rank(rank);
-  throw PeerError(global, fmt::format("the JSON of rank {} for \"{}\" cannot be read: {}", global,
+  throw PeerError(global, fmt::format("the JSON of rank {} for \"{}\" is invalid: {}", global,
                                       options.name, why));
 }
 

@@ -1,11 +1,11 @@
-// Values that are no tensors, from every rank to every rank, and from one rank to all: text,
-// numbers, JSON. What PyTorch has as all_gather_object and broadcast_object_list, without pickle:
-// nothing that arrives is executed, and no type travels that the receiver did not ask for.
+// Gathers and broadcasts values that are not tensors: text, numbers, JSON. The equivalent of
+// PyTorch's all_gather_object and broadcast_object_list without pickle: received bytes are never
+// executed, and only the type that the receiver requests is accepted.
 //
 //   const auto names = gather_values(group, name);              // vector<string>, by rank
-//   const auto lists = gather_values(group, losses);            // vector<double>: lengths may differ
-//   const auto shared_seed = broadcast_value(group, seed);      // rank 0's number
-//   const auto shared_config = broadcast_value(group, config, 2);  // rank 2's nlohmann::json
+//   const auto lists = gather_values(group, losses);            // vector<double>: lengths may
+//   differ const auto shared_seed = broadcast_value(group, seed);      // rank 0's number const
+//   auto shared_config = broadcast_value(group, config, 2);  // rank 2's nlohmann::json
 //
 // For facts and figures, not for data: values pass through copies in every process. A text, or all
 // numbers of a rank together, may have kMaxGatheredBytes. A call of the group carries values of up
@@ -28,28 +28,28 @@ namespace lockstep {
 inline constexpr std::size_t kMaxGatheredBytes = std::size_t{64} << 20;
 
 struct ValueOptions {
-  std::string_view name = "values";  // for messages; ranks give the same
+  std::string_view name = "values";  // for messages; equal on all ranks
 };
 
-/// A number that arrives bit by bit as it was sent, NaN included.
+/// A number that arrives bit-identical, NaN included.
 template <typename T>
 concept ValueNumber =
     std::same_as<T, double> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint64_t>;
 
 /// A class of JSON values, such as nlohmann::json: x.dump() writes text and T::parse(text) reads
-/// it. What the class cannot write does not arrive: nlohmann::json writes NaN as null.
+/// it. The limits of the class apply: nlohmann::json writes NaN as null.
 template <typename T>
 concept JsonValue = requires(const T& value, const std::string& text) {
   { value.dump() } -> std::convertible_to<std::string>;
   { T::parse(text) } -> std::convertible_to<T>;
 };
 
-/// Every rank's `own`, by rank. Empty text and no numbers are values too.
+/// Returns the `own` of every rank, by rank. Empty texts and empty lists are valid values.
 /// Collective: every rank calls this, in the same order, with the same type; lengths may differ.
-/// Returns when every rank's value has arrived.
-/// Throws PeerError naming the rank that is lost or late, gives another type, a value that is too
-/// long, or JSON that cannot be written; UsageError on that rank itself for the last two. The group
-/// can be used after those.
+/// Returns when the values of all ranks have arrived.
+/// Throws PeerError naming the rank that has ended or is late, passes another type, a value that is
+/// too long, or JSON that dump() refuses; that rank itself throws UsageError in the last two cases.
+/// The group stays usable, except when a rank has ended or is late.
 [[nodiscard]] std::vector<std::string> gather_values(const ProcessGroup& group,
                                                      std::string_view own,
                                                      const ValueOptions& options = {});
@@ -68,11 +68,11 @@ template <JsonValue T>
 [[nodiscard]] std::vector<T> gather_values(const ProcessGroup& group, const T& own,
                                            const ValueOptions& options = {});
 
-/// The `value` of rank `root`; that of every other rank is not looked at.
+/// Returns the `value` of rank `root`; the `value` of every other rank is ignored.
 /// Collective: every rank calls this, in the same order, with the same type and root. Returns when
-/// root's value has arrived; the others may not have it yet.
-/// Throws as gather_values, where the faulty rank is root; a rank that asks for another type than
-/// root gives throws PeerError by itself. UsageError for a root that the group does not have.
+/// root's value has arrived; other ranks may not have it yet.
+/// Throws as gather_values for an invalid value of root. Only the rank itself throws PeerError if
+/// it requests another type than root passes. Throws UsageError for an invalid root.
 [[nodiscard]] std::string broadcast_value(const ProcessGroup& group, std::string_view value,
                                           int root = 0, const ValueOptions& options = {});
 template <ValueNumber T>
@@ -93,11 +93,11 @@ template <JsonValue T>
 [[nodiscard]] T broadcast_value(const ProcessGroup& group, const T& value, int root = 0,
                                 const ValueOptions& options = {});
 
-/// What JSON values travel as; not for callers.
+/// The transfer format of JSON values; not for callers.
 namespace json_values {
 
-/// What dump() wrote, or the message of what it threw: a rank that cannot write its value must
-/// still come, for the others wait.
+/// The text of dump(), or the message of its exception: a rank whose value is invalid must still
+/// make the call, because the others wait for it.
 struct Written {
   std::string text = {};
   bool has_failed = false;
@@ -116,7 +116,7 @@ template <JsonValue T>
                                               const ValueOptions& options);
 [[nodiscard]] std::string broadcast(const ProcessGroup& group, const Written& value, int root,
                                     const ValueOptions& options);
-/// Throws PeerError: what `rank` sent cannot be read here.
+/// Throws PeerError: the JSON of `rank` is invalid here.
 [[noreturn]] void refuse(const ProcessGroup& group, int rank, std::string_view why,
                          const ValueOptions& options);
 

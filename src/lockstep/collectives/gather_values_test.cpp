@@ -18,10 +18,10 @@
 namespace lockstep {
 namespace {
 
-// Below, at and above what one call carries, and 1 MiB.
+// Below, at and above the length that one call carries, and 1 MiB.
 constexpr std::array<std::size_t, 7> kLengths{0, 1, 495, 496, 497, 5'000, std::size_t{1} << 20};
 
-// Its bytes differ by rank and position, and are zeros and broken UTF-8 among others.
+// The bytes differ by rank and position; zeros and invalid UTF-8 are among them.
 std::string text_of(int rank, std::size_t length) {
   std::string text(length, '\0');
   for (std::size_t i = 0; i < length; ++i) {
@@ -50,12 +50,12 @@ constexpr std::array<std::uint64_t, 4> kOddUnsigned{0, (std::uint64_t{1} << 53) 
                                                     std::uint64_t{1} << 63,
                                                     std::numeric_limits<std::uint64_t>::max()};
 
-// EXPECT_EQ calls a NaN unequal to itself and 0 equal to -0; this compares bits.
+// EXPECT_EQ treats a NaN as unequal to itself and 0 as equal to -0; this compares bits.
 void expect_bits(double found, double expected) {
   EXPECT_EQ(std::bit_cast<std::uint64_t>(found), std::bit_cast<std::uint64_t>(expected));
 }
 
-// Rank r has the first r of these. nlohmann::json compares by value.
+// Rank r passes the first r of these. nlohmann::json compares by value.
 nlohmann::json json_of(int rank) {
   auto value = nlohmann::json::array({nullptr,
                                       true,
@@ -68,7 +68,7 @@ nlohmann::json json_of(int rank) {
   return value;
 }
 
-// Lengths that all ranks have, then such that each rank has another one.
+// First the same length on all ranks, then a different one on each rank.
 void texts_arrive(const ProcessGroup& group) {
   const auto size = static_cast<std::size_t>(group.size());
   for (std::size_t shift = 0; shift < kLengths.size(); ++shift) {
@@ -106,7 +106,7 @@ void numbers_arrive(const ProcessGroup& group, const std::vector<T>& numbers,
     const int root = group.size() - 1;
     expect_same(broadcast_value(group, of_rank(group.rank()), root), of_rank(root));
   }
-  // Rank r gives all numbers r × 20 times: none, and more than one call carries.
+  // Rank r passes all numbers r × 20 times: zero numbers, and more than one call carries.
   std::vector<T> own;
   for (int i = 0; i < 20 * group.rank(); ++i) own.insert(own.end(), numbers.begin(), numbers.end());
   const auto lists = gather_values(group, std::span<const T>(own));
@@ -136,7 +136,7 @@ void json_arrives(const ProcessGroup& group) {
   const nlohmann::ordered_json own{{"z", group.rank()}, {"a", 0}};
   EXPECT_EQ(gather_values(group, own).back().dump(),
             R"({"z":)" + std::to_string(group.size() - 1) + R"(,"a":0})")
-      << "the order of members is the class's";
+      << "the class defines the order of members";
 }
 
 class ValuesOnRanks : public ::testing::TestWithParam<int> {
@@ -147,11 +147,11 @@ class ValuesOnRanks : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, ValuesOnRanks, ::testing::Range(1, 6));
 
-TEST_P(ValuesOnRanks, TextsOfAnyLengthArriveAsTheyWereGiven) { with_groups(texts_arrive); }
+TEST_P(ValuesOnRanks, TextsOfAnyLengthArriveUnchanged) { with_groups(texts_arrive); }
 TEST_P(ValuesOnRanks, NumbersArriveBitForBit) { with_groups(all_numbers_arrive); }
 TEST_P(ValuesOnRanks, JsonArrives) { with_groups(json_arrives); }
 
-TEST_P(ValuesOnRanks, AllOfItHoldsBetweenProcesses) {
+TEST_P(ValuesOnRanks, ValuesArriveBetweenProcesses) {
   testing::run_ranks_as_processes(GetParam(), [](testing::Rank& self) {
     const ProcessGroup group(world_of_processes(self.rank(), self.size()));
     texts_arrive(group);
@@ -161,8 +161,8 @@ TEST_P(ValuesOnRanks, AllOfItHoldsBetweenProcesses) {
   });
 }
 
-// `faulty` is the rank whose value is wrong; it gets UsageError and the others PeerError that names
-// it, and the group is as good as before.
+// `faulty` is the rank with an invalid value: it throws UsageError, the others throw PeerError
+// naming it, and the group stays usable.
 template <typename Action>
 void expect_fault(const ProcessGroup& group, int faulty, const std::string& words, Action action) {
   try {
@@ -184,27 +184,27 @@ TEST_P(ValuesOnRanks, ARankWhoseValueIsTooLongIsNamedOnAllRanks) {
   with_groups([](ProcessGroup& group) {
     const int faulty = group.size() - 1;
     const std::string own(group.rank() == faulty ? kMaxGatheredBytes + 1 : 600, 'x');
-    expect_fault(group, faulty, "it has 67108865 bytes, and 67108864 is the most",
+    expect_fault(group, faulty, "it has 67108865 bytes; the maximum is 67108864",
                  [&] { (void)gather_values(group, own); });
     expect_fault(group, faulty, "it has 67108865 bytes",
                  [&] { (void)broadcast_value(group, own, faulty); });
   });
 }
 
-TEST_P(ValuesOnRanks, ARankWhoseJsonCannotBeWrittenIsNamedOnAllRanks) {
+TEST_P(ValuesOnRanks, ARankWithInvalidJsonIsNamedOnAllRanks) {
   with_groups([](ProcessGroup& group) {
     const int faulty = group.size() - 1;
-    const nlohmann::json own = group.rank() == faulty ? "\xFF is no UTF-8" : "fine";
+    const nlohmann::json own = group.rank() == faulty ? "\xFF is not UTF-8" : "fine";
     expect_fault(group, faulty, "invalid UTF-8", [&] { (void)gather_values(group, own); });
     expect_fault(group, faulty, "invalid UTF-8",
                  [&] { (void)broadcast_value(group, own, faulty); });
     if (faulty > 0) {
-      EXPECT_EQ(broadcast_value(group, own, 0), "fine") << "only root's is written";
+      EXPECT_EQ(broadcast_value(group, own, 0), "fine") << "only the value of root is written";
     }
   });
 }
 
-TEST_P(ValuesOnRanks, RanksThatGiveDifferentTypesAreTold) {
+TEST_P(ValuesOnRanks, DifferentTypesThrowOnEveryRank) {
   if (GetParam() == 1) return;
   with_groups([](ProcessGroup& group) {
     const bool differs = group.rank() == 1;
@@ -221,14 +221,14 @@ TEST_P(ValuesOnRanks, RanksThatGiveDifferentTypesAreTold) {
       EXPECT_NE(words.find("a double"), std::string::npos) << words;
       EXPECT_NE(words.find("an int64"), std::string::npos) << words;
     }
-    // Root's value is long, so that all ranks have two calls to make.
+    // The value of root is long, so that all ranks make two calls.
     const std::string own(5'000, 'x');
     if (differs) {
       EXPECT_THROW((void)broadcast_value(group, nlohmann::json(own)), PeerError);
     } else {
       EXPECT_EQ(broadcast_value(group, own), own);
     }
-    // A list of one number is not that number.
+    // A list of one number has another type than that number.
     const std::vector<double> list{1.0};
     const std::span<const double> numbers(list);
     if (differs) {
@@ -242,7 +242,7 @@ TEST_P(ValuesOnRanks, RanksThatGiveDifferentTypesAreTold) {
   });
 }
 
-// JSON that one class writes and this one does not read.
+// A class whose own text parse() refuses.
 struct Unreadable {
   [[nodiscard]] static std::string dump() { return "?"; }
   static Unreadable parse(const std::string& text) {
@@ -250,7 +250,7 @@ struct Unreadable {
   }
 };
 
-TEST_P(ValuesOnRanks, JsonThatCannotBeReadNamesTheRankItCameFrom) {
+TEST_P(ValuesOnRanks, InvalidJsonNamesTheRankThatSentIt) {
   with_groups([](ProcessGroup& group) {
     const int root = group.size() - 1;
     try {
@@ -258,14 +258,14 @@ TEST_P(ValuesOnRanks, JsonThatCannotBeReadNamesTheRankItCameFrom) {
       ADD_FAILURE() << "nothing was thrown";
     } catch (const PeerError& error) {
       EXPECT_EQ(error.rank(), root);
-      EXPECT_NE(std::string(error.what()).find("for \"plans\" cannot be read: starts with ?"),
+      EXPECT_NE(std::string(error.what()).find("for \"plans\" is invalid: starts with ?"),
                 std::string::npos)
           << error.what();
     }
   });
 }
 
-TEST(Values, InAGroupAreNumberedAsItsRanksAndNamedAsTheWorlds) {
+TEST(Values, AreOrderedByRankOfTheGroupAndErrorsNameGlobalRanks) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(3, [&](testing::Rank& self) {
@@ -276,12 +276,12 @@ TEST(Values, InAGroupAreNumberedAsItsRanksAndNamedAsTheWorlds) {
               self.rank() == 0 ? std::vector<std::int64_t>{0} : (std::vector<std::int64_t>{1, 2}));
     if (self.rank() > 0) {
       const nlohmann::json own = self.rank() == 2 ? "\xFF" : "";
-      expect_fault(group, group.size() - 1, "rank 2 cannot give its value", [&] {
+      expect_fault(group, group.size() - 1, "the value of rank 2 for", [&] {
         try {
           (void)gather_values(group, own);
         } catch (const PeerError& error) {
           EXPECT_EQ(error.rank(), 2);
-          throw PeerError(1, error.what());  // as the group numbers it
+          throw PeerError(1, error.what());  // the rank in the group
         }
       });
     }
@@ -289,7 +289,7 @@ TEST(Values, InAGroupAreNumberedAsItsRanksAndNamedAsTheWorlds) {
   });
 }
 
-TEST(Values, ARootThatTheGroupDoesNotHaveIsRefused) {
+TEST(Values, AnInvalidRootIsRefused) {
   const ProcessGroup group(World::alone());
   EXPECT_THROW((void)broadcast_value(group, "x", 1), UsageError);
   EXPECT_THROW((void)broadcast_value(group, nlohmann::json(1), -1), UsageError);

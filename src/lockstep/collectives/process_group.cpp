@@ -16,7 +16,7 @@ namespace {
 
 using Operations = std::vector<std::shared_ptr<Operation>>;
 
-// Tensors that live until an operation is done.
+// Keeps tensors alive until an operation is done.
 std::shared_ptr<const void> keep(std::vector<at::Tensor> tensors) {
   return std::make_shared<const std::vector<at::Tensor>>(std::move(tensors));
 }
@@ -43,23 +43,24 @@ Call call_of(Collective kind, const CallOptions& options) {
           .leaves = options.leaves};
 }
 
-// Where one side is `size` times the other.
+// Returns `part` if `whole` has `size` times as many elements.
 std::int64_t part_of(std::string_view verb, std::int64_t whole, std::int64_t part, int size) {
   if (whole == part * size) return part;
-  throw UsageError(fmt::format("{} among {} ranks needs {} × {} elements on one side, not {}", verb,
-                               size, size, part, whole));
+  throw UsageError(fmt::format("{} among {} ranks requires {} × {} elements on one side, not {}",
+                               verb, size, size, part, whole));
 }
 
 void expect_same_dtype(std::string_view verb, const TensorSpan& input, const TensorSpan& output) {
   if (input.dtype == output.dtype) return;
-  throw UsageError(fmt::format("{} of {} into {}: input and output have one dtype", verb,
+  throw UsageError(fmt::format("{} of {} into {}: input and output must have the same dtype", verb,
                                to_string(input.dtype), to_string(output.dtype)));
 }
 
 void expect_pairs(std::string_view verb, at::TensorList inputs, at::TensorList outputs) {
   if (inputs.size() == outputs.size()) return;
-  throw UsageError(fmt::format("{} of {} inputs into {} outputs: the lists have one length", verb,
-                               inputs.size(), outputs.size()));
+  throw UsageError(
+      fmt::format("{} of {} inputs into {} outputs: both lists must have the same length", verb,
+                  inputs.size(), outputs.size()));
 }
 
 std::shared_ptr<Operation> start_all_reduce(Group& group, const at::Tensor& tensor, ReduceOp op,

@@ -1,14 +1,16 @@
-// The ranks that work together, and what they do with tensors:
+// A group of ranks and its collectives on tensors:
 //
 //   lockstep::ProcessGroup group(world);
 //   group.all_reduce(gradient, lockstep::ReduceOp::average).wait();
 //
-// Every verb but send and receive is collective: every rank of the group calls it, in the same
-// order, with the same shape, dtype and arguments. It returns at once with Work; leave the tensors
-// alone until that is waited on. Ranks that make different calls, are lost or late get PeerError
-// that says who and what, from the verb or the wait; the group is of no more use then, the process
-// is. Results have the same bits on every rank, whatever the size and wherever tensors lie
-// (docs/numerics.md).
+// Every function that returns Work is collective, except send and receive: every rank of the group
+// calls it, in the same order, with the same shape, dtype and arguments. It returns at once; do not
+// access the tensors until the Work has been waited on.
+//
+// If ranks issue different collectives, or a peer dies or times out, the call or wait() throws
+// PeerError naming the rank. The group is then unusable; the process can continue with a new group.
+//
+// Results are bit-identical on every rank, for every size and kind of memory (docs/numerics.md).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,72 +31,78 @@ namespace lockstep {
 
 class World;  // rendezvous/world.h
 
-/// What moves the data of a group.
+/// The backend that moves the data of a group.
 enum class Backend : std::uint8_t {
-  automatic,  // chosen by where the ranks run
-  shm,        // memory that the ranks of one host share
+  automatic,  // chosen by the hosts of the ranks
+  shm,        // shared memory, for ranks of one host
 };
 
 struct ProcessGroupOptions {
-  std::string name = "world";                      // in messages
-  std::chrono::milliseconds timeout{600'000};      // a rank may be evaluating
-  std::chrono::milliseconds stall_report{10'000};  // a wait that takes longer is reported, once
+  std::string name = "world";                      // for messages
+  std::chrono::milliseconds timeout{600'000};      // long, because a rank may be evaluating
+  std::chrono::milliseconds stall_report{10'000};  // a longer wait is reported once
   Backend backend = Backend::automatic;
 };
 
-/// What a call may carry besides its tensors.
+/// Optional arguments of a call.
 struct CallOptions {
-  std::string_view name = {};               // for messages: "gradients 3"; ranks give the same
-  std::optional<CallFlags> flags = {};      // combined over the ranks: Work::flags
+  std::string_view name = {};               // for messages: "gradients 3"; equal on all ranks
+  std::optional<CallFlags> flags = {};      // combined over the ranks: Work::flags()
   std::optional<std::int64_t> weight = {};  // of this rank, for ReduceOp::weighted_average
-  std::optional<LeafInterval> leaves = {};  // of a reduction; none: each rank is one leaf
+  std::optional<LeafInterval> leaves = {};  // of a reduction; nullopt: each rank is one leaf
 };
 
-/// A value, cheap to copy; copies are the same group. Several can live in one process.
+/// A value that is cheap to copy; copies refer to the same group. A process can have several
+/// groups.
 class ProcessGroup {
  public:
-  /// All ranks of `world`. Collective. Returns when all have come.
-  /// Throws UsageError when they are on several hosts, naming those; PeerError for ranks that are
-  /// lost or late.
+  /// Creates the group of all ranks of `world`. Collective: every rank of the world calls this, in
+  /// the same order as for its other groups. Returns when every rank is present. Throws UsageError
+  /// if the ranks are on several hosts, naming them; PeerError when a rank has ended or is late.
   explicit ProcessGroup(const World& world, const ProcessGroupOptions& options = {});
 
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
-  /// The number that `rank` of this group has in the world. Throws UsageError when there is none.
+  /// The rank in the world of rank `rank` of this group. Throws UsageError for an invalid rank.
   [[nodiscard]] int global_rank(int rank) const;
-  /// What moves the data: "shm". And why: "all 4 ranks are on one host".
+  /// The name of the backend: "shm"; and why it was chosen: "all 4 ranks are on one host".
   [[nodiscard]] std::string backend() const;
   [[nodiscard]] std::string backend_reason() const;
-  /// Throws UsageError, naming `what`, when the backend cannot use memory of `device`.
+  /// Throws UsageError, naming `what`, if the backend does not support memory on `device`.
   void expect_usable(at::Device device, std::string_view what) const;
 
-  /// The group of the ranks that give the same `color`, ordered by key, then by rank. Collective. A
-  /// rank that wants none of the others gives a color of its own.
+  /// Creates the group of the ranks that pass the same `color`, ordered by key, then by rank; a
+  /// rank that passes a color of its own is alone in its group. Collective over this group. Returns
+  /// when every rank of the new group is present. Throws as the constructor.
   [[nodiscard]] ProcessGroup split(int color, int key = 0) const;
 
-  /// A copy of this group that keeps it reserved as long as the copy, or a copy of that, lives. Not
-  /// collective. Calls of a group have one order, so two users that begin calls at different
-  /// moments on different ranks need a group each: the second one finds is_reserved() and calls
+  /// Returns a copy that reserves this group as long as the copy, or a copy of it, exists. Not
+  /// collective. The calls of a group have one order, so two users whose calls have no fixed order
+  /// relative to each other need one group each: the second user finds is_reserved() and calls
   /// split().
   [[nodiscard]] ProcessGroup reserve() const;
   [[nodiscard]] bool is_reserved() const noexcept;
 
-  /// `bytes` of zeroed memory as a tensor of uint8, mapped by every rank of the host: collectives
-  /// on it, and on views of it, copy nothing. Collective, with the same size. It lives as long as
-  /// any tensor uses it, longer than the group if need be. Throws UsageError for a device that the
-  /// backend does not serve.
+  /// Allocates `bytes` of registered memory: a zeroed uint8 tensor that every rank of the host has
+  /// mapped. Collectives on it, and on views of it, need no copy. Collective: every rank passes the
+  /// same size. Returns when every rank has its memory. The memory exists as long as a tensor uses
+  /// it, also beyond the group. Throws UsageError for a device that the backend does not support,
+  /// PeerError.
   [[nodiscard]] at::Tensor allocate(std::int64_t bytes, at::Device device = at::kCPU) const;
 
-  /// Joins `tensor` over the ranks, in place. Throws UsageError for a dtype the group does not
-  /// know, and for the average of integers.
+  // All functions below throw UsageError for an unsupported dtype or device, a tensor that is not
+  // contiguous, and sizes that do not match; PeerError when a rank is lost. In-place use is noted
+  // where it is supported.
+
+  /// Reduces `tensor` across all ranks, in place. Throws UsageError for an average of integers.
   [[nodiscard]] Work all_reduce(at::Tensor& tensor, ReduceOp op = ReduceOp::sum,
                                 const CallOptions& options = {}) const;
-  /// The same for each of a list, which has the same length on all ranks. One Work for all.
+  /// The same for each tensor of a list, which has the same length on all ranks. One Work for all.
   [[nodiscard]] Work all_reduce(at::TensorList tensors, ReduceOp op = ReduceOp::sum,
                                 const CallOptions& options = {}) const;
 
-  /// Joins `input`, size() times as long as `output`, and leaves each rank its part of the result:
-  /// rank r the r-th. `output` may be that part of `input`.
+  /// Reduces `input`, which is size() times as long as `output`, across all ranks; rank r receives
+  /// part r of the result. `output` may be this rank's part of `input`.
   [[nodiscard]] Work reduce_scatter(at::Tensor& output, const at::Tensor& input,
                                     ReduceOp op = ReduceOp::sum,
                                     const CallOptions& options = {}) const;
@@ -102,8 +110,8 @@ class ProcessGroup {
                                     ReduceOp op = ReduceOp::sum,
                                     const CallOptions& options = {}) const;
 
-  /// Puts every rank's `input` one after the other into `output`, on all ranks. `input` may be this
-  /// rank's part of `output`.
+  /// Concatenates the `input` of every rank in `output`, on all ranks. `input` may be this rank's
+  /// part of `output`.
   [[nodiscard]] Work all_gather(at::Tensor& output, const at::Tensor& input,
                                 const CallOptions& options = {}) const;
   [[nodiscard]] Work all_gather(at::TensorList outputs, at::TensorList inputs,
@@ -115,25 +123,28 @@ class ProcessGroup {
   [[nodiscard]] Work broadcast(at::TensorList tensors, int root = 0,
                                const CallOptions& options = {}) const;
 
-  /// As all_reduce, but only root's `tensor` gets the result; the others keep theirs.
+  /// As all_reduce, but only the `tensor` of `root` receives the result; the others are unchanged.
   [[nodiscard]] Work reduce(at::Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum,
                             const CallOptions& options = {}) const;
 
-  /// As all_gather, to root alone; elsewhere `output` is not looked at and may be undefined.
+  /// As all_gather, but only `root` receives the result. On other ranks `output` is ignored and may
+  /// be undefined.
   [[nodiscard]] Work gather(at::Tensor& output, const at::Tensor& input, int root = 0,
                             const CallOptions& options = {}) const;
-  /// Gives rank r the r-th part of root's `input`; elsewhere `input` may be undefined.
+  /// Copies part r of root's `input` to the `output` of rank r. On other ranks `input` is ignored
+  /// and may be undefined.
   [[nodiscard]] Work scatter(at::Tensor& output, const at::Tensor& input, int root = 0,
                              const CallOptions& options = {}) const;
-  /// Part p of this rank's `input` becomes part r of rank p's `output`, r being this rank.
+  /// Copies part p of the `input` of rank r to part r of the `output` of rank p, for all r and p.
   [[nodiscard]] Work all_to_all(at::Tensor& output, const at::Tensor& input,
                                 const CallOptions& options = {}) const;
 
-  /// Returns Work that is done when every rank has come.
+  /// Returns Work that is done when every rank has called barrier().
   [[nodiscard]] Work barrier(const CallOptions& options = {}) const;
 
-  /// Sends `tensor` to one rank, which receives one of the same dtype and number of elements with
-  /// the same tag. Messages with one tag arrive in order. Done when the receiver has it.
+  /// Sends `tensor` to rank `to`, which calls receive() with the same dtype, number of elements and
+  /// tag. Messages with the same tag arrive in order. A send is done when the receiver has the
+  /// data.
   [[nodiscard]] Work send(const at::Tensor& tensor, int to, int tag = 0) const;
   [[nodiscard]] Work receive(at::Tensor& tensor, int from, int tag = 0) const;
 
@@ -143,8 +154,8 @@ class ProcessGroup {
   struct Reservation;
 
   std::shared_ptr<Group> group_;
-  std::shared_ptr<Reservation> reservation_;  // of all copies
-  std::shared_ptr<const void> reserved_;      // of a copy that reserves it
+  std::shared_ptr<Reservation> reservation_;  // shared by all copies
+  std::shared_ptr<const void> reserved_;      // set in copies that reserve the group
 };
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ using torch::full;
 using torch::kFloat;
 using torch::kLong;
 
-// What rank `rank` contributes: whole numbers, so that every order sums them exactly.
+// The contribution of `rank`: integers, whose sum is exact in every order.
 at::Tensor contribution(int rank, std::int64_t count, at::ScalarType dtype = kFloat) {
   return (arange(count, kLong).remainder(7) + rank + 1).to(dtype);
 }
@@ -70,7 +70,7 @@ TEST_P(ProcessGroupOfSize, AveragesAndKeepsShapes) {
   });
 }
 
-TEST_P(ProcessGroupOfSize, MovesTensorsByEveryVerb) {
+TEST_P(ProcessGroupOfSize, EveryCollectiveGivesTheExpectedTensors) {
   with_groups([](ProcessGroup& group) {
     const int rank = group.rank();
     const int size = group.size();
@@ -117,7 +117,7 @@ TEST_P(ProcessGroupOfSize, MovesTensorsByEveryVerb) {
   });
 }
 
-TEST_P(ProcessGroupOfSize, IsReservedAsLongAsACopyThatReservesItLives) {
+TEST_P(ProcessGroupOfSize, IsReservedAsLongAsAReservingCopyExists) {
   with_groups([](ProcessGroup& group) {
     EXPECT_FALSE(group.is_reserved());
     const auto same = group;
@@ -136,7 +136,7 @@ TEST_P(ProcessGroupOfSize, IsReservedAsLongAsACopyThatReservesItLives) {
   });
 }
 
-TEST_P(ProcessGroupOfSize, ListsAreOneWork) {
+TEST_P(ProcessGroupOfSize, AListReturnsOneWork) {
   with_groups([](ProcessGroup& group) {
     std::vector<at::Tensor> tensors;
     for (int i = 0; i < 100; ++i) tensors.push_back(contribution(group.rank(), 10 + i));
@@ -152,7 +152,7 @@ TEST_P(ProcessGroupOfSize, ListsAreOneWork) {
   });
 }
 
-TEST_P(ProcessGroupOfSize, LibraryMemoryGivesTheSameBitsAndOutlivesItsGroup) {
+TEST_P(ProcessGroupOfSize, RegisteredMemoryGivesTheSameBitsAndOutlivesItsGroup) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(GetParam(), [&](Rank& self) {
@@ -190,7 +190,7 @@ TEST_P(ProcessGroupOfSize, SplitsByColorInTheOrderOfKeys) {
   });
 }
 
-TEST_P(ProcessGroupOfSize, FlagsTravelWithACall) {
+TEST_P(ProcessGroupOfSize, TheFlagsOfACallAreCombined) {
   with_groups([](ProcessGroup& group) {
     auto tensor = torch::ones({4});
     auto work = group.all_reduce(
@@ -214,7 +214,7 @@ std::string failure_of(const std::function<void()>& action) {
   return "no UsageError";
 }
 
-TEST(ProcessGroup, SaysWhatATensorLacks) {
+TEST(ProcessGroup, AnUnsupportedTensorIsRefusedWithTheReason) {
   ProcessGroup group(World::alone());
   auto columns = torch::zeros({3, 4}).t();
   EXPECT_EQ(failure_of([&] { (void)group.all_reduce(columns); }),
@@ -231,16 +231,17 @@ TEST(ProcessGroup, SaysWhatATensorLacks) {
   EXPECT_NE(failure_of([&] { (void)group.all_reduce(whole, ReduceOp::average); }).find("average"),
             std::string::npos);
   auto doubles = torch::zeros({3}, torch::kDouble);
-  EXPECT_NE(
-      failure_of([&] { (void)group.all_gather(doubles, torch::zeros({3})); }).find("one dtype"),
-      std::string::npos);
+  EXPECT_NE(failure_of([&] {
+              (void)group.all_gather(doubles, torch::zeros({3}));
+            }).find("the same dtype"),
+            std::string::npos);
   EXPECT_NE(failure_of([&] { (void)group.allocate(8, at::Device("cuda:0")); }).find("cuda:0"),
             std::string::npos);
   auto fine = torch::zeros({3});
   EXPECT_NE(failure_of([&] { (void)group.broadcast(fine, 3); }).find("rank 3"), std::string::npos);
 }
 
-TEST(ProcessGroup, TellsAutogradThatATensorWasWrittenTo) {
+TEST(ProcessGroup, AutogradDetectsThatATensorWasWritten) {
   ProcessGroup group(World::alone());
   auto leaf = torch::ones({3}, torch::requires_grad());
   const auto loss = (leaf * leaf).sum();

@@ -31,7 +31,7 @@ DType dtype_of(const at::Tensor& tensor, std::string_view what) {
       return DType::boolean;
     default:
       throw UsageError(fmt::format(
-          "the {} has dtype {}, which collectives do not move; convert it to float32, float64, "
+          "the {} has dtype {}, which collectives do not support; convert it to float32, float64, "
           "float16, bfloat16, int8, int32, int64, uint8 or bool",
           what, toString(tensor.scalar_type())));
   }
@@ -50,9 +50,9 @@ Device usable_device(const Group& group, at::Device device, std::string_view wha
                      device.has_index() ? device.index() : 0};
   const auto refusal = device.is_cpu() || device.is_cuda()
                            ? group.refusal_of(where)
-                           : std::optional<std::string>("it knows the CPU and CUDA only");
+                           : std::optional<std::string>("groups support CPU and CUDA only");
   if (!refusal) return where;
-  throw UsageError(fmt::format("the {} is on {}, which backend {} cannot use: {}", what,
+  throw UsageError(fmt::format("the {} is on {}, which backend {} does not support: {}", what,
                                device.str(), group.kind(), *refusal));
 }
 
@@ -60,7 +60,7 @@ TensorSpan span_of(const Group& group, const at::Tensor& tensor, std::string_vie
   if (!tensor.defined()) throw UsageError(fmt::format("the {} is an undefined tensor", what));
   if (tensor.layout() != at::kStrided) {
     throw UsageError(fmt::format(
-        "the {} is a sparse tensor on {}; collectives move dense tensors: call to_dense() on it",
+        "the {} is a sparse tensor on {}; collectives support dense tensors: call to_dense() on it",
         what, tensor.device().str()));
   }
   const auto device = usable_device(group, tensor.device(), what);

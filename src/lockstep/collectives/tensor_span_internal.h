@@ -1,4 +1,4 @@
-// Tensors as groups see them: a span of bytes, what its elements are, and where it lies.
+// Tensors as a group uses them: a span of bytes with its dtype and device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,17 +19,17 @@ struct TensorSpan {
   Device device = {};
 };
 
-/// The one place that asks a backend whether it can use memory of a device.
-/// Throws UsageError, naming `what` ("input of all_gather"), when it cannot.
+/// Returns `device` as the type of fabric. The only function that asks a backend whether it
+/// supports a device. Throws UsageError, naming `what` ("input of all_gather"), if it does not.
 [[nodiscard]] Device usable_device(const Group& group, at::Device device, std::string_view what);
 
-/// The elements of `tensor`. `what` is its place in the call: "input of all_gather".
-/// Throws UsageError for a tensor that is undefined, on a device that `group` cannot use, sparse,
-/// not contiguous, or of a dtype that collectives do not know.
+/// The elements of `tensor`. `what` is its role in the call, for messages: "input of all_gather".
+/// Throws UsageError for a tensor that is undefined, sparse or not contiguous, and for a device or
+/// dtype that is unsupported.
 [[nodiscard]] TensorSpan span_of(const Group& group, const at::Tensor& tensor,
                                  std::string_view what);
 
-/// Tells autograd that `tensor` is about to be written to.
+/// Increments the version of `tensor`, so that autograd detects the write.
 void note_write(const at::Tensor& tensor);
 
 }  // namespace lockstep

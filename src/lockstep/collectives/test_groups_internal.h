@@ -1,4 +1,4 @@
-// For tests. Groups whose ranks are threads of this process.
+// For tests. Groups with threads of this process as ranks.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Runs `body` on every rank, as a thread.
+// Runs `body` on every rank; ranks are threads.
 inline void with_groups(int size, const std::function<void(ProcessGroup&)>& body,
                         const ProcessGroupOptions& options = {}) {
   const auto point = MeetingPoint::of_threads();
@@ -20,7 +20,7 @@ inline void with_groups(int size, const std::function<void(ProcessGroup&)>& body
   });
 }
 
-// The same; the group must still be usable at the end.
+// The same; the group must be usable at the end.
 inline void with_sound_groups(int size, const std::function<void(ProcessGroup&)>& body) {
   with_groups(size, [&](ProcessGroup& group) {
     body(group);

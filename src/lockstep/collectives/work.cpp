@@ -18,7 +18,7 @@ void Work::wait(Deadline deadline) {
   for (const auto& operation : operations_) group_->wait(*operation, deadline);
 }
 
-// Every transport of this version moves memory of the CPU.
+// Every transport of this version supports CPU memory only.
 void Work::synchronize() { wait(); }
 
 bool Work::done() {
@@ -29,7 +29,7 @@ bool Work::done() {
 }
 
 const GroupFlags& Work::flags() const {
-  if (operations_.empty()) throw UsageError("work of nothing has no flags");
+  if (operations_.empty()) throw UsageError("Work without operations has no flags");
   return operations_.back()->flags();
 }
 

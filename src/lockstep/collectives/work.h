@@ -1,5 +1,5 @@
-// What a collective returns: work that has begun. No thread works behind the caller's back: the
-// work continues when the caller starts something else in the group, asks or waits.
+// The result of a collective: operations in flight. There is no background thread: the operations
+// advance when the caller starts another operation of the group, or calls done() or wait().
 #pragma once
 
 #include <memory>
@@ -15,29 +15,31 @@ class Operation;
 
 class Work {
  public:
-  /// Of nothing: done.
+  /// Work without operations; it is done.
   Work() = default;
   Work(std::shared_ptr<Group> group, std::vector<std::shared_ptr<Operation>> operations);
 
-  /// Returns when what the calling thread starts from here on sees the result: kernels that it
-  /// enqueues on its current stream, and on the CPU everything. Without a deadline the group's
-  /// timeout counts from now.
-  /// Throws PeerError, naming a rank, when that rank is lost, does not come in time, or makes
-  /// another call: now, and whenever the group is used again.
+  /// Waits for the result. Returns when everything that the calling thread starts afterwards sees
+  /// it: kernels that it enqueues on its current stream and, for CPU tensors, any access. Without a
+  /// deadline the group's timeout applies, from this call on.
+  /// Throws PeerError, naming the rank, when a rank has ended, is late, or makes a different call.
+  /// The group is then unusable.
   void wait();
   void wait(Deadline deadline);
 
-  /// Returns when the host can read the result. For tensors of the CPU the same as wait().
+  /// Returns when the host can read the result. For CPU tensors the same as wait(). Throws as
+  /// wait().
   void synchronize();
 
-  /// Continues with what can be done without waiting; true when all is done. Throws as wait does.
+  /// Advances the operations without waiting; returns whether all are done. Throws as wait().
   [[nodiscard]] bool done();
 
-  /// The flags of all ranks, combined, of the last operation. The work is done.
+  /// The combined flags of all ranks, of the last operation. Valid once the work is done. Throws
+  /// UsageError for Work without operations.
   [[nodiscard]] const GroupFlags& flags() const;
 
  private:
-  std::shared_ptr<Group> group_;  // shared: a ProcessGroup may go before its work
+  std::shared_ptr<Group> group_;  // shared: a ProcessGroup may be destroyed before its Work
   std::vector<std::shared_ptr<Operation>> operations_;
 };
 
