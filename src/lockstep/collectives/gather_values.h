@@ -2,14 +2,15 @@
 // PyTorch's all_gather_object and broadcast_object_list without pickle: received bytes are never
 // executed, and only the type that the receiver requests is accepted.
 //
-//   const auto names = gather_values(group, name);              // vector<string>, by rank
-//   const auto lists = gather_values(group, losses);            // vector<double>: lengths may
-//   differ const auto shared_seed = broadcast_value(group, seed);      // rank 0's number const
-//   auto shared_config = broadcast_value(group, config, 2);  // rank 2's nlohmann::json
+//   const auto names = gather_values(group, name);                 // vector<string>, by rank
+//   const auto lists = gather_values(group, losses);               // vector<double> per rank
+//   const auto shared_seed = broadcast_value(group, seed);         // the number of rank 0
+//   const auto shared_config = broadcast_value(group, config, 2);  // nlohmann::json of rank 2
 //
-// For facts and figures, not for data: values pass through copies in every process. A text, or all
-// numbers of a rank together, may have kMaxGatheredBytes. A call of the group carries values of up
-// to 496 bytes; where one is longer, a second call moves the longest length from every rank.
+// For small values, not for data: every process copies them. A text, or all numbers of a rank
+// together, may have kMaxGatheredBytes; lengths may differ between ranks. The first call of the
+// group carries up to 496 bytes per rank; if a value is longer, a second call moves the maximum
+// length from every rank.
 #pragma once
 
 #include <concepts>
