@@ -8,7 +8,7 @@ endif()
 
 add_library(lockstep_compiler INTERFACE)
 target_compile_features(lockstep_compiler INTERFACE cxx_std_20)
-target_compile_options(lockstep_compiler INTERFACE
+set(options
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion
   # The promise of equal bits: aarch64 has fused multiply-add in its base set, x86-64 has not,
   # and GCC fuses by default. -fno-math-errno changes no result and lets sqrt vectorise.
@@ -18,8 +18,9 @@ target_compile_options(lockstep_compiler INTERFACE
   # One code model for libraries and programs, so that both can share a precompiled header.
   -fPIC)
 if(LOCKSTEP_WERROR)
-  target_compile_options(lockstep_compiler INTERFACE -Werror)
+  list(APPEND options -Werror)
 endif()
+target_compile_options(lockstep_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
 
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)

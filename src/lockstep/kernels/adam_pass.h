@@ -34,7 +34,7 @@ struct AdamStretch {
   std::size_t count = 0;
 
   /// Elements [begin, end).
-  [[nodiscard]] AdamStretch part(std::size_t begin, std::size_t end) const noexcept {
+  [[nodiscard]] constexpr AdamStretch part(std::size_t begin, std::size_t end) const noexcept {
     return {values + begin,
             gradients + begin,
             averages + begin,

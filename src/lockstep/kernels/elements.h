@@ -14,18 +14,18 @@ namespace lockstep {
 template <typename Stored>
 using WideOf = std::conditional_t<std::is_same_v<Stored, double>, double, float>;
 
-[[gnu::always_inline]] inline float widened(float value) noexcept { return value; }
-[[gnu::always_inline]] inline double widened(double value) noexcept { return value; }
-[[gnu::always_inline]] inline float widened(Float16 value) noexcept {
+[[gnu::always_inline]] constexpr float widened(float value) noexcept { return value; }
+[[gnu::always_inline]] constexpr double widened(double value) noexcept { return value; }
+[[gnu::always_inline]] constexpr float widened(Float16 value) noexcept {
   return widen_float16(static_cast<std::uint16_t>(value));
 }
-[[gnu::always_inline]] inline float widened(BFloat16 value) noexcept {
+[[gnu::always_inline]] constexpr float widened(BFloat16 value) noexcept {
   return widen_bfloat16(static_cast<std::uint16_t>(value));
 }
 
 /// Rounded once, to nearest even.
 template <typename Stored>
-[[gnu::always_inline]] inline Stored narrowed(WideOf<Stored> value) noexcept {
+[[gnu::always_inline]] constexpr Stored narrowed(WideOf<Stored> value) noexcept {
   if constexpr (std::is_same_v<Stored, Float16>) {
     return static_cast<Float16>(narrow_to_float16(value));
   } else if constexpr (std::is_same_v<Stored, BFloat16>) {
@@ -39,8 +39,9 @@ template <typename Stored>
 // stored value differs from the rounded master, the user has assigned it since the last step: it
 // becomes the new master. `masters` is null for wider types.
 template <typename Stored>
-[[gnu::always_inline]] inline WideOf<Stored> read_value(Stored value, const WideOf<Stored>* masters,
-                                                        std::size_t i) noexcept {
+[[gnu::always_inline]] constexpr WideOf<Stored> read_value(Stored value,
+                                                           const WideOf<Stored>* masters,
+                                                           std::size_t i) noexcept {
   if constexpr (std::is_same_v<Stored, WideOf<Stored>>) {
     return value;
   } else {
@@ -49,8 +50,8 @@ template <typename Stored>
 }
 
 template <typename Stored>
-[[gnu::always_inline]] inline void write_value(Stored& value, WideOf<Stored>* masters,
-                                               std::size_t i, WideOf<Stored> stepped) noexcept {
+[[gnu::always_inline]] constexpr void write_value(Stored& value, WideOf<Stored>* masters,
+                                                  std::size_t i, WideOf<Stored> stepped) noexcept {
   if constexpr (!std::is_same_v<Stored, WideOf<Stored>>) masters[i] = stepped;
   value = narrowed<Stored>(stepped);
 }

@@ -28,7 +28,7 @@ struct SgdStretch {
   std::size_t count = 0;
 
   /// Elements [begin, end).
-  [[nodiscard]] SgdStretch part(std::size_t begin, std::size_t end) const noexcept {
+  [[nodiscard]] constexpr SgdStretch part(std::size_t begin, std::size_t end) const noexcept {
     return {values + begin, gradients + begin, momenta == nullptr ? nullptr : momenta + begin,
             masters == nullptr ? nullptr : masters + begin, end - begin};
   }

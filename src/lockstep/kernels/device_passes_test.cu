@@ -1,0 +1,275 @@
+// Every pass over device memory is bit-identical to its twin over host memory.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "lockstep/base/random.h"
+#include "lockstep/kernels/device_passes.h"
+#include "lockstep/kernels/digest.h"
+#include "lockstep/kernels/noted_loops.h"
+#include "lockstep/kernels/squares.h"
+
+namespace lockstep {
+namespace {
+
+// Several squares blocks, and no multiple of any pack or block of threads.
+constexpr std::size_t kCount = 3 * kSquaresBlock + 1237;
+
+class DevicePasses : public testing::Test {
+ protected:
+  void SetUp() override {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+      GTEST_SKIP() << "no GPU on this machine";
+    }
+  }
+};
+
+// Host values with a copy in device memory.
+template <typename T>
+class Both {
+ public:
+  explicit Both(std::vector<T> values) : host(std::move(values)) {
+    EXPECT_EQ(cudaMalloc(&device_, bytes()), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(device_, host.data(), bytes(), cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  Both(const Both&) = delete;
+  Both& operator=(const Both&) = delete;
+  ~Both() { cudaFree(device_); }
+
+  [[nodiscard]] T* device() { return device_; }
+  [[nodiscard]] std::vector<T> from_device() const {
+    std::vector<T> copy(host.size());
+    EXPECT_EQ(cudaMemcpy(copy.data(), device_, bytes(), cudaMemcpyDeviceToHost), cudaSuccess);
+    return copy;
+  }
+  void expect_equal(const char* what) const {
+    const auto copy = from_device();
+    EXPECT_EQ(std::memcmp(copy.data(), host.data(), bytes()), 0) << what;
+  }
+
+  std::vector<T> host;
+
+ private:
+  [[nodiscard]] std::size_t bytes() const { return host.size() * sizeof(T); }
+
+  T* device_ = nullptr;
+};
+
+template <typename T>
+std::vector<T> draw(std::uint64_t seed, double scale = 1, double shift = 0,
+                    std::size_t count = kCount) {
+  RandomStream stream({seed, random_purpose("device passes test")}, 0, 0);
+  std::vector<T> values(count);
+  for (auto& value : values) {
+    const auto unit = static_cast<double>(stream() >> 40) * 0x1p-23 - 1;
+    value = narrowed<T>(static_cast<WideOf<T>>(scale * unit + shift));
+  }
+  return values;
+}
+
+// Chunks of all lengths and alignments, with gaps between them; groups alternate.
+std::vector<DeviceChunk> uneven_chunks(std::uint32_t groups) {
+  std::vector<DeviceChunk> chunks;
+  std::uint64_t begin = 3;
+  for (std::uint32_t i = 0; begin < kCount; ++i) {
+    const auto wanted = i % 5 == 0 ? 7U : i % 3 == 0 ? kDeviceChunk : 1021U + i % 8;
+    const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, kCount - begin));
+    chunks.push_back({begin, count, i % groups});
+    begin += count + i % 4;
+  }
+  return chunks;
+}
+
+DeviceChunks table_of(Both<DeviceChunk>& chunks) { return {chunks.device(), chunks.host.size()}; }
+
+template <typename Stored>
+void compare_adam() {
+  using Wide = WideOf<Stored>;
+  Both<AdamStep> steps({{.kept = 0.9997, .step_size = 3e-3, .root_factor = 22.4},
+                        {.beta1 = 0.4, .decay = 0.01, .step_size = 1e-3, .root_factor = 3.1},
+                        {.beta1 = 0.4, .step_size = 1e-3, .root_factor = 3.1},
+                        {.decay = 0.02, .step_size = 2e-3}});
+  Both<DeviceChunk> chunks(uneven_chunks(4));
+  Both<Stored> values(draw<Stored>(1)), gradients(draw<Stored>(2, 0.1));
+  Both<Wide> averages(draw<Wide>(3, 0.1)), squares(draw<Wide>(4, 1e-3, 1e-3));
+  // Every other master is the stored value with lost bits; the rest were assigned by the user.
+  Both<Wide> masters([&] {
+    auto wide = draw<Wide>(1);
+    for (std::size_t i = 0; i < kCount; i += 2) wide[i] += Wide(0.5);
+    return wide;
+  }());
+  const bool has_masters = !std::is_same_v<Stored, Wide>;
+  const AdamStretch<Stored> host{values.host.data(),
+                                 gradients.host.data(),
+                                 averages.host.data(),
+                                 squares.host.data(),
+                                 has_masters ? masters.host.data() : nullptr,
+                                 kCount};
+  const AdamStretch<Stored> device{values.device(),
+                                   gradients.device(),
+                                   averages.device(),
+                                   squares.device(),
+                                   has_masters ? masters.device() : nullptr,
+                                   kCount};
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    for (const auto& chunk : chunks.host) {
+      adam_pass(host.part(chunk.begin, chunk.begin + chunk.count), steps.host[chunk.group]);
+    }
+    launch_adam(device, table_of(chunks), steps.device(), nullptr, {});
+  }
+  values.expect_equal("values");
+  averages.expect_equal("averages");
+  squares.expect_equal("squares");
+  if (has_masters) masters.expect_equal("masters");
+  Both<std::uint32_t> skip({1});
+  launch_adam(device, table_of(chunks), steps.device(), skip.device(), {});
+  values.expect_equal("values after a skipped step");
+  squares.expect_equal("squares after a skipped step");
+}
+
+TEST_F(DevicePasses, AdamStepsEqualTheHosts) {
+  compare_adam<float>();
+  compare_adam<double>();
+  compare_adam<BFloat16>();
+}
+
+template <typename Stored>
+void compare_sgd() {
+  using Wide = WideOf<Stored>;
+  Both<SgdStep> steps({{.lr = 0.1},
+                       {.lr = 0.1, .momentum = 0.9, .is_first = true},
+                       {.lr = 0.1, .momentum = 0.9, .dampening = 0.1, .decay = 0.01},
+                       {.lr = 0.1, .momentum = 0.9, .nesterov = true},
+                       {.lr = 0.1, .momentum = 0.9, .decay = 0.1, .nesterov = true},
+                       {.lr = 0.2, .decay = 0.01}});
+  Both<DeviceChunk> chunks(uneven_chunks(6));
+  Both<Stored> values(draw<Stored>(1)), gradients(draw<Stored>(2, 0.1));
+  Both<Wide> momenta(draw<Wide>(3, 0.1)), masters(draw<Wide>(1));
+  const bool has_masters = !std::is_same_v<Stored, Wide>;
+  const SgdStretch<Stored> host{values.host.data(), gradients.host.data(), momenta.host.data(),
+                                has_masters ? masters.host.data() : nullptr, kCount};
+  const SgdStretch<Stored> device{values.device(), gradients.device(), momenta.device(),
+                                  has_masters ? masters.device() : nullptr, kCount};
+  for (const auto& chunk : chunks.host) {
+    sgd_pass(host.part(chunk.begin, chunk.begin + chunk.count), steps.host[chunk.group]);
+  }
+  launch_sgd(device, table_of(chunks), steps.device(), nullptr, {});
+  values.expect_equal("values");
+  momenta.expect_equal("momenta");
+  if (has_masters) masters.expect_equal("masters");
+}
+
+TEST_F(DevicePasses, SgdStepsEqualTheHosts) {
+  compare_sgd<float>();
+  compare_sgd<double>();
+  compare_sgd<BFloat16>();
+}
+
+template <typename Stored>
+void compare_norm() {
+  // Two ranges: the first ends inside a block.
+  constexpr std::size_t kFirst = kSquaresBlock + 333;
+  Both<Stored> values(draw<Stored>(7, 10));
+  std::vector<DeviceChunk> blocks;
+  std::vector<std::uint32_t> ends;
+  std::vector<double> range_sums;
+  for (const auto& [begin, end] : {std::pair{std::size_t{0}, kFirst}, std::pair{kFirst, kCount}}) {
+    double sum = 0;
+    for (auto at = begin; at < end; at += kSquaresBlock) {
+      const auto count = std::min(kSquaresBlock, end - at);
+      blocks.push_back({at, static_cast<std::uint32_t>(count), 0});
+      sum += SquaresLoops<InstructionSet::baseline, Stored>::sum(
+          std::span<const Stored>(values.host).subspan(at, count));
+    }
+    ends.push_back(static_cast<std::uint32_t>(blocks.size()));
+    range_sums.push_back(sum);
+  }
+  Both<DeviceChunk> chunks(blocks);
+  Both<std::uint32_t> range_ends(ends);
+  Both<double> sums(std::vector<double>(blocks.size()));
+  Both<DeviceNorm> norm({DeviceNorm{}});
+  launch_squares(values.device(), table_of(chunks), sums.device(), {});
+  launch_norm(sums.device(), sums.host.size(), range_ends.device(), ends.size(), 1.5, norm.device(),
+              {});
+  const double expected = std::sqrt(0 + range_sums[0] + range_sums[1]);
+  const auto found = norm.from_device()[0];
+  EXPECT_EQ(found.norm, expected);
+  EXPECT_EQ(found.clip_factor, 1.5 / (expected + 1e-6));
+
+  Both<DeviceChunk> parts(uneven_chunks(1));
+  launch_scale(values.device(), table_of(parts), &norm.device()->clip_factor, {});
+  for (const auto& part : parts.host) {
+    NotedLoops<InstructionSet::baseline, Stored>::multiply(
+        std::span(values.host).subspan(part.begin, part.count), found.clip_factor);
+  }
+  values.expect_equal("clipped values");
+  Both<double> one({1.0});
+  launch_scale(values.device(), table_of(parts), one.device(), {});
+  values.expect_equal("values that need no clipping");
+}
+
+TEST_F(DevicePasses, NormAndClippingEqualTheHosts) {
+  compare_norm<float>();
+  compare_norm<double>();
+  compare_norm<Float16>();
+  compare_norm<BFloat16>();
+}
+
+template <typename Stored>
+void compare_gather() {
+  Both<Stored> from(draw<Stored>(8)), to(draw<Stored>(9));
+  from.host[5000] = narrowed<Stored>(std::numeric_limits<WideOf<Stored>>::infinity());
+  Both<Stored> source(from.host);
+  std::vector<DeviceCopy> entries;
+  std::vector<DeviceChunk> chunks = uneven_chunks(1);
+  for (std::uint32_t i = 0; i < chunks.size(); ++i) {
+    entries.push_back(
+        {source.device() + chunks[i].begin, to.device() + chunks[i].begin, chunks[i].count, i});
+  }
+  Both<DeviceCopy> table(entries);
+  for (const auto mode : {GatherMode::add, GatherMode::copy}) {
+    Both<std::uint32_t> notes(std::vector<std::uint32_t>(chunks.size()));
+    launch_gather<Stored>(table.device(), entries.size(), mode, notes.device(), {});
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      const auto part = std::span(to.host).subspan(chunks[i].begin, chunks[i].count);
+      const auto* const first = source.host.data() + chunks[i].begin;
+      using Loops = NotedLoops<InstructionSet::baseline, Stored>;
+      notes.host[i] = mode == GatherMode::add ? Loops::add(part, first)
+                                              : Loops::copy(part, first, Caching::through);
+    }
+    to.expect_equal("gathered values");
+    notes.expect_equal("notes of non-finite values");
+    EXPECT_EQ(std::count(notes.host.begin(), notes.host.end(), 1U), 1);
+  }
+}
+
+TEST_F(DevicePasses, GatheredGradientsAndTheirNotesEqualTheHosts) {
+  compare_gather<float>();
+  compare_gather<double>();
+  compare_gather<Float16>();
+  compare_gather<BFloat16>();
+}
+
+TEST_F(DevicePasses, DigestsEqualTheHosts) {
+  Both<float> values(draw<float>(10));
+  const auto bytes = std::as_bytes(std::span(values.host));
+  for (const std::size_t length :
+       {std::size_t{5}, std::size_t{8}, bytes.size() - 3, bytes.size()}) {
+    Both<std::uint64_t> sum({0});
+    const auto* const memory = reinterpret_cast<const std::byte*>(values.device());
+    const auto half = length / 16 * 8;
+    launch_digest(memory + half, length - half, half, sum.device(), {});
+    launch_digest(memory, half, 0, sum.device(), {});
+    EXPECT_EQ(sum.from_device()[0], digest(bytes.first(length))) << length;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/kernels/launch_internal.h"
+
+namespace lockstep {
+
+void expect_launched(const char* pass) {
+  const auto error = cudaGetLastError();
+  if (error == cudaSuccess) return;
+  throw SystemError(std::string("the GPU refused ") + pass + ": " + cudaGetErrorString(error));
+}
+
+}  // namespace lockstep
