@@ -13,7 +13,7 @@
 namespace lockstep::cli {
 
 struct Arguments::Parser {
-  // CLI11 sets `value`; whether the flag was given is known after parsing.
+  // CLI11 sets `value`; parse() copies it to `result` if the flag was given.
   struct OptionalFlag {
     std::optional<bool>& result;
     bool value = false;
@@ -22,7 +22,8 @@ struct Arguments::Parser {
 
   void parse(const std::vector<std::string>& words) {
     try {
-      app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 wants it reversed
+      app.parse(
+          std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 expects them reversed
     } catch (const CLI::ParseError& error) {
       throw UsageError(
           fmt::format("{}; `lockstep {} --help` lists the options", error.what(), verb));
@@ -33,13 +34,14 @@ struct Arguments::Parser {
   }
 
   std::string verb;
+  std::function<std::optional<std::string>(const std::string&)> explain;
   CLI::App app;
   std::deque<OptionalFlag> optional_flags;  // app refers to their values
 };
 
 Arguments::Arguments(std::string verb, bool& help) : parser_(std::make_unique<Parser>()) {
   parser_->verb = std::move(verb);
-  parser_->app.set_help_flag();  // ours is shorter
+  parser_->app.set_help_flag();  // the verbs have their own help
   flag("-h,--help", help);
 }
 
@@ -56,7 +58,7 @@ void Arguments::option(const std::string& names, int& value) {
 }
 
 void Arguments::option(const std::string& names, int& value, IntRange allowed) {
-  // CLI11's own check words its refusal differently from version to version.
+  // Not CLI11's own range check: its message differs from version to version.
   parser_->app.add_option(names, value)->check([allowed](const std::string& text) {
     int number = 0;
     const bool is_allowed = CLI::detail::lexical_cast(text, number) && allowed.smallest <= number &&
@@ -98,13 +100,29 @@ void Arguments::option(const std::string& names, std::optional<std::string>& val
       ->take_last();
 }
 
+void Arguments::explain_unknown(
+    std::function<std::optional<std::string>(const std::string&)> explain) {
+  parser_->explain = std::move(explain);
+}
+
 void Arguments::read(const std::vector<std::string>& words) {
   parser_->app.allow_extras();
   parser_->parse(words);
+  std::vector<std::string> explanations;
+  for (const auto& word : parser_->app.remaining()) {
+    if (!parser_->explain || !word.starts_with("--")) continue;
+    auto explanation = parser_->explain(word.substr(0, word.find('=')));
+    if (explanation) explanations.push_back(*std::move(explanation));
+  }
+  if (!explanations.empty()) {
+    throw UsageError(fmt::format("{}; `lockstep {} --help` lists the options",
+                                 fmt::join(explanations, "; "), parser_->verb));
+  }
   for (const auto& word : parser_->app.remaining()) {
     if (word.starts_with("-")) refuse(word);
-    throw UsageError(fmt::format("\"{}\" is one argument too many; see `lockstep {} --help`", word,
-                                 parser_->verb));
+    throw UsageError(
+        fmt::format("\"{}\" is an unexpected argument; `lockstep {} --help` lists the arguments",
+                    word, parser_->verb));
   }
 }
 
@@ -122,7 +140,7 @@ void Arguments::refuse(const std::string& word) const {
   const std::vector<std::string_view> views(names.begin(), names.end());
   const auto nearest = try_nearest(word.substr(0, word.find('=')), views);
   throw UsageError(fmt::format(
-      "\"{}\" is not an option of lockstep {}{} `lockstep {} --help` lists them.", word,
+      "\"{}\" is not an option of lockstep {}{} `lockstep {} --help` lists the options.", word,
       parser_->verb, nearest ? fmt::format("; did you mean {}?", *nearest) : ".", parser_->verb));
 }
 
@@ -140,7 +158,7 @@ std::vector<TomlItem> read_toml(std::istream& file, std::string_view path) {
   std::vector<TomlItem> items;
   try {
     for (const auto& item : CLI::ConfigTOML().from_config(file)) {
-      if (item.name == "++" || item.name == "--") continue;  // CLI11's marks around a section
+      if (item.name == "++" || item.name == "--") continue;  // CLI11's begin and end of a section
       items.push_back({item.fullname(), CLI::detail::join(item.inputs, ",")});
     }
   } catch (const CLI::Error& error) {

@@ -26,7 +26,7 @@ struct Example {
   bool help = false;
   bool flag = false;
   std::optional<bool> choice;
-  std::string text = "as it was";
+  std::string text = "unchanged";
   std::optional<std::string> last;
   int count = 7;
   std::uint64_t large = 0;
@@ -48,10 +48,10 @@ struct Example {
   }
 };
 
-TEST(Arguments, WhatIsNotGivenKeepsItsValue) {
+TEST(Arguments, AnArgumentThatIsNotGivenKeepsItsValue) {
   Example example;
   example.arguments.read({});
-  EXPECT_EQ(example.text, "as it was");
+  EXPECT_EQ(example.text, "unchanged");
   EXPECT_EQ(example.count, 7);
   EXPECT_EQ(example.list, std::vector{1});
   EXPECT_EQ(example.last, std::nullopt);
@@ -72,7 +72,7 @@ TEST(Arguments, EveryTypeIsRead) {
   EXPECT_FALSE(example.help);
 }
 
-TEST(Arguments, TheLastOneWinsOnlyWhereThatWasDeclared) {
+TEST(Arguments, AnOptionMayBeRepeatedOnlyWhereThatWasDeclared) {
   Example example;
   example.arguments.read({"--last", "a", "--choice", "--last", "", "--no-choice"});
   EXPECT_EQ(example.last, "");
@@ -89,7 +89,7 @@ TEST(Arguments, ANumberOutsideItsRangeIsNamedWithTheRange) {
   }
 }
 
-TEST(Arguments, ReadingWhatLeadsLeavesTheRestUntouched) {
+TEST(Arguments, ReadingTheLeadingArgumentsReturnsTheOthersUnread) {
   bool help = false;
   int count = 0;
   Arguments arguments("example", help);
@@ -103,18 +103,33 @@ TEST(Arguments, ReadingWhatLeadsLeavesTheRestUntouched) {
 TEST(Arguments, AnOptionOrAWordThatWasNotDeclaredIsRefused) {
   EXPECT_EQ(refusal([] { Example().arguments.read({"--txet=1"}); }),
             "\"--txet=1\" is not an option of lockstep example; did you mean --text? "
-            "`lockstep example --help` lists them.");
+            "`lockstep example --help` lists the options.");
   bool help = false;
   Arguments none("none", help);
   EXPECT_EQ(refusal([&] { none.read({"stray"}); }),
-            "\"stray\" is one argument too many; see `lockstep none --help`");
+            "\"stray\" is an unexpected argument; `lockstep none --help` lists the arguments");
+}
+
+TEST(Arguments, AnUnknownOptionIsExplained) {
+  bool help = false;
+  Arguments arguments("example", help);
+  arguments.explain_unknown([](const std::string& option) -> std::optional<std::string> {
+    if (option != "--old" && option != "--older") return std::nullopt;
+    return option + " is now --new";
+  });
+  EXPECT_EQ(
+      refusal([&] {
+        arguments.read({"--old=1", "2", "--older", "3"});
+      }),
+      "--old is now --new; --older is now --new; `lockstep example --help` lists the options");
+  EXPECT_NE(refusal([&] { arguments.read({"--other"}); }).find("not an option"), std::string::npos);
 }
 
 TEST(ReadToml, ItemsComeInTheirOrderWithTheirSection) {
-  std::istringstream file("rate = 3e-4  # a comment\nhidden = [5, 6]\n[data]\nname = \"x y\"\n");
+  std::istringstream file("lr = 3e-4  # a comment\nhidden = [5, 6]\n[data]\nname = \"x y\"\n");
   const auto items = read_toml(file, "a.toml");
   ASSERT_EQ(items.size(), 3U);
-  EXPECT_EQ(items[0].name + "|" + items[0].text, "rate|3e-4");
+  EXPECT_EQ(items[0].name + "|" + items[0].text, "lr|3e-4");
   EXPECT_EQ(items[1].name + "|" + items[1].text, "hidden|5,6");
   EXPECT_EQ(items[2].name + "|" + items[2].text, "data.name|x y");
 }

@@ -10,8 +10,8 @@ std::filesystem::path data_cache(const Environment& environment) {
   const auto home = environment.find("HOME");
   if (!home || home->empty()) {
     throw UsageError(
-        "neither XDG_CACHE_HOME nor HOME is set; set XDG_CACHE_HOME to the folder "
-        "that fetched data goes to");
+        "neither XDG_CACHE_HOME nor HOME is set; set XDG_CACHE_HOME to the folder for fetched "
+        "data");
   }
   return std::filesystem::path(*home) / ".cache" / "lockstep" / "data";
 }

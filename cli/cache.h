@@ -1,4 +1,4 @@
-// Where fetched data lies: one folder a user, shared by all checkouts.
+// The folder of fetched data: one per user, shared by all checkouts.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace lockstep::cli {
 
-/// lockstep/data in XDG_CACHE_HOME, else in ~/.cache. Throws UsageError when HOME is not set
-/// either.
+/// lockstep/data in XDG_CACHE_HOME, else in ~/.cache. Throws UsageError when neither
+/// XDG_CACHE_HOME nor HOME is set.
 [[nodiscard]] std::filesystem::path data_cache(const Environment& environment);
 
 }  // namespace lockstep::cli

@@ -15,7 +15,7 @@ struct Unit {
   double milliseconds;
 };
 constexpr std::array kUnits{Unit{"ms", 1}, Unit{"s", 1e3}, Unit{"min", 6e4}, Unit{"h", 36e5}};
-constexpr double kLongest = 1e12;  // 30 years: beyond it the clock's own range is near
+constexpr double kLongest = 1e12;  // 30 years, well within the range of the clock
 
 }  // namespace
 

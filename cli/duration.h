@@ -1,4 +1,4 @@
-// Times as a person types them: 500ms, 30s, 2min, 6h; a number alone is seconds.
+// Reads times such as 500ms, 30s, 2min and 6h; a number without a unit is in seconds.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,7 @@
 
 namespace lockstep::cli {
 
-/// Throws UsageError, naming `option` and what was typed, for anything else, or for a negative
-/// time.
+/// Throws UsageError that names `option` and the text for any other text and for a negative time.
 [[nodiscard]] std::chrono::milliseconds parse_duration(std::string_view option,
                                                        std::string_view text);
 

@@ -21,13 +21,13 @@ int run_help(const std::vector<std::string>& arguments, Streams streams) {
     streams.out << fmt::format("  {:<10} {}\n", verb.name, verb.summary);
   }
   streams.out << "\n"
-                 "  -h, --help     this page; `lockstep help <verb>` for one verb\n"
-                 "  -V, --version  the version alone\n"
+                 "  -h, --help     print this help; `lockstep help <verb>` for a verb\n"
+                 "  -V, --version  print only the version\n"
                  "\n"
                  "Examples:\n"
                  "  lockstep run -n 4 ./my_program --its options\n"
                  "  lockstep data inspect train.bin\n"
-                 "  lockstep version --json    what this build can use, for a program to read\n";
+                 "  lockstep train gpt --data my.txt --steps 1000\n";
   return kSuccess;
 }
 

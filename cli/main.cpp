@@ -1,4 +1,4 @@
-// The lockstep command. Each verb is a folder beside this file; verb.cpp holds the table.
+// The lockstep command. Each verb has a folder; verb.cpp has the table of verbs.
 #include <iostream>
 #include <string>
 #include <vector>

@@ -9,7 +9,7 @@
 namespace lockstep::cli {
 namespace {
 
-// Damerau-Levenshtein distance, the restricted form: a pair once swapped is not edited again.
+// The restricted Damerau-Levenshtein distance: no edit changes a pair that was swapped.
 std::size_t edits(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
@@ -28,17 +28,19 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
-// What others call our options.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kOtherNames{{
-    {"--lr", "--rate"},
-    {"--learning-rate", "--rate"},
-    {"--learning_rate", "--rate"},
+// Names of the same options in torchrun and in common training scripts.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kOtherNames{{
+    {"--learning-rate", "--lr"},
+    {"--learning_rate", "--lr"},
     {"--batch-size", "--batch"},
     {"--batch_size", "--batch"},
-    {"--max-steps", "--for"},
-    {"--max_steps", "--for"},
-    {"--nproc-per-node", "-n"},
-    {"--nproc_per_node", "-n"},
+    {"--max-steps", "--steps"},
+    {"--max_steps", "--steps"},
+    {"--gradient-accumulation-steps", "--grad-accum"},
+    {"--gradient_accumulation_steps", "--grad-accum"},
+    {"--clip-grad", "--max-grad-norm"},
+    {"--nproc-per-node", "--ranks"},
+    {"--nproc_per_node", "--ranks"},
     {"--node_rank", "--node-rank"},
     {"--master-addr", "--rendezvous"},
     {"--rdzv-endpoint", "--rendezvous"},

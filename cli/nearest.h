@@ -1,4 +1,4 @@
-// The word a person probably meant.
+// The known word that is nearest to a mistyped one.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace lockstep::cli {
 
-/// The candidate nearest to `word` by edits (insert, delete, replace, swap of neighbours), if it is
-/// near enough to be a slip: at most a third of the longer word's letters, at least one. Else the
-/// candidate that torchrun and common training scripts call `word`, if there is one.
+/// The candidate with the fewest edits from `word` (insert, delete, replace, swap of neighbors), if
+/// they are at most a third of the letters of the longer word, or one. Otherwise the candidate that
+/// torchrun and common training scripts call `word`. nullopt if there is neither.
 [[nodiscard]] std::optional<std::string_view> try_nearest(
     std::string_view word, std::span<const std::string_view> candidates);
 

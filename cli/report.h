@@ -1,4 +1,4 @@
-// How a verb ends that failed, in the command and in the programs beside it.
+// Reports the error of a verb, in the command and in its sibling programs.
 #pragma once
 
 #include <iosfwd>
@@ -8,7 +8,7 @@
 
 namespace lockstep::cli {
 
-/// Exit codes of the command itself; a program it starts has its own.
+/// Exit codes of the command. `lockstep run` returns that of the program it starts.
 inline constexpr int kSuccess = 0;
 inline constexpr int kFailure = 1;
 inline constexpr int kUsage = 2;

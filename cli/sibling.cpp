@@ -26,7 +26,7 @@ std::string sibling_path(const std::string& name) {
   const std::string path = folder / name;
   if (!fs::exists(path)) {
     throw UsageError(
-        fmt::format("the program {} is not in {}, where this command is; build or install it too "
+        fmt::format("the program {} is not in {}, the folder of this command; build or install it "
                     "(cmake --build … --target {})",
                     name, folder.string(), name));
   }
@@ -38,7 +38,7 @@ void become_sibling(const std::string& name, const std::vector<std::string>& arg
   std::vector<std::string> words{path};
   words.insert(words.end(), arguments.begin(), arguments.end());
   auto environment = Environment::of_process();
-  // Ranks get it from the launcher.
+  // The launcher sets it for ranks.
   if (const auto& [variable, value] = plain_processor_variable();
       hides_sve() && !environment.find(variable)) {
     environment.set(variable, value);

@@ -1,5 +1,5 @@
-// Programs that lie beside the lockstep command and do for it what needs LibTorch, so that the
-// command itself starts at once.
+// The sibling programs of the lockstep command: they are in the same folder and do the work that
+// needs LibTorch, so that the command itself starts at once.
 #pragma once
 
 #include <string>
@@ -9,16 +9,18 @@
 
 namespace lockstep::cli {
 
-/// The program `name` in the folder of this program. Throws UsageError when it is not there.
+/// The path of the program `name` in the folder of this program. Throws UsageError when it does not
+/// exist.
 [[nodiscard]] std::string sibling_path(const std::string& name);
 
-/// What a person types for the lockstep command beside this program: its name where PATH finds it,
-/// else its path from here.
+/// The lockstep command of this program's folder as the user types it: its name if PATH has the
+/// folder, else its relative path.
 [[nodiscard]] std::string typed_command(const Environment& environment);
 
-/// Becomes the program `name` from the folder of this program, with `arguments` and the variable
-/// that LibTorch's BLAS needs on this machine (machine/hidden_sve.h); returns only by throwing:
-/// UsageError when it is not there, SystemError when it cannot be started.
+/// Replaces this process by the program `name` of the same folder (execve), with `arguments` and
+/// the environment variable that LibTorch's BLAS needs on this machine (machine/hidden_sve.h). Does
+/// not return. Throws UsageError when the program does not exist, SystemError when it does not
+/// start.
 [[noreturn]] void become_sibling(const std::string& name,
                                  const std::vector<std::string>& arguments);
 

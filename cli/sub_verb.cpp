@@ -22,8 +22,8 @@ int dispatch_sub_verb(std::string_view verb, std::span<const Verb> sub_verbs, st
     for (const auto& sub : sub_verbs) names.push_back(sub.name);
     const auto nearest = try_nearest(word, names);
     streams.error << fmt::format(
-        "lockstep {}: \"{}\" is none of its verbs{} `lockstep {} --help` lists them.\n", verb, word,
-        nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : ".", verb);
+        "lockstep {}: \"{}\" is not one of its verbs{} `lockstep {} --help` lists the verbs.\n",
+        verb, word, nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : ".", verb);
     return kUsage;
   }
   try {

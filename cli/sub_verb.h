@@ -1,4 +1,4 @@
-// A verb with verbs of its own, such as `lockstep data inspect`.
+// A verb with sub-verbs, such as `lockstep data inspect`.
 #pragma once
 
 #include <span>
@@ -10,9 +10,10 @@
 
 namespace lockstep::cli {
 
-/// Runs the one of `sub_verbs` that `arguments` begin with; shows `help` when asked to, when there
-/// is no word, and the nearest match when the word is none of them. A UsageError of a sub-verb is
-/// shown with its name and becomes kUsage, any other Error kFailure.
+/// Runs the sub-verb that `arguments` begin with and returns its exit code. Prints `help` on
+/// request and when there are no arguments; for an unknown word prints the nearest sub-verb and
+/// returns kUsage. An Error of the sub-verb is printed with its name: a UsageError returns kUsage,
+/// any other kFailure.
 [[nodiscard]] int dispatch_sub_verb(std::string_view verb, std::span<const Verb> sub_verbs,
                                     std::string_view help,
                                     const std::vector<std::string>& arguments, Streams streams);

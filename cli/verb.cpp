@@ -12,14 +12,14 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::array kVerbs{
-    Verb{"train", "train a GPT, ResNet or MLP with one process a core", run_train},
-    Verb{"generate", "text from a GPT that was trained here", run_generate},
-    Verb{"run", "start a program as ranks, on one node or several, and watch them", run_run},
+    Verb{"train", "train a GPT, ResNet or MLP, one process per core", run_train},
+    Verb{"generate", "generate text with a GPT that `lockstep train` has trained", run_generate},
+    Verb{"run", "start a program as ranks on one node or several, as torchrun", run_run},
     Verb{"data", "inspect, tokenize, audit and fetch data", run_data},
     Verb{"ckpt", "inspect, verify, compare, export and import checkpoints", run_ckpt},
-    Verb{"bench", "measure this machine: collectives, and what feeds a step", run_bench},
-    Verb{"help", "what a verb does and the options it takes", run_help},
-    Verb{"version", "the version and what this build can use", run_version},
+    Verb{"bench", "benchmark collectives and data loading on this machine", run_bench},
+    Verb{"help", "print the help of a verb", run_help},
+    Verb{"version", "print the version, the features of this build and this machine", run_version},
 };
 
 }  // namespace
@@ -29,7 +29,7 @@ std::span<const Verb> verbs() { return kVerbs; }
 int dispatch(const std::vector<std::string>& arguments, Streams streams) {
   if (arguments.empty()) {
     run_help({}, streams);
-    return kUsage;  // a script that lost its arguments should not pass for a success
+    return kUsage;  // so that a script without its arguments fails
   }
   const std::string& word = arguments.front();
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
@@ -46,9 +46,9 @@ int unknown_verb(std::string_view word, Streams streams) {
   std::vector<std::string_view> names;
   for (const auto& verb : kVerbs) names.push_back(verb.name);
   const auto nearest = try_nearest(word, names);
-  streams.error << fmt::format("lockstep: \"{}\" is not a verb{} `lockstep --help` lists them.\n",
-                               word,
-                               nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : ".");
+  streams.error << fmt::format(
+      "lockstep: \"{}\" is not a verb{} `lockstep --help` lists the verbs.\n", word,
+      nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : ".");
   return kUsage;
 }
 

@@ -1,5 +1,5 @@
-// A verb of the lockstep command: `lockstep <name> arguments…`. Each but help, which is one file,
-// has a folder with its name; the table is in verb.cpp.
+// A verb of the lockstep command: `lockstep <name> arguments…`. Each verb except help has a folder
+// of its name; the table is in verb.cpp.
 #pragma once
 
 #include <ostream>
@@ -12,7 +12,7 @@
 
 namespace lockstep::cli {
 
-/// Where a verb writes, so that tests can read it.
+/// The output streams of a verb; tests use their own.
 struct Streams {
   std::ostream& out;
   std::ostream& error;
@@ -24,7 +24,7 @@ struct Verb {
   int (*run)(const std::vector<std::string>& arguments, Streams streams);
 };
 
-/// All verbs, in the order help shows them.
+/// All verbs, in the order of the help.
 [[nodiscard]] std::span<const Verb> verbs();
 
 /// Runs the command line after the program's name and returns its exit code.
@@ -40,8 +40,7 @@ int run_train(const std::vector<std::string>& arguments, Streams streams);
 int run_run(const std::vector<std::string>& arguments, Streams streams);
 int run_version(const std::vector<std::string>& arguments, Streams streams);
 
-/// Answers a word that is no verb: names it, the nearest verb if there is one, and where the list
-/// is.
+/// Prints that `word` is not a verb, with the nearest verb, if there is one. Returns kUsage.
 int unknown_verb(std::string_view word, Streams streams);
 
 }  // namespace lockstep::cli

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "lockstep/base/json.h"
@@ -44,12 +45,34 @@ TEST(Command, EveryVerbExplainsItself) {
   }
 }
 
+TEST(Command, EveryHelpFits80Columns) {
+  // Characters, not bytes: "…" has three.
+  const auto is_first_byte = [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
+  };
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"help"},
+                                                {"train", "--help"},
+                                                {"run", "--help"},
+                                                {"generate", "--help"},
+                                                {"data", "--help"},
+                                                {"data", "inspect", "--help"},
+                                                {"data", "tokenize", "--help"},
+                                                {"data", "fetch", "--help"},
+                                                {"ckpt", "--help"},
+                                                {"version", "--help"}}) {
+    std::istringstream help(ask(words).out);
+    for (std::string line; std::getline(help, line);) {
+      EXPECT_LE(std::ranges::count_if(line, is_first_byte), 80) << line;
+    }
+  }
+}
+
 TEST(Command, AnUnknownVerbGetsTheNearestMatch) {
   const auto answer = ask({"verison"});
   EXPECT_EQ(answer.code, kUsage);
   EXPECT_EQ(answer.error,
             "lockstep: \"verison\" is not a verb; did you mean \"version\"? "
-            "`lockstep --help` lists them.\n");
+            "`lockstep --help` lists the verbs.\n");
 }
 
 TEST(Command, AnUnknownSubVerbGetsTheNearestMatchToo) {
@@ -62,7 +85,7 @@ TEST(Command, AnUnknownSubVerbGetsTheNearestMatchToo) {
 
 TEST(Command, AWordNearNothingIsNamedWithoutAGuess) {
   EXPECT_EQ(ask({"deploy"}).error,
-            "lockstep: \"deploy\" is not a verb. `lockstep --help` lists them.\n");
+            "lockstep: \"deploy\" is not a verb. `lockstep --help` lists the verbs.\n");
 }
 
 TEST(Command, NoArgumentsShowHelpAndFail) {
@@ -83,7 +106,7 @@ TEST(Command, VersionAsJsonIsOneObject) {
   EXPECT_TRUE(facts["cuda"].is_boolean());
 }
 
-TEST(Report, NamesTheVerbAndTellsUsageFromFailure) {
+TEST(Report, NamesTheVerbAndReturnsAnotherCodeForUsageErrors) {
   std::ostringstream out;
   EXPECT_EQ(report("data fetch", UsageError("no such name"), out), kUsage);
   EXPECT_EQ(report("run", SystemError("cannot fork", EAGAIN), out), kFailure);

@@ -1,5 +1,6 @@
-// A Linear layer applied as Python applies it. LibTorch's own forward, given more than two
-// dimensions, adds the bias in a pass of its own: slower, and other bits than Python's.
+// Applies a Linear layer as PyTorch does in Python. LibTorch's C++ forward adds the bias in a
+// separate pass for inputs of more than two dimensions: it is slower, and not bit-identical to
+// Python.
 #pragma once
 
 #include <ATen/core/Tensor.h>

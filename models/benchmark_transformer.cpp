@@ -13,15 +13,15 @@ namespace {
 
 const BenchmarkTransformerOptions& checked(const BenchmarkTransformerOptions& o) {
   if (std::min({o.vocabulary, o.positions, o.width, o.heads, o.hidden, o.layers}) < 1) {
-    throw UsageError(fmt::format(
-        "A transformer cannot have vocabulary {}, positions {}, width {}, heads {}, hidden {} and "
-        "layers {}: all have to be above 0.",
-        o.vocabulary, o.positions, o.width, o.heads, o.hidden, o.layers));
+    throw UsageError(
+        fmt::format("Invalid transformer: vocabulary {}, positions {}, width {}, heads {}, hidden "
+                    "{}, layers {}. "
+                    "All must be above 0.",
+                    o.vocabulary, o.positions, o.width, o.heads, o.hidden, o.layers));
   }
   if (o.width % o.heads != 0) {
     throw UsageError(fmt::format(
-        "A width of {} does not split over {} heads: give a width that is a multiple of the heads.",
-        o.width, o.heads));
+        "The width {} is not a multiple of the {} heads: give such a width.", o.width, o.heads));
   }
   return o;
 }
@@ -85,7 +85,7 @@ BenchmarkTransformerImpl::BenchmarkTransformerImpl(const BenchmarkTransformerOpt
     layers_.emplace_back(options);
     layers->push_back(layers_.back());
   }
-  auto encoder = std::make_shared<torch::nn::Module>();  // only there for the names
+  auto encoder = std::make_shared<torch::nn::Module>();  // only for the names of parameters
   encoder->register_module("layers", layers);
   register_module("encoder", encoder);
   head_ = register_module(
@@ -97,11 +97,11 @@ at::Tensor BenchmarkTransformerImpl::forward(const at::Tensor& tokens) {
   const auto length = tokens.size(1);
   if (length > options_.positions) {
     throw UsageError(fmt::format(
-        "A sequence of {} tokens is longer than the {} positions learned: give shorter ones.",
-        length, options_.positions));
+        "A sequence of {} tokens is longer than the {} positions: give shorter sequences.", length,
+        options_.positions));
   }
-  // In two statements, because C++ leaves the order of a sum's operands to the compiler, and the
-  // order in which operators run is, reversed, the order in which gradients come.
+  // Two statements: the compiler chooses the order of a sum's operands, and gradients arrive in the
+  // reverse order of the operators.
   auto x = embedding_(tokens);
   x = x + positions_(torch::arange(length, tokens.options()));
   for (auto& layer : layers_) x = unit(layer)(x);

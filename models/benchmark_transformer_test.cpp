@@ -11,7 +11,7 @@ namespace {
 constexpr BenchmarkTransformerOptions kSmall{
     .vocabulary = 40, .positions = 12, .width = 16, .heads = 4, .hidden = 24, .layers = 2};
 
-TEST(BenchmarkTransformer, HasTheParametersThatItsDescriptionGives) {
+TEST(BenchmarkTransformer, HasTheDocumentedNumberOfParameters) {
   BenchmarkTransformer net;
   std::int64_t count = 0;
   for (const auto& parameter : net->parameters()) count += parameter.numel();
@@ -20,20 +20,20 @@ TEST(BenchmarkTransformer, HasTheParametersThatItsDescriptionGives) {
             (std::vector<std::int64_t>{1, 3, 50257}));
 }
 
-TEST(BenchmarkTransformer, EveryPlaceSeesEveryOther) {
+TEST(BenchmarkTransformer, EveryPositionSeesEveryOther) {
   torch::manual_seed(1);
   BenchmarkTransformer net(kSmall);
   auto tokens = torch::randint(0, 20, {2, 12});
   const auto before = net->forward(tokens);
   tokens[0][11] = 39;
   const auto after = net->forward(tokens);
-  EXPECT_TRUE(before[1].equal(after[1])) << "sequences of a batch are apart";
-  for (int place = 0; place < 12; ++place) {
-    EXPECT_FALSE(before[0][place].equal(after[0][place])) << place;
+  EXPECT_TRUE(before[1].equal(after[1])) << "the sequences of a batch are independent";
+  for (int position = 0; position < 12; ++position) {
+    EXPECT_FALSE(before[0][position].equal(after[0][position])) << position;
   }
 }
 
-TEST(BenchmarkTransformer, DropsOutInTrainingAlone) {
+TEST(BenchmarkTransformer, DropoutIsActiveOnlyInTraining) {
   auto options = kSmall;
   options.dropout = 0.5;
   BenchmarkTransformer net(options);
@@ -43,7 +43,7 @@ TEST(BenchmarkTransformer, DropsOutInTrainingAlone) {
   EXPECT_TRUE(net->forward(tokens).equal(net->forward(tokens)));
 }
 
-TEST(BenchmarkTransformer, RefusesWhatItCannotBeOrRead) {
+TEST(BenchmarkTransformer, RefusesInvalidSizesAndSequences) {
   auto heads = kSmall;
   heads.heads = 3;
   EXPECT_THROW(BenchmarkTransformer{heads}, UsageError);

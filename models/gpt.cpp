@@ -12,15 +12,15 @@
 namespace lockstep::models {
 namespace {
 
-// The deviation of GPT-2's first weights. (OpenAI's code has 0.01 for places; everyone since has
-// taken 0.02 for these too.)
+// The standard deviation of GPT-2's initial weights. (OpenAI's code has 0.01 for position
+// embeddings; later implementations use 0.02 for these too.)
 constexpr double kDeviation = 0.02;
 
 const GptOptions& checked(const GptOptions& o) {
   if (std::min({o.vocabulary, o.context, o.layers, o.heads, o.width}) < 1) {
     throw UsageError(fmt::format(
-        "A GPT cannot have vocabulary {}, context {}, layers {}, heads {} and width {}: all have "
-        "to be above 0.",
+        "Invalid GPT: vocabulary {}, context {}, layers {}, heads {}, width {}. All must be above "
+        "0.",
         o.vocabulary, o.context, o.layers, o.heads, o.width));
   }
   return o;
@@ -29,7 +29,7 @@ const GptOptions& checked(const GptOptions& o) {
 void check_fits(std::int64_t length, std::int64_t context) {
   if (length > context) {
     throw UsageError(
-        fmt::format("A sequence of {} tokens is longer than the context of {}: give shorter ones.",
+        fmt::format("A sequence of {} tokens is longer than the context {}: give shorter ones.",
                     length, context));
   }
 }
@@ -63,12 +63,13 @@ void GptImpl::initialise() {
   const double smaller = kDeviation / std::sqrt(2.0 * static_cast<double>(options_.layers));
   for (auto& named : named_parameters()) {
     const std::string_view name = named.key();
-    if (name.find("ln_") != std::string_view::npos) continue;  // norms begin as one and zero
+    if (name.find("ln_") != std::string_view::npos)
+      continue;  // norms keep their initial one and zero
     if (name.ends_with("bias")) {
       torch::nn::init::zeros_(named.value());
     } else {
-      const bool writes_into_x = name.ends_with("c_proj.weight");
-      torch::nn::init::normal_(named.value(), 0, writes_into_x ? smaller : kDeviation);
+      const bool is_output_projection = name.ends_with("c_proj.weight");
+      torch::nn::init::normal_(named.value(), 0, is_output_projection ? smaller : kDeviation);
     }
   }
 }
@@ -76,7 +77,7 @@ void GptImpl::initialise() {
 at::Tensor GptImpl::forward(const at::Tensor& tokens) {
   const auto length = tokens.size(1);
   check_fits(length, options_.context);
-  auto x = wte_(tokens);  // first, whatever the compiler does with the operands of a sum
+  auto x = wte_(tokens);  // a statement of its own: the order of a sum's operands is unspecified
   x = x + wpe_(torch::arange(length, tokens.options()));
   x = torch::dropout(x, options_.dropout, is_training());
   for (auto& block : blocks_) x = unit(block)(x);

@@ -14,9 +14,9 @@ namespace {
 
 const GptBlockOptions& checked(const GptBlockOptions& options) {
   if (options.heads < 1 || options.width < 1 || options.width % options.heads != 0) {
-    throw UsageError(fmt::format(
-        "A width of {} does not split over {} heads: give a width that is a multiple of the heads.",
-        options.width, options.heads));
+    throw UsageError(
+        fmt::format("The width {} is not a multiple of the {} heads: give such a width.",
+                    options.width, options.heads));
   }
   return options;
 }
@@ -64,7 +64,8 @@ at::Tensor GptAttentionImpl::extend(const at::Tensor& x, KeyValues& past) {
   const auto [keys, values] = past.append(key, value);
   if (before == 0) return joined(attention(query, keys, values, {.is_causal = true}));
   AttentionOptions options;
-  if (x.size(1) > 1) {  // one place sees all; of several, each sees those before it and itself
+  if (x.size(1) >
+      1) {  // one position attends to all; of several, each to itself and to earlier ones
     options.mask = at::ones({x.size(1), keys.size(2)}, x.options().dtype(at::kBool)).tril(before);
   }
   return joined(attention(query, keys, values, options));

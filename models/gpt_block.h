@@ -1,5 +1,5 @@
-// One block of GPT-2: x + attention(norm(x)), then that + mlp(norm(that)). Modules are named as in
-// the weights that OpenAI published: ln_1, attn.c_attn, attn.c_proj, ln_2, mlp.c_fc, mlp.c_proj.
+// One block of GPT-2: x = x + attention(norm(x)); x = x + mlp(norm(x)). Modules have the names of
+// OpenAI's published weights: ln_1, attn.c_attn, attn.c_proj, ln_2, mlp.c_fc, mlp.c_proj.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,20 +20,20 @@ namespace lockstep::models {
 struct GptBlockOptions {
   std::int64_t width = 768;
   std::int64_t heads = 12;
-  double dropout = 0;  // of attention, and of what is added to x
+  double dropout = 0;  // of attention weights and of both residual branches
   GptKernels kernels = GptKernels::own;
 };
 
-/// Attention of every place to itself and those before it.
+/// Causal attention: each position attends to itself and to earlier positions.
 class GptAttentionImpl : public torch::nn::Module {
  public:
   explicit GptAttentionImpl(const GptBlockOptions& options);
   at::Tensor forward(const at::Tensor& x);
-  /// The same for places that follow those of `past`, without dropout.
+  /// The same for positions that continue `past`, without dropout.
   at::Tensor extend(const at::Tensor& x, KeyValues& past);
 
  private:
-  // Of what c_attn gives: query, key and value, each (batch, heads, length, head size).
+  // Query, key and value from the output of c_attn, each (batch, heads, length, head size).
   [[nodiscard]] std::array<at::Tensor, 3> heads_of(const at::Tensor& parts);
   [[nodiscard]] at::Tensor joined(const at::Tensor& mixed);
 
@@ -42,7 +42,7 @@ class GptAttentionImpl : public torch::nn::Module {
 };
 TORCH_MODULE(GptAttention);
 
-/// Four times as wide inside, with GELU as GPT-2 computes it (by tanh).
+/// Two linear layers with a hidden width of 4 · width, and the tanh form of GELU, as in GPT-2.
 class GptMlpImpl : public torch::nn::Module {
  public:
   explicit GptMlpImpl(const GptBlockOptions& options);
@@ -56,15 +56,15 @@ class GptMlpImpl : public torch::nn::Module {
 };
 TORCH_MODULE(GptMlp);
 
-/// A unit: recompute and the like can be chosen for it from outside.
+/// A unit (train/unit.h): the caller can wrap it, for example with activation checkpointing.
 class GptBlockImpl : public torch::nn::Module, public Unit {
  public:
-  /// Throws UsageError when the width does not split over the heads.
+  /// Throws UsageError when the width is not a multiple of the heads.
   explicit GptBlockImpl(const GptBlockOptions& options);
-  /// (batch, length, width) to the same.
+  /// Input and output have shape (batch, length, width).
   at::Tensor forward(const at::Tensor& x);
-  /// The same for places that follow those of `past`, which they are added to. Without dropout:
-  /// for use, not for training.
+  /// The same for positions that continue `past`, to which they are added. For inference: without
+  /// dropout.
   at::Tensor extend(const at::Tensor& x, KeyValues& past);
 
  private:

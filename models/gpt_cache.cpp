@@ -15,15 +15,16 @@ at::Tensor room_like(const at::Tensor& first, std::int64_t capacity) {
 
 std::pair<at::Tensor, at::Tensor> KeyValues::append(const at::Tensor& keys,
                                                     const at::Tensor& values) {
-  const auto places = keys.size(2);
-  LOCKSTEP_ASSERT(length_ + places <= capacity_, "the model checks this before its blocks run");
+  const auto num_positions = keys.size(2);
+  LOCKSTEP_ASSERT(length_ + num_positions <= capacity_,
+                  "the model checks this before its blocks run");
   if (!keys_.defined()) {
     keys_ = room_like(keys, capacity_);
     values_ = room_like(values, capacity_);
   }
-  keys_.narrow(2, length_, places).copy_(keys);
-  values_.narrow(2, length_, places).copy_(values);
-  length_ += places;
+  keys_.narrow(2, length_, num_positions).copy_(keys);
+  values_.narrow(2, length_, num_positions).copy_(values);
+  length_ += num_positions;
   return {keys_.narrow(2, 0, length_), values_.narrow(2, 0, length_)};
 }
 

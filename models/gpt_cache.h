@@ -1,5 +1,5 @@
-// What a Gpt remembers of the tokens that it has read, so that the next one costs a forward of
-// length one: each block's keys and values of every place.
+// The key-value cache of a Gpt: with the keys and values of each block for all earlier positions,
+// the next token costs a forward pass of length one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,16 +10,16 @@
 
 namespace lockstep::models {
 
-/// The keys and values that one block has computed, in memory for `capacity` places.
+/// The keys and values of one block, in memory for `capacity` positions.
 class KeyValues {
  public:
   explicit KeyValues(std::int64_t capacity) : capacity_(capacity) {}
 
-  /// Adds those of the next places, each of shape (batch, heads, places, head size), and returns
-  /// all keys and all values so far. There is room for them.
+  /// Appends the keys and values of the next positions, each of shape (batch, heads, positions,
+  /// head size), and returns all keys and all values so far. The capacity must suffice.
   std::pair<at::Tensor, at::Tensor> append(const at::Tensor& keys, const at::Tensor& values);
 
-  /// Places read.
+  /// The number of positions.
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }
 
   void clear() noexcept { length_ = 0; }
@@ -27,17 +27,17 @@ class KeyValues {
  private:
   std::int64_t capacity_;
   std::int64_t length_ = 0;
-  at::Tensor keys_, values_;  // (batch, heads, capacity, head size), made by the first append
+  at::Tensor keys_, values_;  // (batch, heads, capacity, head size), allocated by the first append
 };
 
 class GptCache {
  public:
-  /// For a Gpt of `layers` blocks and that context.
+  /// For a Gpt with `layers` blocks and this context.
   GptCache(std::int64_t layers, std::int64_t context);
 
-  /// Places read.
+  /// The number of positions.
   [[nodiscard]] std::int64_t length() const noexcept { return blocks_.front().length(); }
-  /// Forgets all of them; the memory stays.
+  /// Removes all positions and keeps the memory.
   void clear() noexcept;
 
   [[nodiscard]] KeyValues& block(std::size_t index) { return blocks_[index]; }

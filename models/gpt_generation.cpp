@@ -16,48 +16,48 @@ namespace {
 
 const GenerationOptions& checked(const GenerationOptions& options) {
   if (!(options.temperature >= 0) || std::isinf(options.temperature)) {
-    throw UsageError(fmt::format("A temperature of {} cannot be: give 0 or a number above it.",
-                                 options.temperature));
+    throw UsageError(
+        fmt::format("The temperature is {}: give 0 or a number above 0.", options.temperature));
   }
   if (options.top_k < 0) {
-    throw UsageError(fmt::format(
-        "top_k of {} cannot be: give how many tokens may come, or 0 for all.", options.top_k));
+    throw UsageError(
+        fmt::format("top_k is {}: give a number of tokens, or 0 for all.", options.top_k));
   }
   return options;
 }
 
 void check_prompt(std::span<const std::int64_t> prompt, std::int64_t vocabulary) {
-  if (prompt.empty()) throw UsageError("There is nothing to go on from: give a prompt.");
+  if (prompt.empty()) throw UsageError("The prompt is empty: give one.");
   for (const auto token : prompt) {
     if (token < 0 || token >= vocabulary) {
-      throw UsageError(
-          fmt::format("The prompt has token {}, but the model knows those below {} only: use the "
-                      "tokenizer that it was trained with.",
-                      token, vocabulary));
+      throw UsageError(fmt::format(
+          "The prompt has token {}, but the model's vocabulary is {}: use the tokenizer "
+          "that it was trained with.",
+          token, vocabulary));
     }
   }
 }
 
 void check_logits(std::span<const float> logits) {
-  const auto bad = [](float score) {
-    return std::isnan(score) || (std::isinf(score) && score > 0);
+  const auto bad = [](float logit) {
+    return std::isnan(logit) || (std::isinf(logit) && logit > 0);
   };
   const auto found = std::ranges::find_if(logits, bad);
   if (found == logits.end()) return;
   throw UsageError(
-      fmt::format("The model gives token {} the score {}: it has diverged. Take an earlier "
+      fmt::format("The logit of token {} is {}: the model has diverged. Use an earlier "
                   "checkpoint, or train with a lower lr.",
                   found - logits.begin(), *found));
 }
 
-// The tokens that can come, in the order of their numbers.
+// The tokens to sample from, in ascending order.
 std::vector<std::int64_t> candidates(std::span<const float> logits, std::int64_t top_k) {
   std::vector<std::int64_t> tokens(logits.size());
   std::iota(tokens.begin(), tokens.end(), 0);
   if (top_k == 0 || static_cast<std::size_t>(top_k) >= logits.size()) return tokens;
-  const auto score = [&](std::int64_t token) { return logits[static_cast<std::size_t>(token)]; };
+  const auto logit = [&](std::int64_t token) { return logits[static_cast<std::size_t>(token)]; };
   std::ranges::nth_element(tokens, tokens.begin() + top_k, [&](std::int64_t a, std::int64_t b) {
-    return score(a) != score(b) ? score(a) > score(b) : a < b;
+    return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
   });
   tokens.resize(static_cast<std::size_t>(top_k));
   std::ranges::sort(tokens);
@@ -67,20 +67,20 @@ std::vector<std::int64_t> candidates(std::span<const float> logits, std::int64_t
 }  // namespace
 
 std::int64_t choose_token(std::span<const float> logits, const GenerationOptions& options,
-                          double place) {
+                          double number) {
   check_logits(logits);
-  const auto likeliest = std::ranges::max_element(logits);
-  if (options.temperature == 0) return likeliest - logits.begin();
+  const auto most_likely = std::ranges::max_element(logits);
+  if (options.temperature == 0) return most_likely - logits.begin();
   const auto tokens = candidates(logits, options.top_k);
-  std::vector<double> ends;  // where each token's part ends
+  std::vector<double> ends;  // the end of each token's interval
   double sum = 0;
   for (const auto token : tokens) {
-    const double lower = logits[static_cast<std::size_t>(token)] - double{*likeliest};
+    const double lower = logits[static_cast<std::size_t>(token)] - double{*most_likely};
     sum += std::exp(lower / options.temperature);
     ends.push_back(sum);
   }
-  const auto chosen = std::ranges::upper_bound(ends, place * sum);
-  // place * sum may be rounded up to the sum itself; the last part that is no empty one has it.
+  const auto chosen = std::ranges::upper_bound(ends, number * sum);
+  // number * sum may be rounded up to sum; then the last interval that is not empty has it.
   if (chosen == ends.end())
     return tokens[static_cast<std::size_t>(std::ranges::lower_bound(ends, sum) - ends.begin())];
   return tokens[static_cast<std::size_t>(chosen - ends.begin())];

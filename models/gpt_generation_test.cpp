@@ -19,7 +19,7 @@ using Tokens = std::vector<std::int64_t>;
 constexpr GptOptions kSmall{.vocabulary = 50, .context = 16, .layers = 3, .heads = 2, .width = 24};
 
 Gpt made_up(GptOptions options = kSmall) {
-  torch::set_num_threads(1);  // quicker for so little
+  torch::set_num_threads(1);  // faster for small models
   Gpt net(options);
   fill(*net);
   return net;
@@ -33,13 +33,13 @@ Tokens generated(const Gpt& net, const Tokens& prompt, const GenerationOptions& 
   return tokens;
 }
 
-// Logits of the token after `tokens`, with nothing remembered.
+// Logits of the token after `tokens`, without a cache.
 at::Tensor plain_logits(Gpt net, const Tokens& tokens) {
   const at::NoGradGuard no_gradients;
   return net->forward(torch::tensor(tokens).unsqueeze(0))[0][std::ssize(tokens) - 1];
 }
 
-// What the likelihood of each token is, by LibTorch.
+// The probability of each token, by LibTorch.
 at::Tensor likelihoods(const at::Tensor& logits, const GenerationOptions& options) {
   auto wanted = logits.to(torch::kDouble) / options.temperature;
   if (options.top_k > 0) {
@@ -53,7 +53,7 @@ at::Tensor likelihoods(const at::Tensor& logits, const GenerationOptions& option
 // rounded to 2^-24 each, through three blocks.
 constexpr double kRounding = 3 * 96 * 0x1p-24;
 
-TEST(GptGeneration, ScoresAreThoseOfAForwardThatRemembersNothing) {
+TEST(GptGeneration, LogitsAreThoseOfAForwardWithoutACache) {
   for (const auto head : {GptHead::tied, GptHead::separate}) {
     auto options = kSmall;
     options.head = head;
@@ -75,7 +75,7 @@ TEST(GptGeneration, ScoresAreThoseOfAForwardThatRemembersNothing) {
   }
 }
 
-TEST(GptGeneration, TheLikeliestTokensAreThoseOfPlainForwardsAlsoPastTheContext) {
+TEST(GptGeneration, TheMostLikelyTokensAreThoseOfPlainForwardsAlsoPastTheContext) {
   auto net = made_up();
   for (const auto prompt_length : {1, 9, 16, 40}) {
     Tokens window;
@@ -90,14 +90,14 @@ TEST(GptGeneration, TheLikeliestTokensAreThoseOfPlainForwardsAlsoPastTheContext)
   }
 }
 
-TEST(GptGeneration, AContextOfOneTokenWillDo) {
+TEST(GptGeneration, AContextOfOneTokenSuffices) {
   auto options = kSmall;
   options.context = 1;
   EXPECT_EQ(generated(made_up(options), {3}, {}, 5).size(), 5u);
 }
 
-// Places spread evenly hit each token as often as it is likely, to within one of them.
-TEST(GptGeneration, ATokenIsAsWideAsItIsLikely) {
+// Evenly spaced numbers choose each token in proportion to its probability, to within one of them.
+TEST(GptGeneration, ATokenIsChosenInProportionToItsProbability) {
   const auto logits = made_up_numbers({50}) * 3;
   const std::span row(logits.data_ptr<float>(), 50);
   for (const double temperature : {0.5, 1.0, 2.0}) {
@@ -106,17 +106,17 @@ TEST(GptGeneration, ATokenIsAsWideAsItIsLikely) {
       auto bounded = options;
       bounded.top_k = std::min<std::int64_t>(top_k, 50);
       const auto wanted = likelihoods(logits, bounded);
-      constexpr int num_places = 2'000;
+      constexpr int num_numbers = 2'000;
       std::map<std::int64_t, int> hits;
       std::int64_t last = 0;
-      for (int i = 0; i < num_places; ++i) {
-        const auto token = choose_token(row, options, (i + 0.5) / num_places);
-        ASSERT_GE(token, last) << "tokens lie in the order of their numbers";
+      for (int i = 0; i < num_numbers; ++i) {
+        const auto token = choose_token(row, options, (i + 0.5) / num_numbers);
+        ASSERT_GE(token, last) << "tokens are in ascending order";
         last = token;
         ++hits[token];
       }
       for (std::int64_t token = 0; token < 50; ++token) {
-        EXPECT_NEAR(hits[token], num_places * wanted[token].item<double>(), 1 + 1e-6);
+        EXPECT_NEAR(hits[token], num_numbers * wanted[token].item<double>(), 1 + 1e-6);
       }
     }
   }
@@ -147,7 +147,7 @@ TEST(GptGeneration, ATextIsAFunctionOfItsSeed) {
   const auto text = generated(net, {1, 2}, {.seed = 5}, 30);
   EXPECT_EQ(generated(net, {1, 2}, {.seed = 5}, 30), text);
   EXPECT_NE(generated(net, {1, 2}, {.seed = 6}, 30), text);
-  EXPECT_TRUE(generator.get_state().equal(before)) << "training would go another way";
+  EXPECT_TRUE(generator.get_state().equal(before)) << "it would change training";
 }
 
 TEST(GptGeneration, NothingIsDroppedAndNoGraphIsKeptWhileAModelTrains) {
@@ -162,17 +162,17 @@ TEST(GptGeneration, NothingIsDroppedAndNoGraphIsKeptWhileAModelTrains) {
   EXPECT_FALSE(dropping->extend(torch::zeros({1, 2}, torch::kLong), cache).requires_grad());
 }
 
-TEST(GptGeneration, TemperatureZeroAndOneTokenToChooseFromAreTheLikeliest) {
+TEST(GptGeneration, TemperatureZeroAndTopKOneGiveTheMostLikelyToken) {
   const std::vector<float> logits{1, 3, 3, -INFINITY};
-  for (const double place : {0.0, 0.5, 1 - 0x1p-53}) {
-    EXPECT_EQ(choose_token(logits, {.temperature = 0}, place), 1);
-    EXPECT_EQ(choose_token(logits, {.top_k = 1}, place), 1);
+  for (const double number : {0.0, 0.5, 1 - 0x1p-53}) {
+    EXPECT_EQ(choose_token(logits, {.temperature = 0}, number), 1);
+    EXPECT_EQ(choose_token(logits, {.top_k = 1}, number), 1);
   }
-  EXPECT_EQ(choose_token(logits, {}, 1 - 0x1p-53), 2) << "a token that cannot come";
+  EXPECT_EQ(choose_token(logits, {}, 1 - 0x1p-53), 2) << "a token of probability 0 is not chosen";
   EXPECT_EQ(choose_token(logits, {.temperature = 1e-300}, 0.9), 2) << "no overflow";
 }
 
-TEST(GptGeneration, RefusesWhatCannotBe) {
+TEST(GptGeneration, RefusesInvalidOptions) {
   auto net = made_up();
   EXPECT_THROW(GptGeneration(net, Tokens{}, {}), UsageError);
   EXPECT_THROW(GptGeneration(net, Tokens{50}, {}), UsageError);

@@ -31,7 +31,7 @@ GptOptions gpt_shape(std::string_view size) {
     if (shape.name == size) return shape.options;
     known += (known.empty() ? "" : ", ") + std::string(shape.name);
   }
-  throw UsageError(fmt::format("There is no GPT called '{}': take one of {}.", size, known));
+  throw UsageError(fmt::format("\"{}\" is not a GPT size: use one of {}.", size, known));
 }
 
 std::int64_t num_parameters(const GptOptions& options) {

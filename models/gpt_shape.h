@@ -1,4 +1,4 @@
-// How large a GPT is, without LibTorch: for those who plan a run before they load it.
+// The shape of a GPT, without LibTorch: for code that runs before LibTorch is loaded.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 namespace lockstep::models {
 
 enum class GptHead {
-  tied,     // the logits of a token are products with its own embedding, as in GPT-2
-  separate  // a matrix of its own: lm_head.weight
+  tied,     // the output matrix is the token embedding, as in GPT-2
+  separate  // the output matrix is a parameter of its own: lm_head.weight
 };
 
 enum class GptKernels {
-  own,      // quicker; the last bits are not LibTorch's
-  libtorch  // every operator is LibTorch's: the same model in Python gives the same bits
+  own,      // faster; not bit-identical to LibTorch's
+  libtorch  // LibTorch's operators: bit-identical to the same model in Python
 };
 
 struct GptOptions {
@@ -27,12 +27,12 @@ struct GptOptions {
   GptKernels kernels = GptKernels::own;
 };
 
-/// The shape called `size`: tiny (4 layers, width 128, context 128, bytes), small, medium, large,
-/// xl (GPT-2's own: 124 M, 355 M, 774 M, 1.56 G parameters). Throws UsageError that lists them for
-/// another name.
+/// The shape called `size`: tiny (4 layers, width 128, context 128, bytes), or those of GPT-2:
+/// small, medium, large, xl (124 M, 355 M, 774 M, 1.56 B parameters). Throws UsageError that lists
+/// them for any other name.
 [[nodiscard]] GptOptions gpt_shape(std::string_view size);
 
-/// How many parameters a Gpt of these options has, without making one.
+/// The number of parameters of a Gpt with these options.
 [[nodiscard]] std::int64_t num_parameters(const GptOptions& options);
 
 }  // namespace lockstep::models

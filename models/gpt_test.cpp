@@ -38,12 +38,12 @@ TEST(Gpt, HasTheParametersThatAreCounted) {
   }
 }
 
-TEST(Gpt, SmallIsAsManyFloatsAsPublished) {
+TEST(Gpt, SmallHasAsManyFloatsAsPublished) {
   Gpt net(gpt_shape("small"));
   EXPECT_EQ(count(*net), 124'439'808);
 }
 
-TEST(Gpt, AScoreDependsOnNoLaterToken) {
+TEST(Gpt, ALogitDependsOnNoLaterToken) {
   torch::manual_seed(1);
   Gpt net(kSmall);
   auto tokens = torch::randint(0, 40, {2, 16});
@@ -52,12 +52,12 @@ TEST(Gpt, AScoreDependsOnNoLaterToken) {
   const auto after = net->forward(tokens);
   EXPECT_TRUE(before[0].narrow(0, 0, 9).equal(after[0].narrow(0, 0, 9)));
   EXPECT_TRUE(before[1].equal(after[1]));
-  for (int place = 9; place < 16; ++place) {
-    EXPECT_FALSE(before[0][place].equal(after[0][place])) << place;
+  for (int position = 9; position < 16; ++position) {
+    EXPECT_FALSE(before[0][position].equal(after[0][position])) << position;
   }
 }
 
-TEST(Gpt, WeightsBeginAsGpt2s) {
+TEST(Gpt, InitialWeightsAreThoseOfGpt2) {
   torch::manual_seed(1);
   const GptOptions options{
       .vocabulary = 500, .context = 100, .layers = 8, .heads = 4, .width = 128};
@@ -71,12 +71,13 @@ TEST(Gpt, WeightsBeginAsGpt2s) {
       EXPECT_TRUE(value.equal(torch::ones_like(value))) << name;
     } else {
       const double wanted = name.ends_with("c_proj.weight") ? 0.02 / std::sqrt(2.0 * 8) : 0.02;
-      // Of n draws the deviation is itself off by 1/√(2n) of it; five times that is never met.
+      // The estimate from n draws has a relative standard error of 1/√(2n); the limit is five times
+      // that.
       const double slack = 5 * wanted / std::sqrt(2.0 * static_cast<double>(value.numel()));
       EXPECT_NEAR(value.std().item<double>(), wanted, slack) << name;
     }
   }
-  // So the first logits are about equal, and the loss that of guessing.
+  // So the initial logits are nearly equal, and the loss is that of a uniform guess.
   const auto tokens = torch::randint(0, 500, {4, 101});
   const auto logits = net->forward(tokens.narrow(1, 0, 100));
   const auto loss =
@@ -95,7 +96,7 @@ TEST(Gpt, RecomputedBlocksGiveTheSameGradients) {
     EXPECT_EQ(recompute_blocks(*recomputed), 3);
     const auto tokens = torch::randint(0, 50, {2, 16});
     for (auto* net : {&plain, &recomputed}) {
-      torch::manual_seed(2);  // the same places are dropped
+      torch::manual_seed(2);  // the same elements are dropped
       (*net)->forward(tokens).square().mean().backward();
     }
     for (const auto& named : plain->named_parameters()) {
@@ -105,7 +106,7 @@ TEST(Gpt, RecomputedBlocksGiveTheSameGradients) {
   }
 }
 
-TEST(Gpt, OwnKernelsGiveWhatLibTorchsDo) {
+TEST(Gpt, OwnKernelsAgreeWithLibTorchs) {
   const auto tokens = torch::randint(0, 50, {2, 13});
   for (const auto precision : {torch::kFloat, torch::kBFloat16}) {
     std::vector<at::Tensor> logits, gradients;
@@ -119,7 +120,7 @@ TEST(Gpt, OwnKernelsGiveWhatLibTorchsDo) {
       logits.back().to(torch::kFloat).square().sum().backward();
       gradients.push_back(net->named_parameters()["h.0.attn.c_attn.weight"].grad());
     }
-    // A few units in the last place of what is large in them, through three blocks.
+    // A few units in the last place of the largest terms, through three blocks.
     const double part = precision == torch::kFloat ? 1e-5 : 1.0 / 32;
     for (const auto& both : {logits, gradients}) {
       ASSERT_EQ(both[0].scalar_type(), both[1].scalar_type());
@@ -129,14 +130,14 @@ TEST(Gpt, OwnKernelsGiveWhatLibTorchsDo) {
   }
 }
 
-TEST(Gpt, TiedHeadLearnsThroughBothUses) {
+TEST(Gpt, TiedHeadHasGradientsOfBothUses) {
   Gpt net(kSmall);
   net->forward(torch::zeros({1, 4}, torch::kLong)).sum().backward();
   const auto gradient = net->named_parameters()["wte.weight"].grad();
-  EXPECT_NE(gradient[49].abs().sum().item<double>(), 0) << "a token that is only scored";
+  EXPECT_NE(gradient[49].abs().sum().item<double>(), 0) << "a token that is only an output";
 }
 
-TEST(Gpt, RefusesWhatItCannotBeOrRead) {
+TEST(Gpt, RefusesInvalidSizesAndSequences) {
   EXPECT_THROW((void)gpt_shape("huge"), UsageError);
   auto heads = kSmall;
   heads.heads = 5;

@@ -1,6 +1,6 @@
-"""The models of this folder in Python: the peers of benchmarks, and what tests hold the C++ ones against.
+"""The models of this folder in Python: for benchmarks, and as the oracle of the C++ models.
 
-Parameter names, and the order of operations, are the same as in C++, so that gradients have the same bits.
+Parameter names, and the order of operations, are the same as in C++, so that gradients are bit-identical.
 """
 
 import torch
@@ -135,7 +135,7 @@ class ResNet18(nn.Module):
 
 
 def fill(model):
-    """Weights that any program can make: sines of the element's number, as in made_up_numbers.h."""
+    """Weights that are bit-identical in C++: sines of the element's number, as in made_up_numbers.h."""
     with torch.no_grad():
         for number, (name, weight) in enumerate(model.named_parameters()):
             waves = torch.sin(torch.arange(weight.numel(), dtype=torch.float64) * 0.7 + number).view_as(weight)

@@ -17,8 +17,8 @@ void check(const MlpOptions& options) {
     return;
   }
   throw UsageError(fmt::format(
-      "An MLP cannot have the widths [{}]: give that of the input, then that of each layer's "
-      "output, all above 0, such as 784, 256, 10.",
+      "Invalid MLP widths [{}]: give that of the input, then that of the output of each layer, all "
+      "above 0, such as 784, 256, 10.",
       fmt::join(widths, ", ")));
 }
 

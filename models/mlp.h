@@ -12,18 +12,18 @@
 namespace lockstep::models {
 
 struct MlpOptions {
-  std::vector<std::int64_t> widths;  // of the input, then of each layer's output
+  std::vector<std::int64_t> widths;  // of the input, then of the output of each layer
 };
 
-/// Parameters are named layers.0.weight, layers.0.bias, layers.1.weight, … and begin as
-/// torch::nn::Linear makes them.
+/// Parameters have the names layers.0.weight, layers.0.bias, layers.1.weight, … and the initial
+/// values of torch::nn::Linear.
 class MlpImpl : public torch::nn::Module {
  public:
   /// Throws UsageError for fewer than two widths, and for a width below 1.
   explicit MlpImpl(const MlpOptions& options);
 
-  /// Logits of shape (batch, last width). Of `input` every row is flattened to one sample, so that
-  /// images can be given as they are.
+  /// Logits of shape (batch, last width). Flattens each sample of `input`, so that it may be an
+  /// image.
   at::Tensor forward(const at::Tensor& input);
 
  private:

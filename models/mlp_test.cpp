@@ -16,12 +16,12 @@ TEST(Mlp, IsLinearLayersWithReluBetweenThem) {
   parameters["layers.0.bias"].zero_();
   parameters["layers.1.weight"].copy_(torch::tensor({{1.0, 10.0}}));
   parameters["layers.1.bias"].fill_(-5);
-  // A ReLU takes away the -2; none takes away the last layer's negative result.
+  // ReLU sets the -2 to 0; the last layer has no ReLU, so its result stays negative.
   EXPECT_TRUE(net->forward(torch::tensor({{3.0, -2.0}, {-1.0, 1.0}}))
                   .equal(torch::tensor({{-2.0}, {5.0}})));
 }
 
-TEST(Mlp, TakesImagesAsTheyAre) {
+TEST(Mlp, AcceptsImages) {
   Mlp net(MlpOptions{.widths = {3 * 4 * 4, 7, 7, 5}});
   const auto images = torch::randn({6, 3, 4, 4});
   EXPECT_EQ(net->forward(images).sizes(), (std::vector<std::int64_t>{6, 5}));
@@ -35,7 +35,7 @@ TEST(Mlp, NamesItsParametersByLayer) {
                                       "layers.1.bias"}));
 }
 
-TEST(Mlp, RefusesWidthsThatMakeNoLayer) {
+TEST(Mlp, RefusesInvalidWidths) {
   for (const auto& widths : std::vector<std::vector<std::int64_t>>{{}, {4}, {4, 0}, {-1, 2}}) {
     EXPECT_THROW(Mlp(MlpOptions{widths}), UsageError);
   }

@@ -12,14 +12,14 @@ namespace {
 
 const ResNetOptions& checked(const ResNetOptions& o) {
   if (std::min({o.channels, o.classes, o.width}) < 1) {
-    throw UsageError(fmt::format(
-        "A ResNet cannot have {} channels, {} classes and width {}: all have to be above 0.",
-        o.channels, o.classes, o.width));
+    throw UsageError(
+        fmt::format("Invalid ResNet: {} channels, {} classes, width {}. All must be above 0.",
+                    o.channels, o.classes, o.width));
   }
   return o;
 }
 
-// A square convolution that keeps the size at stride 1; the norm after it has the bias.
+// A square convolution that keeps the size at stride 1, without bias: the norm after it has one.
 torch::nn::Conv2d convolution(std::int64_t inputs, std::int64_t outputs, std::int64_t side,
                               std::int64_t stride) {
   return torch::nn::Conv2d(

@@ -1,6 +1,6 @@
-// ResNet-18 for small images, 28×28 or 32×32: the first convolution is 3×3 with stride 1 and no
-// pooling follows it, so that the last stage still sees 4×4 places. Parameters and buffers are
-// named as torchvision's.
+// ResNet-18 for small images, 28×28 or 32×32: the first convolution is 3×3 with stride 1 and
+// without pooling, so that the last stage has 4×4 positions. Parameters and buffers have
+// torchvision's names.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,12 +16,12 @@
 namespace lockstep::models {
 
 struct ResNetOptions {
-  std::int64_t channels = 3;  // of the images: 1 for grey ones
+  std::int64_t channels = 3;  // of the images: 1 for gray ones
   std::int64_t classes = 10;
-  std::int64_t width = 64;  // channels of the first stage; 16 gives 0.7 M parameters for 11 M
+  std::int64_t width = 64;  // channels of the first stage; 11 M parameters, 0.7 M with 16
 };
 
-/// Two convolutions and a way around them, which is a convolution too where shapes change.
+/// Two convolutions with a shortcut, which is a convolution where shapes change.
 class ResNetBlockImpl : public torch::nn::Module {
  public:
   ResNetBlockImpl(std::int64_t inputs, std::int64_t outputs, std::int64_t stride);
@@ -32,13 +32,13 @@ class ResNetBlockImpl : public torch::nn::Module {
   torch::nn::BatchNorm2d bn1_;
   torch::nn::Conv2d conv2_;
   torch::nn::BatchNorm2d bn2_;
-  torch::nn::Sequential downsample_;  // null where shapes stay
+  torch::nn::Sequential downsample_;  // null where shapes do not change
 };
 TORCH_MODULE(ResNetBlock);
 
 class ResNet18Impl : public torch::nn::Module {
  public:
-  /// Convolutions begin as torchvision's: normal, by the number of outputs. Throws UsageError for
+  /// Initializes convolutions as torchvision does: Kaiming normal, fan-out. Throws UsageError for
   /// sizes below 1.
   explicit ResNet18Impl(const ResNetOptions& options = {});
 

@@ -14,13 +14,13 @@ std::int64_t count(torch::nn::Module& net) {
   return sum;
 }
 
-TEST(ResNet18, HasAsManyParametersAsEveryResNet18ForSmallImages) {
+TEST(ResNet18, HasTheParametersOfResNet18ForSmallImages) {
   EXPECT_EQ(count(*ResNet18()), 11'173'962);
   EXPECT_EQ(count(*ResNet18(ResNetOptions{.channels = 1})), 11'173'962 - 2 * 64 * 9);
   EXPECT_LT(count(*ResNet18(ResNetOptions{.width = 16})), 1'000'000);
 }
 
-TEST(ResNet18, ScoresImagesOfBothSizes) {
+TEST(ResNet18, AcceptsImagesOfBothSizes) {
   ResNet18 colour(ResNetOptions{.channels = 3, .classes = 7, .width = 4});
   EXPECT_EQ(colour->forward(torch::randn({2, 3, 32, 32})).sizes(),
             (std::vector<std::int64_t>{2, 7}));
@@ -29,12 +29,12 @@ TEST(ResNet18, ScoresImagesOfBothSizes) {
             (std::vector<std::int64_t>{2, 10}));
 }
 
-TEST(ResNet18, ScoresOfOneImageDependOnNoOtherInEvaluation) {
+TEST(ResNet18, LogitsOfAnImageDependOnNoOtherInEvaluation) {
   torch::manual_seed(1);
   ResNet18 net(ResNetOptions{.width = 4});
   const auto images = torch::randn({3, 3, 32, 32});
   net->eval();
-  // Not bit for bit: kernels of other batch sizes may add in another order.
+  // Not bit-identical: kernels of other batch sizes may add in another order.
   EXPECT_TRUE(
       net->forward(images)[1].allclose(net->forward(images.narrow(0, 1, 1))[0], 1e-4, 1e-5));
 }

@@ -47,8 +47,8 @@ def options():
 
 def settings(chosen, precision, steps, interval):
     """No evaluation, no checkpoint but the last, and nothing but steps in the time that is measured."""
-    return {"size": "tiny", "batch": 8, "ranks": chosen.ranks, "data": chosen.data, "for": f"{steps}st",
-            "log-every": f"{interval}st", "save-every": f"{steps}st", "sample-tokens": 0, "held-out": 0,
+    return {"size": "tiny", "batch": 8, "ranks": chosen.ranks, "data": chosen.data, "steps": steps,
+            "log-every": f"{interval}st", "save-every": f"{steps}st", "sample-tokens": 0, "val-fraction": 0,
             "precision": precision, "kernels": chosen.kernels}
 
 

@@ -89,8 +89,8 @@ def batches(settings, chosen, seed, tokens, rank, world):
 
 
 def rate_at(settings, step):
-    warmup, total, floor = settings.steps("warmup"), settings.steps("for"), settings.number("rate-floor")
-    highest = settings.number("rate")
+    warmup, total, min_lr_ratio = settings.steps("warmup"), settings.steps("steps"), settings.number("min-lr-ratio")
+    highest = settings.number("lr")
     if step < warmup:
         return highest * (step + 1) / warmup
     if settings.texts["schedule"] == "constant":
@@ -98,7 +98,7 @@ def rate_at(settings, step):
     if settings.texts["schedule"] != "cosine":
         raise SystemExit(f"--schedule is {settings.texts['schedule']}; the peer has cosine and constant")
     part = (step - warmup) / (total - warmup)
-    return highest * (floor + (1 - floor) * (1 + math.cos(math.pi * part)) / 2)
+    return highest * (min_lr_ratio + (1 - min_lr_ratio) * (1 + math.cos(math.pi * part)) / 2)
 
 
 def make_optimizer(settings, model):
@@ -137,7 +137,7 @@ def train(settings, chosen, rank, world):
     model = DistributedDataParallel(plain, gradient_as_bucket_view=True)
     optimizer = make_optimizer(settings, model)
     source = batches(settings, chosen, seed, training, rank, world)
-    total, log_every, clip = settings.steps("for"), settings.steps("log-every"), settings.number("clip")
+    total, log_every, clip = settings.steps("steps"), settings.steps("log-every"), settings.number("max-grad-norm")
     tokens_a_step = settings.whole("batch") * settings.whole("context") * world
     losses, spent = [], 0.0
     for step in range(total):
@@ -175,8 +175,8 @@ def main():
     if share >= chosen.threads:
         os.sched_setaffinity(0, cores[rank * share:(rank + 1) * share])
     settings = RunSettings(chosen.run)
-    if settings.whole("accumulate") != 1 or settings.whole("global-batch") not in (0, settings.whole("batch") * world):
-        raise SystemExit("the peer takes one batch a step: leave --accumulate at 1 and --global-batch out")
+    if settings.whole("grad-accum") != 1 or settings.whole("global-batch") not in (0, settings.whole("batch") * world):
+        raise SystemExit("the peer takes one batch a step: leave --grad-accum at 1 and --global-batch out")
     train(settings, chosen, rank, world)
     dist.barrier()
     # Taking the process group and the reducer down ends, once in a while, with "terminate called without an active

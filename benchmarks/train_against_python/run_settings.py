@@ -35,7 +35,7 @@ class RunSettings:
     def tokens(self):
         """Those for training, and those held out: the last of the file."""
         values = numpy.memmap(self.folder / self.data["training"][0], dtype="<u2", mode="r")
-        kept = int(len(values) * self.number("held-out"))
+        kept = int(len(values) * self.number("val-fraction"))
         return values[:len(values) - kept], values[len(values) - kept:]
 
 

@@ -5,7 +5,7 @@
 
 PYTHON is one with torch (tools/bootstrap where). Every seed is trained once on each side with the same settings: model,
 batch, rates, decay, clipping, steps. Python draws its weights from torch's own generator and its windows anywhere in the
-text, as nanoGPT does; lockstep draws both its own way. The loss is the mean over the same held-out text, every window
+text, as nanoGPT does; lockstep draws both its own way. The loss is the mean over the same validation text, every window
 once. The means over the seeds may differ by no more than Python's own do from seed to seed.
 """
 
@@ -35,14 +35,14 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         for seed in map(int, chosen.seeds.split(",")):
             folder = pathlib.Path(name) / f"seed-{seed}"
-            settings = {"size": "tiny", "ranks": chosen.ranks, "data": chosen.data, "for": f"{chosen.steps}st",
-                        "evaluate-every": f"{chosen.steps}st", "evaluate-batches": 0, "sample-tokens": 0,
+            settings = {"size": "tiny", "ranks": chosen.ranks, "data": chosen.data, "steps": chosen.steps,
+                        "eval-every": f"{chosen.steps}st", "eval-batches": 0, "sample-tokens": 0,
                         "save-every": f"{chosen.steps}st", "log-every": "50st", "seed": seed}
             _, ours = sides.lockstep(chosen.lockstep, folder, settings)
             _, theirs = sides.python(folder, chosen.ranks, "--batches", "random")
             losses["lockstep"].append(ours[chosen.steps]["loss"])
             losses["python"].append(theirs[chosen.steps]["loss"])
-            print(f"seed {seed}: held-out loss {losses['lockstep'][-1]:.4f}, Python's {losses['python'][-1]:.4f}", flush=True)
+            print(f"seed {seed}: validation loss {losses['lockstep'][-1]:.4f}, Python's {losses['python'][-1]:.4f}", flush=True)
     means = {side: statistics.mean(values) for side, values in losses.items()}
     spread = max(losses["python"]) - min(losses["python"])
     print(f"means after {chosen.steps} steps: {means['lockstep']:.4f}, Python's {means['python']:.4f}; "

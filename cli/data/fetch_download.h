@@ -1,4 +1,5 @@
-// The download step of a fetch: which Python's pip is used, the command, and why it failed.
+// The download step of a fetch: the choice of a Python with pip, the command, and the reason of a
+// failure.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +11,14 @@
 
 namespace lockstep::cli {
 
-/// The first of `pythons` that can import pip. Throws UsageError that states for each of them why
-/// it is not used, and what to install.
+/// The first of `pythons` that can import pip. Throws UsageError with the reason for each of them,
+/// and what to install.
 [[nodiscard]] std::string python_with_pip(const std::vector<std::string>& pythons,
                                           const std::filesystem::path& folder,
                                           const CommandRunner& run);
 
-/// Why `tool` did not download the recipe's package, from its exit code and output, and what to do
-/// next. A clause without a full stop.
+/// The reason why `tool` did not download the package, from its exit code and output, and the next
+/// step. A clause without a full stop.
 [[nodiscard]] std::string why_not_downloaded(FetchTool tool, const CommandResult& result);
 
 /// Downloads the recipe's package into `folder` and returns its path; its hash is the pinned one.

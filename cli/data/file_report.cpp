@@ -67,7 +67,7 @@ void add_classes(Lines& lines, const Counts& counts) {
   lines.push_back(fmt::format("classes   {} ({})", counts.size(), fmt::join(words, ", ")));
 }
 
-// Labels are whole numbers of one byte; more than a hundred different ones are no classes.
+// Bytes are class labels if they have at most a hundred different values.
 void add_array(Lines& lines, const std::string& name, const Array& array,
                std::uint64_t num_samples) {
   lines.push_back(fmt::format("{}{}", name, array_words(array.type, array.shape)));
@@ -105,9 +105,10 @@ Lines token_lines(const FileBytes& file, const ReportOptions& options, FileKind 
     lines.push_back(fmt::format("as text   {}", in_quotes(options.tokenizer->decode(numbers))));
   }
   if (kind == FileKind::raw_tokens) {
-    lines.emplace_back(options.tokens_of_4_bytes
-                           ? "(raw files do not say their width: read as uint32, as asked)"
-                           : "(raw files do not say their width: uint16 assumed; --as uint32)");
+    lines.emplace_back(
+        options.tokens_of_4_bytes
+            ? "(read as uint32, as requested: a raw file does not contain its width)"
+            : "(read as uint16: a raw file does not contain its width; --as uint32 changes it)");
   }
   return lines;
 }
@@ -211,15 +212,14 @@ Lines lines_of(const FileBytes& file, const ReportOptions& options, FileKind kin
     case FileKind::jsonl:
       return document_lines("JSON lines", JsonlFile(file), options.num_samples);
     case FileKind::text:
-      return document_lines("text, a line a document",
+      return document_lines("text, one document per line",
                             TextFile(file, {.documents = DocumentBreak::line}),
                             options.num_samples);
     case FileKind::unknown:
       break;
   }
   throw UsageError(fmt::format(
-      "{} is no format that lockstep knows by its first bytes ({}) or its name; say what it is "
-      "with --as",
+      "the format of {} is not known from its first bytes ({}) or its name: name it with --as",
       file.name(), in_quotes(file.text().substr(0, 8))));
 }
 

@@ -1,4 +1,4 @@
-// What `lockstep data inspect` says of a file.
+// The report of `lockstep data inspect` about a file.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace lockstep::cli {
 
 struct ReportOptions {
-  FileKind kind = FileKind::unknown;  // unknown: found out
-  bool tokens_of_4_bytes = false;     // for raw tokens, which do not say
-  std::uint64_t num_samples = 3;      // how many of the first samples are shown
+  FileKind kind = FileKind::unknown;  // unknown: detected
+  bool tokens_of_4_bytes = false;     // of raw tokens, whose width is not in the file
+  std::uint64_t num_samples = 3;      // number of samples to show
   Tokenizer* tokenizer = nullptr;     // shows tokens as text; borrowed
 };
 
-/// Several lines: what the file is, how many samples of what shape or length, classes with their
-/// counts, the first samples, the data id. Throws UsageError when the file is damaged or unknown.
+/// Several lines: format, number and shape or length of samples, classes with their counts, the
+/// first samples, data id. Throws UsageError when the file is damaged or of an unknown format.
 [[nodiscard]] std::string file_report(const FileBytes& file, const ReportOptions& options);
 
 }  // namespace lockstep::cli

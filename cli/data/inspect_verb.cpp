@@ -12,14 +12,15 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep data inspect FILE…: what each file is, its samples, classes or lengths, its data id\n"
+    "lockstep data inspect FILE…: print format, samples and data id of files\n"
     "\n"
-    "  --as KIND          do not guess: idx, npy, npz, safetensors, llmc, uint16, uint32, cifar,\n"
-    "                     csv, jsonl or text\n"
-    "  --samples N        how many of the first samples to show (default 3)\n"
-    "  --tokenizer WHAT   show tokens as text: bytes, a .tiktoken or vocab.bpe file, a folder\n"
+    "  --as KIND          format: idx, npy, npz, safetensors, llmc, uint16, uint32,\n"
+    "                     cifar, csv, jsonl or text (default: from contents and name)\n"
+    "  --samples N        number of samples to print; 0: none (default 3)\n"
+    "  --tokenizer NAME   print tokens as text: bytes, a .tiktoken or vocab.bpe file,\n"
+    "                     or its folder (default: print numbers)\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep data inspect train.bin --tokenizer ~/.cache/lockstep/data/gpt2-bpe\n"
     "  lockstep data inspect t10k-labels-idx1-ubyte.gz features.npz\n"
     "  lockstep data inspect tokens.dat --as uint32\n";
@@ -59,7 +60,7 @@ int run_data_inspect(const std::vector<std::string>& arguments, Streams streams)
     return kSuccess;
   }
   if (files.empty()) {
-    throw UsageError("no file was named; `lockstep data inspect train.bin` looks at one");
+    throw UsageError("no file is given: `lockstep data inspect train.bin`");
   }
   if (!as.empty()) {
     std::vector<std::string_view> words;
@@ -74,7 +75,7 @@ int run_data_inspect(const std::vector<std::string>& arguments, Streams streams)
   for (const auto& path : files) {
     try {
       streams.out << file_report(FileBytes::map(path), options);
-    } catch (const Error& error) {  // the other files are looked at all the same
+    } catch (const Error& error) {  // continue with the other files
       streams.error << "lockstep data inspect: " << error.what() << '\n';
       code = kFailure;
     }

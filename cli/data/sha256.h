@@ -1,4 +1,4 @@
-// SHA-256, to hold what was fetched against what was pinned.
+// SHA-256, to compare downloads with pinned values.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,7 @@ void TokenWriter::write(std::span<const std::uint32_t> tokens) {
   }
   std::vector<std::uint16_t> narrow(tokens.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    LOCKSTEP_ASSERT(tokens[i] <= 0xffff, "tokens of two bytes fit them");
+    LOCKSTEP_ASSERT(tokens[i] <= 0xffff, "a token of two bytes is at most 65535");
     narrow[i] = static_cast<std::uint16_t>(tokens[i]);
   }
   write_all(file_.number(), std::as_bytes(std::span(narrow)), unfinished_);
@@ -53,12 +53,12 @@ void TokenWriter::finish() {
   if (options_.llmc_header) {
     if (num_tokens_ > std::numeric_limits<std::int32_t>::max()) {
       throw UsageError(fmt::format(
-          "llm.c's header counts at most 2147483647 tokens, and these are {}; write several files, "
-          "or --layout raw",
+          "llm.c's header has at most 2147483647 tokens, but there are {}: write several files, or "
+          "use --layout raw",
           num_tokens_));
     }
     if (::lseek(file_.number(), 0, SEEK_SET) != 0) {
-      throw SystemError(fmt::format("cannot go back in {}", unfinished_), errno);
+      throw SystemError(fmt::format("cannot seek in {}", unfinished_), errno);
     }
     write_header();
   }

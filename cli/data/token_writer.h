@@ -1,5 +1,4 @@
-// Writes a token file beside its name and renames it when it is whole, so that nothing reads half
-// of one.
+// Writes a token file under a temporary name and renames it when it is complete.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +16,18 @@ struct TokenWriterOptions {
 
 class TokenWriter {
  public:
-  /// Throws SystemError when the file cannot be made.
+  /// Creates the temporary file. Throws SystemError.
   TokenWriter(std::string path, TokenWriterOptions options);
   TokenWriter(const TokenWriter&) = delete;
   TokenWriter& operator=(const TokenWriter&) = delete;
-  /// Removes what was not finished.
+  /// Removes the temporary file unless finish() was called.
   ~TokenWriter();
 
-  /// Tokens fit the width. Throws SystemError.
+  /// Appends `tokens`, which must fit the width. Throws SystemError.
   void write(std::span<const std::uint32_t> tokens);
 
-  /// Completes the file under its name. Throws UsageError when llm.c's header cannot hold the
-  /// count.
+  /// Renames the complete file. Throws SystemError, and UsageError when the number of tokens
+  /// exceeds llm.c's header.
   void finish();
 
   [[nodiscard]] std::uint64_t num_tokens() const noexcept { return num_tokens_; }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kPartBytes = 4u << 20;
 
-// Feeds every document of every file to `use`.
+// Calls `use` with every document of every file.
 template <typename Use>
 void for_each_document(const std::vector<std::string>& files, const TokenizeOptions& options,
                        Use use) {
@@ -43,14 +43,14 @@ Tokenized tokenize(const std::vector<std::string>& files, Tokenizer& tokenizer,
     if (done.num_documents++ > 0 && tokenizer.end_of_text()) {
       writer.write(std::array{*tokenizer.end_of_text()});
     }
-    // In parts, so that memory does not grow with the document.
+    // In parts: memory does not grow with the document.
     for (std::size_t at = 0; at < text.size();) {
       const auto part = text.substr(at, tokenizer.cut(text, at + kPartBytes) - at);
       const auto begin = std::chrono::steady_clock::now();
       try {
         tokenizer.encode(part, tokens);
       } catch (const UsageError& error) {
-        throw UsageError(fmt::format("{}, document {}, from its byte {} on: {}", path,
+        throw UsageError(fmt::format("{}, document {}, at or after byte {}: {}", path,
                                      done.num_documents - 1, at, error.what()));
       }
       done.spent += std::chrono::steady_clock::now() - begin;
@@ -70,7 +70,7 @@ std::string tokenizer_path(const std::string& what, const Environment& environme
   const auto folder = data_cache(environment) / "gpt2-bpe";
   if (!std::filesystem::exists(folder)) {
     throw UsageError(fmt::format(
-        "GPT-2's table is not in {}; `lockstep data fetch gpt2-bpe` brings it, or name another "
+        "GPT-2's table is not in {}: run `lockstep data fetch gpt2-bpe`, or name another tokenizer "
         "with --tokenizer",
         folder.string()));
   }

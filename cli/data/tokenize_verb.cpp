@@ -14,22 +14,25 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep data tokenize FILE… -o OUT.bin: text or JSON lines to a file of tokens\n"
+    "lockstep data tokenize FILE… -o OUT.bin: convert text or JSON lines to tokens\n"
     "\n"
-    "  -o, --output FILE    where the tokens go: uint16, or uint32 for more than 65536 of them\n"
-    "  --tokenizer WHAT     gpt2 (default; `lockstep data fetch gpt2-bpe` brings it), bytes, a\n"
-    "                       .tiktoken or vocab.bpe file, or a folder with one\n"
-    "  --documents BREAK    where a document ends: file (default), line, blank-line, or marker\n"
-    "  --marker TEXT        what lies between documents in the text (default <|endoftext|>)\n"
-    "  --field NAME         the field of JSON lines that is the text (default text)\n"
-    "  --layout raw|llmc    bare tokens (default), or llm.c's header before them\n"
+    "  -o, --output FILE   token file: uint16, or uint32 for a vocabulary above 65536\n"
+    "  --tokenizer NAME    gpt2 (from `lockstep data fetch gpt2-bpe`), bytes, a\n"
+    "                      .tiktoken or vocab.bpe file, or its folder (default gpt2)\n"
+    "  --documents WORD    what separates documents: file, line, blank-line or marker\n"
+    "                      (default file)\n"
+    "  --marker TEXT       text between documents, with --documents marker\n"
+    "                      (default <|endoftext|>)\n"
+    "  --field NAME        field of JSON lines with the text (default text)\n"
+    "  --layout WORD       raw (only tokens) or llmc (with llm.c's header)\n"
+    "                      (default raw)\n"
     "\n"
-    "One end-of-text token goes between documents, if the tokenizer has one.\n"
+    "Writes one end-of-text token between documents, if the tokenizer has one.\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep data tokenize shakespeare.txt -o train.bin\n"
     "  lockstep data tokenize part1.jsonl part2.jsonl --field body -o train.bin\n"
-    "  lockstep data tokenize notes.txt --tokenizer bytes --documents blank-line -o notes.bin\n";
+    "  lockstep data tokenize a.txt --tokenizer bytes --documents line -o a.bin\n";
 
 struct Options {
   bool help = false;
@@ -55,9 +58,7 @@ Options read_options(const std::vector<std::string>& arguments) {
   declared.read(arguments);
   if (options.help) return options;
   if (options.files.empty() || options.output.empty()) {
-    throw UsageError(
-        "name the text and where the tokens go: `lockstep data tokenize a.txt -o "
-        "a.bin`");
+    throw UsageError("name text files and the token file: `lockstep data tokenize a.txt -o a.bin`");
   }
   return options;
 }

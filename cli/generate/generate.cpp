@@ -13,7 +13,7 @@ int run_generate(const std::vector<std::string>& arguments, Streams streams) {
       streams.out << generate_help();
       return kSuccess;
     }
-    (void)config_of(request);  // refuses at once what LibTorch is not needed to refuse
+    (void)config_of(request);  // throws for an invalid run before LibTorch is loaded
     become_sibling("lockstep-generate", arguments);
   } catch (const Error& error) {
     return report("generate", error, streams.error);

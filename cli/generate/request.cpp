@@ -24,16 +24,16 @@ void check_checkpoint(const std::string& word) {
 
 void check(const GenerateRequest& request) {
   if (request.prompt.empty()) {
-    throw UsageError("there is nothing to go on from: give some text with --prompt \"…\"");
+    throw UsageError("there is no text to continue: give one with --prompt \"…\"");
   }
   if (!(request.temperature >= 0) || std::isinf(request.temperature)) {
     throw UsageError(fmt::format(
-        "--temperature is {}, expected 0 (always the likeliest token) or a number above it",
+        "--temperature is {}, expected 0 (always the most likely token) or a number above 0",
         request.temperature));
   }
   if (request.top_k < 0) {
-    throw UsageError(fmt::format("--top-k is {}, expected how many tokens may come, or 0 for all",
-                                 request.top_k));
+    throw UsageError(
+        fmt::format("--top-k is {}, expected a number of tokens, or 0 for all", request.top_k));
   }
   if (request.num_tokens < 1) {
     throw UsageError(fmt::format("--tokens is {}, expected 1 or more", request.num_tokens));
@@ -64,13 +64,13 @@ GenerateRequest read_generate_request(const std::vector<std::string>& arguments)
 SavedConfig config_of(const GenerateRequest& request) {
   if (!std::filesystem::is_directory(request.run)) {
     throw UsageError(fmt::format(
-        "there is no run in {}: name its folder with --run, or make one with `lockstep train gpt`",
+        "there is no run in {}: name its folder with --run, or train one with `lockstep train gpt`",
         request.run));
   }
   auto saved = read_config(request.run);
   if (saved.resolved.config.model != ModelKind::gpt) {
     throw UsageError(
-        fmt::format("{} is a run of {}, which writes no text: name one of gpt with --run",
+        fmt::format("{} is a run of {}, which does not generate text: name a run of gpt with --run",
                     request.run, name_of(saved.resolved.config.model)));
   }
   return saved;
@@ -79,26 +79,27 @@ SavedConfig config_of(const GenerateRequest& request) {
 std::string generate_help() {
   const GenerateRequest defaults;
   return fmt::format(
-      "lockstep generate: text from a GPT that `lockstep train gpt` has trained\n"
+      "lockstep generate --prompt TEXT [options]: generate text with a GPT that\n"
+      "`lockstep train gpt` has trained\n"
       "\n"
-      "  lockstep generate --prompt TEXT [options]\n"
+      "  -p, --prompt TEXT      the text to continue\n"
+      "  -r, --run DIR          folder of the run (default {})\n"
+      "  -n, --tokens N         tokens to generate, 1 or more; a token is a byte or a\n"
+      "                         part of a word (default {})\n"
+      "  -t, --temperature X    divides the logits; 0: always the most likely token\n"
+      "                         (default {})\n"
+      "  -k, --top-k N          sample from the N most likely tokens; 0: from all\n"
+      "                         (default {})\n"
+      "  --seed N               seed of the random choice (default {})\n"
+      "  --checkpoint WHICH     best, last or a step (default: best if it exists, else\n"
+      "                         last)\n"
       "\n"
-      "  -p, --prompt TEXT      what it goes on from\n"
-      "  -r, --run DIR          the run's folder ({})\n"
-      "  -n, --tokens N         how many tokens to add ({}); a token is a byte or a piece of a "
-      "word\n"
-      "  -t, --temperature X    0: always the likeliest token; above 1: wilder ({})\n"
-      "  -k, --top-k N          only the N likeliest tokens may come; 0: all ({})\n"
-      "  --seed N               another text for each ({})\n"
-      "  --checkpoint WHICH     best, last or a step (best where there is one, else last)\n"
+      "The text is written to standard output while it is generated, messages to\n"
+      "standard error. Ctrl-C stops it.\n"
       "\n"
-      "The text goes to standard output as it is made; what is said about it goes to standard "
-      "error.\n"
-      "Ctrl-C ends it.\n"
-      "\n"
-      "Examples:\n"
+      "Examples\n"
       "  lockstep generate --prompt \"O Romeo, \"\n"
-      "  lockstep generate --run runs/mine --checkpoint last -t 0 --prompt \"The \" > text.txt\n",
+      "  lockstep generate --run runs/mine -t 0 --prompt \"The \" > text.txt\n",
       defaults.run, defaults.num_tokens, defaults.temperature, defaults.top_k, defaults.seed);
 }
 

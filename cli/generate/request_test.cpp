@@ -43,7 +43,7 @@ TEST(GenerateRequest, EveryOptionIsRead) {
   EXPECT_EQ(request.checkpoint, "300");
 }
 
-TEST(GenerateRequest, WhatCannotBeIsNamed) {
+TEST(GenerateRequest, AnInvalidValueIsNamed) {
   EXPECT_NE(refusal({}).find("--prompt"), std::string::npos);
   EXPECT_NE(refusal({"--prompt", ""}).find("--prompt"), std::string::npos);
   for (const auto& [option, value] : {std::pair{"--temperature", "-1"},
@@ -67,7 +67,7 @@ TEST(GenerateRequest, HelpFitsAScreen) {
   EXPECT_NE(help.find("runs/gpt"), std::string::npos);
 }
 
-TEST(GenerateRequest, AFolderThatIsNoRunOfAGptIsRefusedWithWhatToDo) {
+TEST(GenerateRequest, AFolderThatIsNotARunOfAGptIsRefusedWithTheNextStep) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("lockstep_generate_request_" + std::to_string(::getpid()));
   const auto words = [&] {

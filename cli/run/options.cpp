@@ -11,7 +11,7 @@
 namespace lockstep::cli {
 namespace {
 
-// What the options hold as text, before it is understood.
+// Values that are still text.
 struct Texts {
   std::string ranks = "auto";
   std::string rendezvous;
@@ -26,7 +26,7 @@ struct Texts {
   bool no_pin = false;
 };
 
-void declare(Arguments& arguments, LaunchOptions& options, Texts& texts) {
+void declare(Arguments& arguments, RunCommandOptions& options, Texts& texts) {
   arguments.option("-n,--nproc-per-node,--nproc_per_node", texts.ranks);
   arguments.option("--nnodes", options.num_nodes);
   arguments.option("--node-rank,--node_rank", texts.node_rank);
@@ -46,7 +46,7 @@ void declare(Arguments& arguments, LaunchOptions& options, Texts& texts) {
   arguments.option("--secret-file", options.secret_file);
 }
 
-void understand_ranks(const std::string& text, LaunchOptions& options) {
+void parse_ranks(const std::string& text, RunCommandOptions& options) {
   if (text == "auto") {
     options.ranks = Ranks::automatic;
   } else if (text == "cpu") {
@@ -60,22 +60,22 @@ void understand_ranks(const std::string& text, LaunchOptions& options) {
     if (error != std::errc{} || stopped != end || options.num_ranks < 1 ||
         options.num_ranks > most) {
       throw UsageError(fmt::format(
-          "-n is \"{}\", expected a number from 1 to {}, gpu (one rank a GPU), cpu (one "
-          "a core) or auto",
+          "-n is \"{}\", expected a number from 1 to {}, gpu (one rank per GPU), cpu (one rank per "
+          "core) or auto",
           text, most));
     }
     options.ranks = Ranks::count;
   }
 }
 
-ColorChoice understand_color(const std::string& text) {
+ColorChoice parse_color(const std::string& text) {
   if (text == "auto") return ColorChoice::automatic;
   if (text == "always") return ColorChoice::always;
   if (text == "never") return ColorChoice::never;
   throw UsageError(fmt::format("--color is \"{}\", expected auto, always or never", text));
 }
 
-void understand_nodes(const Texts& texts, LaunchOptions& options) {
+void parse_nodes(const Texts& texts, RunCommandOptions& options) {
   if (options.num_nodes < 1) {
     throw UsageError(fmt::format("--nnodes is {}, expected at least 1", options.num_nodes));
   }
@@ -87,16 +87,15 @@ void understand_nodes(const Texts& texts, LaunchOptions& options) {
     rendezvous = fmt::format("{}:{}", texts.master_address,
                              texts.master_port.empty() ? "29500" : texts.master_port);
   }
-  if (options.num_nodes == 1) return;  // one node meets on loopback, at a port of its own
+  if (options.num_nodes == 1) return;  // the ranks of one node meet on the loopback interface
   if (texts.standalone) {
-    throw UsageError(
-        fmt::format("--standalone means one node, but --nnodes is {}", options.num_nodes));
+    throw UsageError(fmt::format(
+        "--standalone is for one node, but --nnodes is {}: give one of them", options.num_nodes));
   }
   if (rendezvous.empty() || texts.node_rank < 0) {
     throw UsageError(
-        fmt::format("--nnodes {} needs --node-rank (0 to {}) and --rendezvous HOST:PORT, the same "
-                    "on every node, HOST "
-                    "being node 0",
+        fmt::format("--nnodes {} needs --node-rank (0 to {}) and --rendezvous HOST:PORT; HOST is "
+                    "node 0, the same on every node",
                     options.num_nodes, options.num_nodes - 1));
   }
   if (texts.node_rank >= options.num_nodes) {
@@ -109,12 +108,12 @@ void understand_nodes(const Texts& texts, LaunchOptions& options) {
 
 }  // namespace
 
-LaunchOptions parse_run_options(const std::vector<std::string>& arguments) {
-  LaunchOptions options;
+RunCommandOptions parse_run_options(const std::vector<std::string>& arguments) {
+  RunCommandOptions options;
   Texts texts;
   Arguments declared("run", options.help);
   declare(declared, options, texts);
-  // The first word that is no option of ours is the program; what follows is its own.
+  // The first word that is not an option is the program; the words after it are its arguments.
   options.command = declared.read_leading(arguments);
   if (!options.command.empty() && options.command.front() == "--") {
     options.command.erase(options.command.begin());
@@ -125,12 +124,12 @@ LaunchOptions parse_run_options(const std::vector<std::string>& arguments) {
   }
   if (options.command.empty()) {
     throw UsageError(
-        "no program was named; `lockstep run -n 4 ./my_program its arguments` runs four of it");
+        "no program is given; `lockstep run -n 4 ./my_program arguments` starts it as four ranks");
   }
-  understand_ranks(texts.ranks, options);
-  understand_nodes(texts, options);
+  parse_ranks(texts.ranks, options);
+  parse_nodes(texts, options);
   options.pin = !texts.no_pin;
-  options.color = understand_color(texts.color);
+  options.color = parse_color(texts.color);
   options.grace = parse_duration("--grace", texts.grace);
   options.timeout = parse_duration("--timeout", texts.timeout);
   if (options.max_restarts < 0) {
@@ -140,30 +139,31 @@ LaunchOptions parse_run_options(const std::vector<std::string>& arguments) {
 }
 
 std::string run_help() {
-  return "lockstep run [options] program [its arguments]: starts the program as ranks and watches "
-         "them\n"
+  return "lockstep run [options] PROGRAM [arguments]: start PROGRAM as ranks\n"
          "\n"
-         "  -n N | gpu | cpu | auto  ranks on this node: a number, one a GPU, one a core; auto: "
-         "GPUs if any\n"
-         "  --nnodes K               number of nodes; each runs this command\n"
-         "  --node-rank R            this node, 0 to K-1\n"
-         "  --rendezvous HOST:PORT   where the nodes meet; HOST is node 0\n"
-         "  --secret-file FILE       the job's secret between nodes, mode 0600 (default: your "
-         "own)\n"
-         "  --max-restarts N         start all ranks again after a failure, at most N times\n"
-         "  --grace 30s              from asking a rank to end to killing it\n"
-         "  --timeout 5min           for all nodes to meet\n"
-         "  --run-dir DIR            logs and records (default runs/<program>-<time>-<token>)\n"
-         "  --show-ranks 0,3-5       only these on the terminal; the files have all\n"
-         "  --color auto|always|never\n"
-         "  --no-pin                 do not tie ranks to cores\n"
-         "  --allow-shared-gpu       more ranks than GPUs, sharing them\n"
+         "  -n, --nproc-per-node N  ranks on this node: a number, gpu (one per GPU), cpu\n"
+         "                          (one per core), or auto: gpu if there are GPUs, else\n"
+         "                          cpu (default auto)\n"
+         "  --nnodes K              nodes; run this command on each of them (default 1)\n"
+         "  --node-rank R           rank of this node, 0 to K-1\n"
+         "  --rendezvous HOST:PORT  where the nodes meet; HOST is node 0 (torchrun's\n"
+         "                          --rdzv-endpoint is the same)\n"
+         "  --secret-file FILE      secret of the job between nodes, mode 0600\n"
+         "                          (default: your own)\n"
+         "  --max-restarts N        restarts of all ranks after a failure; 0: none\n"
+         "                          (default 0)\n"
+         "  --grace T               time between SIGTERM and SIGKILL (default 30s)\n"
+         "  --timeout T             time for all nodes to meet (default 5min)\n"
+         "  --run-dir DIR           logs (default runs/<program>-<time>-<token>)\n"
+         "  --show-ranks 0,3-5      ranks to show on the terminal (default all); the log\n"
+         "                          files have all ranks\n"
+         "  --color WHEN            auto, always or never (default auto)\n"
+         "  --no-pin                do not pin ranks to cores\n"
+         "  --allow-shared-gpu      allow more ranks than GPUs\n"
          "\n"
-         "Examples:\n"
-         "  lockstep run ./train --epochs 3\n"
-         "  lockstep run -n 4 --max-restarts 2 ./train\n"
-         "  lockstep run --nnodes 2 --node-rank 0 --rendezvous node0:29400 ./train   # and 1 on "
-         "the other\n";
+         "Examples\n"
+         "  lockstep run -n 4 --max-restarts 2 ./train --epochs 3\n"
+         "  lockstep run --nnodes 2 --node-rank 0 --rendezvous node0:29400 ./train\n";
 }
 
 }  // namespace lockstep::cli

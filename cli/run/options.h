@@ -1,5 +1,5 @@
-// The command line of `lockstep run`, as a value. torchrun's spellings of the common flags are
-// taken, with dashes or underscores.
+// The options of `lockstep run`. The common options have torchrun's names, with dashes or
+// underscores.
 #pragma once
 
 #include <chrono>
@@ -13,36 +13,36 @@
 namespace lockstep::cli {
 
 enum class Ranks {
-  automatic,
+  automatic,  // one per GPU, or one per core without GPUs
   count,
   per_core,
   per_gpu
-};  // automatic: per GPU, without any per core
+};
 
-struct LaunchOptions {
+struct RunCommandOptions {
   Ranks ranks = Ranks::automatic;
   int num_ranks = 0;  // when ranks is count
   int num_nodes = 1;
-  std::optional<int> node_rank;        // needed for several nodes
-  std::optional<Endpoint> rendezvous;  // needed for several nodes
+  std::optional<int> node_rank;        // required for several nodes
+  std::optional<Endpoint> rendezvous;  // required for several nodes
   bool pin = true;
   bool allow_shared_gpu = false;
-  std::string show_ranks;  // as typed; the number of ranks is not known yet
+  std::string show_ranks;  // not yet checked: the number of ranks is unknown here
   ColorChoice color = ColorChoice::automatic;
   std::chrono::milliseconds grace{30'000};
-  std::chrono::milliseconds timeout{300'000};  // for all nodes to meet
+  std::chrono::milliseconds timeout{300'000};  // of the rendezvous of all nodes
   int max_restarts = 0;
   std::string run_dir;               // empty: runs/<program>-<time>-<token>
-  std::string secret_file;           // empty: LOCKSTEP_SECRET_FILE, then the user's own
+  std::string secret_file;           // empty: LOCKSTEP_SECRET_FILE, then that of the user
   std::vector<std::string> command;  // program and its arguments; never empty
-  bool help = false;                 // asked for help: nothing else was read
+  bool help = false;                 // help was requested; the other values are not set
 };
 
 /// Reads the arguments after `lockstep run`. Throws UsageError that names the argument and, for an
 /// unknown option, the nearest one.
-[[nodiscard]] LaunchOptions parse_run_options(const std::vector<std::string>& arguments);
+[[nodiscard]] RunCommandOptions parse_run_options(const std::vector<std::string>& arguments);
 
-/// What `lockstep run --help` prints; fits a screen.
+/// The output of `lockstep run --help`; it fits a screen.
 [[nodiscard]] std::string run_help();
 
 }  // namespace lockstep::cli

@@ -20,7 +20,7 @@ std::string refusal(const Words& arguments) {
   return "";
 }
 
-TEST(LaunchOptions, WithoutOptionsTheMachineDecidesOnOneNode) {
+TEST(RunCommandOptions, WithoutOptionsTheNumberOfRanksIsAutomaticOnOneNode) {
   const auto options = parse_run_options({"./train"});
   EXPECT_EQ(options.ranks, Ranks::automatic);
   EXPECT_EQ(options.num_nodes, 1);
@@ -29,14 +29,14 @@ TEST(LaunchOptions, WithoutOptionsTheMachineDecidesOnOneNode) {
   EXPECT_EQ(options.command, (Words{"./train"}));
 }
 
-TEST(LaunchOptions, WhatFollowsTheProgramIsItsOwn) {
+TEST(RunCommandOptions, TheWordsAfterTheProgramAreItsArguments) {
   const auto options = parse_run_options({"-n", "4", "./train", "-n", "9", "--help", "--", "x"});
   EXPECT_EQ(options.num_ranks, 4);
   EXPECT_FALSE(options.help);
   EXPECT_EQ(options.command, (Words{"./train", "-n", "9", "--help", "--", "x"}));
 }
 
-TEST(LaunchOptions, TorchrunsSpellingsAreTaken) {
+TEST(RunCommandOptions, TorchrunsNamesAreAccepted) {
   for (const auto& spelling : {"--nproc-per-node", "--nproc_per_node", "-n"}) {
     EXPECT_EQ(parse_run_options({spelling, "3", "p"}).num_ranks, 3) << spelling;
   }
@@ -49,7 +49,7 @@ TEST(LaunchOptions, TorchrunsSpellingsAreTaken) {
   EXPECT_EQ(nodes.rendezvous->port, 29400);
 }
 
-TEST(LaunchOptions, RanksAreANumberOrAWord) {
+TEST(RunCommandOptions, RanksAreANumberOrAWord) {
   EXPECT_EQ(parse_run_options({"-n", "gpu", "p"}).ranks, Ranks::per_gpu);
   EXPECT_EQ(parse_run_options({"-n", "cpu", "p"}).ranks, Ranks::per_core);
   EXPECT_EQ(parse_run_options({"-n", "auto", "p"}).ranks, Ranks::automatic);
@@ -58,24 +58,24 @@ TEST(LaunchOptions, RanksAreANumberOrAWord) {
   }
 }
 
-TEST(LaunchOptions, AnUnknownOptionGetsTheNearestMatch) {
+TEST(RunCommandOptions, AnUnknownOptionGetsTheNearestMatch) {
   EXPECT_EQ(refusal({"--max-restart=3", "p"}),
             "\"--max-restart=3\" is not an option of lockstep run; did you mean --max-restarts? "
-            "`lockstep run --help` lists them.");
+            "`lockstep run --help` lists the options.");
 }
 
-TEST(LaunchOptions, SeveralNodesNeedAPlaceToMeetAndANumber) {
+TEST(RunCommandOptions, SeveralNodesNeedARendezvousAndANodeRank) {
   EXPECT_NE(refusal({"--nnodes", "2", "p"}).find("--rendezvous HOST:PORT"), std::string::npos);
   EXPECT_NE(refusal({"--nnodes", "2", "--node-rank", "2", "--rendezvous", "h:1", "p"})
                 .find("--node-rank is 2, expected 0 to 1"),
             std::string::npos);
 }
 
-TEST(LaunchOptions, NoProgramIsAnErrorWithAnExample) {
+TEST(RunCommandOptions, NoProgramIsAnErrorWithAnExample) {
   EXPECT_NE(refusal({"-n", "2"}).find("lockstep run -n 4 ./my_program"), std::string::npos);
 }
 
-TEST(LaunchOptions, HelpFitsAScreen) {
+TEST(RunCommandOptions, HelpFitsAScreen) {
   EXPECT_TRUE(parse_run_options({"--help"}).help);
   EXPECT_LE(std::ranges::count(run_help(), '\n'), 24);
 }

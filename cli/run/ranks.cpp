@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-int num_ranks_on(const Machine& machine, const LaunchOptions& options) {
+int num_ranks_on(const Machine& machine, const RunCommandOptions& options) {
   const int gpus = machine.num_gpus;
   switch (options.ranks) {
     case Ranks::per_gpu:
@@ -23,8 +23,9 @@ int num_ranks_on(const Machine& machine, const LaunchOptions& options) {
   }
   if (gpus > 0 && options.num_ranks > gpus && !options.allow_shared_gpu) {
     throw UsageError(
-        fmt::format("-n {} on {} GPU{}: ranks would share one. Use -n gpu, or --allow-shared-gpu, "
-                    "or hide the GPUs with CUDA_VISIBLE_DEVICES= to train on the CPU",
+        fmt::format("-n {} on {} GPU{}: several ranks would share a GPU. Use -n gpu, or "
+                    "--allow-shared-gpu, or hide the GPUs with CUDA_VISIBLE_DEVICES= to train on "
+                    "the CPU",
                     options.num_ranks, gpus, gpus == 1 ? "" : "s"));
   }
   return options.num_ranks;

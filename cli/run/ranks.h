@@ -1,4 +1,4 @@
-// How many ranks `lockstep run` starts on a machine.
+// The number of ranks that `lockstep run` starts on a machine.
 #pragma once
 
 #include "cli/run/options.h"
@@ -6,8 +6,8 @@
 
 namespace lockstep::cli {
 
-/// Pure. Throws UsageError for ranks per GPU on a machine without one, and for more ranks than GPUs
-/// unless `options` allow that they share: a program that uses GPUs takes that of its LOCAL_RANK.
-[[nodiscard]] int num_ranks_on(const Machine& machine, const LaunchOptions& options);
+/// Pure. Throws UsageError for one rank per GPU on a machine without GPUs, and for more ranks than
+/// GPUs unless `options` allow it: a program that uses GPUs uses the one of its LOCAL_RANK.
+[[nodiscard]] int num_ranks_on(const Machine& machine, const RunCommandOptions& options);
 
 }  // namespace lockstep::cli

@@ -31,7 +31,7 @@ TEST(RanksOn, WithoutANumberThereIsOnePerGpuAndWithoutGpusOnePerCore) {
   EXPECT_THROW((void)ranks(0, {"-n", "gpu"}), UsageError);
 }
 
-TEST(RanksOn, RanksShareCoresButGpusOnlyWhenAskedTo) {
+TEST(RanksOn, RanksShareCoresAndGpusOnlyOnRequest) {
   EXPECT_EQ(ranks(0, {"-n", "16"}), 16);
   EXPECT_EQ(ranks(2, {"-n", "2"}), 2);
   EXPECT_THROW((void)ranks(2, {"-n", "3"}), UsageError);

@@ -5,7 +5,7 @@ namespace {
 
 using Unit = TrainLength::Unit;
 
-// What classifiers of images and tables have in common.
+// The defaults that resnet and mlp share.
 TrainConfig classifier(ModelKind kind) {
   TrainConfig config;
   config.model = kind;
@@ -15,11 +15,11 @@ TrainConfig classifier(ModelKind kind) {
   config.weight_decay = 0.01;
   config.warmup = {100, Unit::steps};
   config.length = {5, Unit::epochs};
-  config.evaluate_every = {1, Unit::epochs};
+  config.eval_every = {1, Unit::epochs};
   config.save_every = {1, Unit::epochs};
   config.log_every = {20, Unit::steps};
-  config.evaluate_batches = 0;
-  config.rate = 1e-3;
+  config.eval_batches = 0;
+  config.lr = 1e-3;
   config.sample_tokens = 0;
   return config;
 }
@@ -34,7 +34,7 @@ TrainConfig default_config(ModelKind kind) {
       auto config = classifier(kind);
       config.width = 16;
       config.augment = Augment::flip;
-      config.rate = 3e-3;
+      config.lr = 3e-3;
       return config;
     }
     case ModelKind::mlp:
@@ -47,7 +47,7 @@ TrainConfig default_config(ModelKind kind) {
       config.width = 512;
       config.context = 64;
       config.batch = 2;
-      config.rate = 3e-4;
+      config.lr = 3e-4;
       config.length = {100, Unit::steps};
       config.sample_tokens = 0;
       return config;
@@ -66,8 +66,8 @@ TrainConfig debug_config(ModelKind kind) {
   config.batch = takes_tokens(kind) ? 4 : 32;
   config.length = {40, Unit::steps};
   config.warmup = {4, Unit::steps};
-  config.evaluate_every = {20, Unit::steps};
-  config.evaluate_batches = 4;
+  config.eval_every = {20, Unit::steps};
+  config.eval_batches = 4;
   config.save_every = {20, Unit::steps};
   config.log_every = {5, Unit::steps};
   return config;

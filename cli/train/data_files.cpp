@@ -43,8 +43,8 @@ std::vector<std::string> named_files(const std::string& names) {
       for (const auto& recipe : fetch_recipes()) known.push_back(recipe.name);
       const auto nearest = try_nearest(path, known);
       throw UsageError(fmt::format(
-          "--data {}: there is no such file, and no data set of that name{}; `lockstep data fetch "
-          "--help` lists those that can be fetched",
+          "--data {}: no such file, and no data set of that name{}; `lockstep data fetch --help` "
+          "lists the data sets",
           path, nearest ? fmt::format(" (did you mean {}?)", *nearest) : ""));
     }
     files.push_back(fs::absolute(path));
@@ -53,16 +53,16 @@ std::vector<std::string> named_files(const std::string& names) {
   return files;
 }
 
-// LibTorch's hand-written headers, joined in the order of their paths: the same bytes in the wheels
-// of all Linux machines.
-std::string join_headers(const DataOptions& options) {
+// LibTorch's hand-written headers, concatenated in the order of their paths: the bytes are the same
+// in the wheels of all Linux machines.
+std::string concatenate_headers(const DataOptions& options) {
   const fs::path root = options.torch_include;
   std::vector<std::string> paths;
   for (const auto* part : {"c10", "torch"}) {
     if (!fs::is_directory(root / part)) {
       throw UsageError(fmt::format(
-          "LibTorch's headers are not in {} any more: name a text with --data FILE, or build "
-          "lockstep again",
+          "LibTorch's headers are no longer in {}: name a text with --data FILE, or build lockstep "
+          "again",
           root.string()));
     }
     for (const auto& entry : fs::recursive_directory_iterator(root / part)) {
@@ -70,11 +70,11 @@ std::string join_headers(const DataOptions& options) {
     }
   }
   std::sort(paths.begin(), paths.end());
-  const std::string joined = fs::path(options.run_folder) / "headers.txt";
-  std::ofstream out(joined, std::ios::binary);
+  const std::string target = fs::path(options.run_folder) / "headers.txt";
+  std::ofstream out(target, std::ios::binary);
   for (const auto& path : paths) out << std::ifstream(root / path, std::ios::binary).rdbuf();
-  if (!out.flush()) throw UsageError(fmt::format("cannot write {}: is the disk full?", joined));
-  return joined;
+  if (!out.flush()) throw UsageError(fmt::format("cannot write {}: is the disk full?", target));
+  return target;
 }
 
 struct Text {
@@ -83,9 +83,11 @@ struct Text {
   std::string remark = {};
 };
 
-Text headers(const DataOptions& options) { return {"LibTorch's headers", {join_headers(options)}}; }
+Text headers(const DataOptions& options) {
+  return {"LibTorch's headers", {concatenate_headers(options)}};
+}
 
-// What takes the place of the default text, which cannot be fetched because of `error`.
+// The text that replaces the default text, whose download failed with `error`.
 Text instead_of_default(const UsageError& error, const DataOptions& options) {
   if (options.has_terminal) {
     throw UsageError(
@@ -98,7 +100,7 @@ Text instead_of_default(const UsageError& error, const DataOptions& options) {
   auto text = headers(options);
   text.remark = fmt::format(
       "this run trains on LibTorch's C++ headers, not on the default text, Shakespeare: "
-      "{}. To choose the text, begin another run with --data FILE or --data headers.",
+      "{}. To choose the text, start another run with --data FILE or --data headers.",
       error.what());
   return text;
 }
@@ -109,7 +111,7 @@ Text find_text(const TrainConfig& config, const DataOptions& options,
   const auto* recipe = try_recipe(config.data == "auto" ? "shakespeare" : config.data);
   if (recipe == nullptr) return {config.data, named_files(config.data)};
   if (!recipe->join) {
-    throw UsageError(fmt::format("--data {} is not text; take shakespeare, sotu, headers or a file",
+    throw UsageError(fmt::format("--data {} is not text: use shakespeare, sotu, headers or a file",
                                  config.data));
   }
   try {
@@ -121,11 +123,11 @@ Text find_text(const TrainConfig& config, const DataOptions& options,
   }
 }
 
-// A token that the model does not have would end training in its middle.
+// Checks all tokens now: an invalid one would end training later.
 void expect_tokens_below(const std::string& path, std::int64_t vocabulary) {
   if (path.ends_with(".u32")) {
     throw UsageError(fmt::format(
-        "--data {}: bare tokens of 4 bytes are not told from those of 2; make the file with "
+        "--data {}: a raw file does not contain the width of its tokens; create the file with "
         "`lockstep data tokenize --layout llmc`",
         path));
   }
@@ -137,9 +139,8 @@ void expect_tokens_below(const std::string& path, std::int64_t vocabulary) {
     const auto largest = *std::max_element(part.begin(), part.end());
     if (largest < vocabulary) continue;
     throw UsageError(
-        fmt::format("--data {} has the token {}, and the tokenizer knows {}: name the one it was "
-                    "made with, for "
-                    "example --tokenizer gpt2",
+        fmt::format("--data {} has the token {}, but the tokenizer's vocabulary is {}: name the "
+                    "tokenizer of the file, for example --tokenizer gpt2",
                     path, largest, vocabulary));
   }
 }
@@ -156,21 +157,21 @@ DataFiles token_files(const TrainConfig& config, const DataOptions& options,
   const auto kind = identify(FileBytes::map(text.files.front()));
   if (kind == FileKind::llmc_tokens || kind == FileKind::raw_tokens) {
     if (text.files.size() > 1) {
-      throw UsageError("--data names several files of tokens; join them into one");
+      throw UsageError("--data names several token files: concatenate them into one");
     }
     expect_tokens_below(text.files.front(), files.vocabulary);
     files.training = std::move(text.files);
     return files;
   }
   constexpr auto tokens = "tokens.bin";
-  // A bare file does not say how wide its tokens are, llm.c's header does.
+  // A raw file does not contain the width of its tokens; llm.c's header does.
   const bool is_wide = files.vocabulary > 65536;
   tokenize(text.files, *tokenizer, fs::path(options.run_folder) / tokens, {.llmc_header = is_wide});
   files.training = {tokens};
   return files;
 }
 
-// Fashion-MNIST's four files; or what the user named.
+// Fashion-MNIST's four files, or the files that the user named.
 DataFiles sample_files(const TrainConfig& config, const DataOptions& options,
                        const Environment& environment) {
   const auto* recipe = try_recipe(config.data == "auto" ? "fashion-mnist" : config.data);
@@ -179,13 +180,14 @@ DataFiles sample_files(const TrainConfig& config, const DataOptions& options,
   }
   if (recipe == nullptr || recipe->name != "fashion-mnist") {
     throw UsageError(
-        fmt::format("--data {} has no images; take fashion-mnist, or files", config.data));
+        fmt::format("--data {} has no images: use fashion-mnist, or files", config.data));
   }
   const auto folder = fetched(*recipe, options, environment);
   const auto file = [&](std::size_t index) -> std::string {
     return folder / recipe->files[index].name;
   };
-  return {.name = "fashion-mnist", .training = {file(0), file(1)}, .held_out = {file(2), file(3)}};
+  return {
+      .name = "fashion-mnist", .training = {file(0), file(1)}, .validation = {file(2), file(3)}};
 }
 
 }  // namespace

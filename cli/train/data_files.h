@@ -1,5 +1,5 @@
-// The data that `lockstep train` was asked for, as files that ranks can map: fetched, joined and
-// tokenized here, once, before any rank starts.
+// Prepares the data of `lockstep train` as files that ranks can map: downloads, concatenates and
+// tokenizes it once, before any rank starts.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@
 namespace lockstep::cli {
 
 struct DataOptions {
-  std::string run_folder;     // tokens made from text go here
-  std::string torch_include;  // LibTorch's headers: the text that every machine has
-  std::string command;        // as it was typed, for what is printed to be typed next
-  bool has_terminal = false;  // somebody reads messages and can answer them
+  std::string run_folder;     // gets tokens.bin
+  std::string torch_include;  // LibTorch's headers: a text that every machine has
+  std::string command;        // as typed, for the commands that messages suggest
+  bool has_terminal = false;  // a user reads the messages and can choose
   CommandRunner run = run_command;
 };
 
-/// The files for `config`. Text for a token model is made into <run>/tokens.bin. For "auto", text
-/// is Shakespeare's. Where that cannot be fetched, it is LibTorch's headers and the remark says so;
-/// with a terminal nothing takes its place: UsageError asks the reader to choose.
-/// Throws UsageError for files that are not there or of no use to the model, with what would be.
+/// Returns the files for `config`. Tokenizes text for a token model into <run>/tokens.bin. For
+/// "auto" the text is Shakespeare. If its download fails, the text is LibTorch's headers, with a
+/// remark; at a terminal it throws UsageError that asks the user to choose. Throws UsageError, with
+/// a valid choice, for files that do not exist or do not fit the model.
 [[nodiscard]] DataFiles prepare_data(const TrainConfig& config, const DataOptions& options,
                                      const Environment& environment);
 

@@ -68,7 +68,7 @@ TEST_F(DataFilesTest, TextBecomesTokensInTheRunsFolder) {
   EXPECT_EQ(tokens_as_text(), "to be");
 }
 
-TEST_F(DataFilesTest, WithoutANetworkTheDefaultIsLibTorchsHeadersAndThatIsSaid) {
+TEST_F(DataFilesTest, WithoutANetworkTheDefaultIsLibTorchsHeadersWithARemark) {
   const auto files = prepare(ModelKind::gpt, {});
   EXPECT_EQ(tokens_as_text(), "first second");
   EXPECT_EQ(files.name, "LibTorch's headers");
@@ -76,7 +76,7 @@ TEST_F(DataFilesTest, WithoutANetworkTheDefaultIsLibTorchsHeadersAndThatIsSaid) 
   EXPECT_NE(files.remark.find("--data FILE"), std::string::npos);
 }
 
-TEST_F(DataFilesTest, WithATerminalTheReaderIsAskedToChoose) {
+TEST_F(DataFilesTest, WithATerminalTheUserIsAskedToChoose) {
   has_terminal_ = true;
   try {
     (void)prepare(ModelKind::gpt, {});
@@ -101,7 +101,7 @@ TEST_F(DataFilesTest, HeadersIsANameThatNeedsNoNetworkAndNoRemark) {
   }
 }
 
-TEST_F(DataFilesTest, WhatWasAskedForByNameIsNotReplaced) {
+TEST_F(DataFilesTest, DataThatTheUserNamedIsNotReplaced) {
   EXPECT_THROW((void)prepare(ModelKind::gpt, {{"data", "shakespeare", ""}}), UsageError);
   EXPECT_THROW((void)prepare(ModelKind::resnet, {}), UsageError);
 }

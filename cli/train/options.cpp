@@ -1,15 +1,18 @@
 #include "cli/train/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <optional>
 
 #include "cli/arguments.h"
+#include "cli/train/old_spellings.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cli {
@@ -26,7 +29,7 @@ ModelKind read_kind(const std::string& word) {
   return kKinds[read_choice("the model", word, names)];
 }
 
-std::string variable_of(const std::string& setting) {
+std::string variable_of(std::string_view setting) {
   std::string name(kVariablePrefix);
   for (const char letter : setting) {
     name +=
@@ -35,38 +38,82 @@ std::string variable_of(const std::string& setting) {
   return name;
 }
 
-// `rate = 3e-4` in a file of TOML's style.
+std::string option_of(std::string_view setting) { return fmt::format("--{}", setting); }
+
+// Throws UsageError when `given`, which is from one source, has the length of the run twice.
+// `spell` writes the name of a setting as in that source.
+void expect_one_length(const std::vector<Given>& given,
+                       const std::function<std::string(std::string_view)>& spell) {
+  std::vector<std::string> names;
+  for (const auto& setting : settings()) {
+    const auto is_it = [&](const Given& each) { return each.name == setting.name; };
+    if (setting.length_unit && std::ranges::any_of(given, is_it)) {
+      names.push_back(spell(setting.name));
+    }
+  }
+  if (names.size() < 2) return;
+  throw UsageError(
+      fmt::format("{} are given: each is the length of the run; give exactly one of steps, epochs, "
+                  "tokens and time",
+                  fmt::join(names, " and ")));
+}
+
+// Settings in a file of TOML's style: `lr = 3e-4`.
 std::vector<Given> read_file(const std::string& path) {
   std::ifstream file(path);
-  if (!file) {
-    throw UsageError(fmt::format("--config {}: there is no such file to read", path));
-  }
+  if (!file) throw UsageError(fmt::format("--config {}: no such file, or not readable", path));
   std::vector<Given> given;
-  for (const auto& item : read_toml(file, path)) given.push_back({item.name, item.text, path});
+  std::vector<std::string> renamings;
+  const auto plain = [](std::string_view name) { return std::string(name); };
+  for (const auto& item : read_toml(file, path)) {
+    if (const auto* old = try_old_setting(item.name)) {
+      renamings.push_back(renaming_text(*old, plain));
+    }
+    given.push_back({item.name, item.text, path});
+  }
+  if (!renamings.empty()) {
+    throw UsageError(fmt::format("{}: {}", path, fmt::join(renamings, "; ")));
+  }
+  expect_one_length(given,
+                    [&](std::string_view name) { return fmt::format("{}: {}", path, name); });
   return given;
+}
+
+// Throws UsageError for a variable LOCKSTEP_TRAIN_… that is not a setting of any model.
+void expect_setting(ModelKind kind, const std::string& variable) {
+  for (const auto& setting : settings()) {
+    if (variable_of(setting.name) == variable) return;
+  }
+  auto name = variable.substr(kVariablePrefix.size());
+  for (auto& letter : name) {
+    letter =
+        letter == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  if (const auto* old = try_old_setting(name)) {
+    throw UsageError(fmt::format("{} in the environment", renaming_text(*old, variable_of)));
+  }
+  throw UsageError(
+      fmt::format("{} is in the environment and is not a setting; `lockstep train {} --help` lists "
+                  "the settings",
+                  variable, name_of(kind)));
 }
 
 std::vector<Given> read_environment(ModelKind kind, const Environment& environment) {
   std::vector<Given> given;
   for (const auto& line : environment.lines()) {
     const auto name = line.substr(0, line.find('='));
-    if (!name.starts_with(kVariablePrefix)) continue;
-    const auto is_it = [&](const Setting& each) { return variable_of(each.name) == name; };
-    if (std::any_of(settings().begin(), settings().end(), is_it)) continue;
-    throw UsageError(
-        fmt::format("{} is in the environment and names no setting; `lockstep train {} "
-                    "--help` lists them",
-                    name, name_of(kind)));
+    if (name.starts_with(kVariablePrefix)) expect_setting(kind, name);
   }
   for (const auto& setting : settings()) {
     const auto name = variable_of(setting.name);
     const auto value = environment.find(name);
     if (value && setting.is_for(kind)) given.push_back({setting.name, *value, name});
   }
+  expect_one_length(given, variable_of);
   return given;
 }
 
-// What is typed after the model: texts of settings, and what is none.
+// The arguments after the model: values of settings, and options of the command itself.
 class CommandLine {
  public:
   CommandLine(ModelKind kind, TrainOptions& options)
@@ -79,10 +126,15 @@ class CommandLine {
     for (const auto& setting : settings()) {
       if (setting.is_for(kind)) declare(setting);
     }
+    arguments_.explain_unknown([](const std::string& option) -> std::optional<std::string> {
+      const auto* old = try_old_setting(std::string_view(option).substr(2));
+      return old == nullptr ? std::nullopt : std::optional(renaming_text(*old, option_of));
+    });
   }
 
   void read(const std::vector<std::string>& words) {
     arguments_.read(words);
+    expect_one_length(given(), option_of);
     options_.color =
         std::array{ColorChoice::automatic, ColorChoice::always,
                    ColorChoice::never}[read_choice("--color", color_, {"auto", "always", "never"})];
@@ -92,14 +144,14 @@ class CommandLine {
   [[nodiscard]] std::vector<Given> given() const {
     std::vector<Given> result;
     for (const auto& [name, value] : values_) {
-      if (value.flag) result.push_back({name, *value.flag ? "true" : "false", "--" + name});
-      if (value.text) result.push_back({name, *value.text, "--" + name});
+      if (value.flag) result.push_back({name, *value.flag ? "true" : "false", option_of(name)});
+      if (value.text) result.push_back({name, *value.text, option_of(name)});
     }
     return result;
   }
 
  private:
-  struct Value {  // of a setting that is a flag, or of one that is not
+  struct Value {  // one of the two, by Setting::is_flag
     std::optional<bool> flag;
     std::optional<std::string> text;
   };
@@ -122,12 +174,60 @@ class CommandLine {
   Arguments arguments_;                  // sets the members above
 };
 
-constexpr std::string_view kOwnOptions =
-    "  --config FILE      settings as `rate = 3e-4`, a line each; the command line wins\n"
-    "  --print-config     each setting with its value and where that is from, and no training\n"
-    "  --fresh            a new run folder beside the ones that are there\n"
-    "  --debug-small      tiny data and model, done in seconds: does everything work?\n"
-    "  --color WHEN       auto, always, never\n";
+constexpr std::size_t kHelpColumn = 24;  // where descriptions begin
+constexpr std::size_t kHelpWidth = 80;
+
+// `name` and its description as lines of kHelpWidth columns; `last` is not split.
+std::string help_entry(const std::string& name, std::string_view description,
+                       std::string_view last = "") {
+  std::string text;
+  auto line = "  " + name;
+  // A description that would touch the name begins in the next line.
+  if (line.size() + 1 < kHelpColumn) {
+    line.resize(kHelpColumn - 1, ' ');
+  } else {
+    text = line + "\n";
+    line.assign(kHelpColumn - 1, ' ');
+  }
+  const auto add = [&](std::string_view word) {
+    if (line.size() + 1 + word.size() > kHelpWidth) {
+      text += line + "\n";
+      line.assign(kHelpColumn - 1, ' ');
+    }
+    line += fmt::format(" {}", word);
+  };
+  for (std::size_t begin = 0; begin < description.size();) {
+    const auto end = std::min(description.find(' ', begin), description.size());
+    add(description.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (!last.empty()) add(last);
+  return text + line + "\n";
+}
+
+std::string own_options() {
+  return help_entry("--config FILE", "file with one setting per line, as `lr = 3e-4`") +
+         help_entry("--print-config", "print each setting with its origin; do not train") +
+         help_entry("--fresh", "start a new run in the next free folder: runs/gpt-2") +
+         help_entry("--debug-small", "small model, data and length, to test a setup in seconds") +
+         help_entry("--color WHEN", "auto, always or never", "(default auto)") +
+         help_entry("-h, --help", "print this help");
+}
+
+std::string names_in_help(const Setting& setting) {
+  auto names = option_of(setting.name);
+  if (setting.name == "ranks") names = "-n, " + names;
+  if (setting.is_flag) return fmt::format("--[no-]{}", setting.name);
+  return fmt::format("{} {}", names, setting.value);
+}
+
+std::string default_in_help(const Setting& setting, const TrainConfig& defaults) {
+  if (!setting.is_used_by(defaults)) return {};
+  auto value = setting.text(defaults);
+  if (setting.is_flag) value = value == "true" ? "on" : "off";
+  if (setting.value == "D") value = in_words(parse_train_length(setting.name, value));
+  return value.empty() ? "" : fmt::format("(default {})", value);
+}
 
 }  // namespace
 
@@ -157,31 +257,37 @@ TrainOptions read_train_options(const std::vector<std::string>& arguments,
 
 std::string train_help() {
   return fmt::format(
-      "lockstep train MODEL [options]: train a model with one process a core\n"
+      "lockstep train MODEL [options]: train a model with one process per core\n"
       "\n"
-      "  gpt                a language model, GPT-2's shapes from tiny to 1.5 B, on any text\n"
-      "  resnet             ResNet-18 on images of 28 x 28 or 32 x 32\n"
-      "  mlp                a multilayer perceptron on images or tables\n"
-      "  transformer        the encoder that lockstep's speed is quoted for\n"
+      "Models\n"
+      "{}{}{}{}"
       "\n"
+      "Options\n"
       "{}"
       "\n"
-      "A run lies in a folder: configuration, checkpoints, metrics, logs. The same command again\n"
-      "goes on where it was. `lockstep train gpt --help` lists the settings of one model.\n"
+      "`lockstep train gpt --help` lists the settings of a model.\n"
       "\n"
-      "Examples:\n"
+      "A run is a folder with configuration, checkpoints, metrics and logs. The same\n"
+      "command resumes a run that was interrupted.\n"
+      "\n"
+      "Examples\n"
       "  lockstep train gpt\n"
-      "  lockstep train gpt --data my.txt --size small --precision bf16 --for 50Mtok\n"
-      "  lockstep train resnet --data fashion-mnist --for 5ep\n",
-      kOwnOptions);
+      "  lockstep train gpt --data my.txt --size small --precision bf16 --tokens 50M\n"
+      "  lockstep train resnet --data fashion-mnist --epochs 5\n",
+      help_entry("gpt", "language model: GPT-2 shapes from tiny to 1.5 B, on any text"),
+      help_entry("resnet", "ResNet-18 on images of 28 x 28 or 32 x 32"),
+      help_entry("mlp", "multilayer perceptron on images or tables"),
+      help_entry("transformer", "the encoder of lockstep's benchmarks"), own_options());
 }
 
 std::string train_help(ModelKind kind) {
   auto text = fmt::format(
       "lockstep train {} [options]\n"
-      "\n{}",
-      name_of(kind), kOwnOptions);
-  const auto defaults = resolve(kind, {});
+      "\n"
+      "Command\n"
+      "{}",
+      name_of(kind), own_options());
+  const auto defaults = default_config(kind);
   std::string group;
   for (const auto& setting : settings()) {
     if (!setting.is_for(kind)) continue;
@@ -189,14 +295,14 @@ std::string train_help(ModelKind kind) {
       group = setting.group;
       text += fmt::format("\n{}\n", group);
     }
-    const auto value = setting.text(defaults.config);
-    const auto name = setting.name == "ranks" ? "-n, --ranks" : "--" + setting.name;
-    text += fmt::format("  {:<18} {}{}\n", name, setting.help,
-                        value.empty() ? "" : fmt::format(" [{}]", value));
+    text += help_entry(names_in_help(setting), setting.help, default_in_help(setting, defaults));
   }
   return text +
-         "\nSettings may also stand in a file (--config) and in the environment "
-         "(LOCKSTEP_TRAIN_RATE).\n";
+         "\n"
+         "D is a duration: 100 or 100st (steps), 2ep (epochs), 50Mtok (tokens).\n"
+         "A setting can also be given in a file (--config FILE, `lr = 3e-4`) and in the\n"
+         "environment (LOCKSTEP_TRAIN_LR). The command line overrides the environment,\n"
+         "which overrides the file.\n";
 }
 
 }  // namespace lockstep::cli

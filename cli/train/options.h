@@ -1,4 +1,4 @@
-// What was asked of `lockstep train`: from the command line, the environment and a file.
+// The options of `lockstep train`: from the command line, the environment and a file.
 #pragma once
 
 #include <string>
@@ -12,21 +12,21 @@ namespace lockstep::cli {
 
 struct TrainOptions {
   ModelKind model = ModelKind::gpt;
-  std::vector<Given> given;  // file, environment, command line: in this order, later ones win
+  std::vector<Given> given;  // file, environment, command line; a later value replaces an earlier
   ResolveOptions resolve;
   bool help = false;
   bool print_config = false;
-  bool fresh = false;  // a new folder beside those that are there
+  bool fresh = false;  // start a new run in the next free folder
   ColorChoice color = ColorChoice::automatic;
 };
 
-/// Reads the arguments after `lockstep train`, the file they name, and LOCKSTEP_TRAIN_… in
-/// `environment`. Throws UsageError that names what is not understood and, where there is one, the
-/// nearest that would be.
+/// Reads the arguments after `lockstep train`, the file that they name, and LOCKSTEP_TRAIN_… in
+/// `environment`. Throws UsageError for an unknown name, with the nearest known one, for a name of
+/// version 0.1, with its new name, and when one source gives the length of the run twice.
 [[nodiscard]] TrainOptions read_train_options(const std::vector<std::string>& arguments,
                                               const Environment& environment);
 
-/// What `lockstep train --help` prints, and for one model.
+/// The output of `lockstep train --help`, and of the same for one model.
 [[nodiscard]] std::string train_help();
 [[nodiscard]] std::string train_help(ModelKind kind);
 

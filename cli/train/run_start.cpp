@@ -12,6 +12,15 @@ namespace lockstep::cli {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+// "300 steps" for "300st".
+std::string words_of(const std::string& length) {
+  return in_words(parse_train_length("the length of the run", length));
+}
+
+}  // namespace
+
 std::string to_json(const Finished& finished) {
   return Json{{"length", finished.length},
               {"steps", finished.steps},
@@ -28,8 +37,7 @@ std::optional<Finished> try_read_finished(const std::string& folder) {
     const auto json = Json::parse(file);
     return Finished{json.at("length"), json.at("steps"), json.at("why"), json.at("gave_up")};
   } catch (const Json::exception& error) {
-    throw UsageError(fmt::format("{}/finished.json is not what `lockstep train` writes: {}", folder,
-                                 error.what()));
+    throw UsageError(fmt::format("{}/finished.json is invalid: {}", folder, error.what()));
   }
 }
 
@@ -46,21 +54,25 @@ RunStart choose_start(const StartRequest& request,
   }
   if (facts.exists && !facts.is_run) {
     throw UsageError(fmt::format(
-        "{} is there and no run of `lockstep train`: name another with --run, or --fresh", folder));
+        "{} exists and is not a run of `lockstep train`: name another folder with --run, or give "
+        "--fresh",
+        folder));
   }
   if (!facts.exists) {
     if (request.must_resume) {
       throw UsageError(fmt::format(
-          "--resume required, but {} is not there: without --resume a new run is begun", folder));
+          "--resume required, but {} does not exist: leave --resume out to start a new run",
+          folder));
     }
-    return {folder, StartKind::fresh, "there is no run yet"};
+    return {folder, StartKind::fresh, "the folder does not exist"};
   }
   if (facts.done_at && (!request.length || request.length == facts.done_at)) {
-    return {folder, StartKind::finished, fmt::format("it has done its {}", *facts.done_at)};
+    return {folder, StartKind::finished, fmt::format("its length is {}", words_of(*facts.done_at))};
   }
   if (facts.done_at) {
     return {folder, StartKind::resume,
-            fmt::format("it has done {}, {} are asked for", *facts.done_at, *request.length)};
+            fmt::format("it has finished {}; the new length is {}", words_of(*facts.done_at),
+                        words_of(*request.length))};
   }
   return {folder, StartKind::resume, "it is unfinished"};
 }

@@ -20,22 +20,22 @@ RunStart chosen(const StartRequest& request, const std::map<std::string, FolderF
   });
 }
 
-TEST(RunStart, ANewRunIsBegunWhereThereIsNone) {
+TEST(RunStart, ANewRunStartsWhereThereIsNone) {
   EXPECT_EQ(chosen({.folder = "r"}, {}).kind, StartKind::fresh);
 }
 
-TEST(RunStart, AnUnfinishedRunGoesOn) {
+TEST(RunStart, AnUnfinishedRunResumes) {
   EXPECT_EQ(chosen({.folder = "r"}, {{"r", kUnfinished}}).kind, StartKind::resume);
 }
 
-TEST(RunStart, AFinishedRunIsOverUnlessMoreIsAskedFor) {
+TEST(RunStart, AFinishedRunResumesOnlyWithAnotherLength) {
   EXPECT_EQ(chosen({.folder = "r"}, {{"r", kFinished}}).kind, StartKind::finished);
   EXPECT_EQ(chosen({.folder = "r", .length = "300st"}, {{"r", kFinished}}).kind,
             StartKind::finished);
   EXPECT_EQ(chosen({.folder = "r", .length = "600st"}, {{"r", kFinished}}).kind, StartKind::resume);
 }
 
-TEST(RunStart, FreshTakesTheNextFreeNameAndNeverWhatIsThere) {
+TEST(RunStart, FreshTakesTheNextFreeNameAndNeverAnExistingFolder) {
   const std::map<std::string, FolderFacts> disk{
       {"r", kFinished}, {"r-2", kUnfinished}, {"r-3", kOther}};
   const auto start = chosen({.folder = "r", .fresh = true}, disk);
@@ -44,11 +44,11 @@ TEST(RunStart, FreshTakesTheNextFreeNameAndNeverWhatIsThere) {
   EXPECT_EQ(chosen({.folder = "q", .fresh = true}, disk).folder, "q");
 }
 
-TEST(RunStart, AFolderThatIsSomethingElseIsRefused) {
+TEST(RunStart, AFolderThatIsNotARunIsRefused) {
   EXPECT_THROW((void)chosen({.folder = "r"}, {{"r", kOther}}), UsageError);
 }
 
-TEST(RunStart, WhoMustResumeNeedsARun) {
+TEST(RunStart, ResumeRequiredNeedsARun) {
   EXPECT_THROW((void)chosen({.folder = "r", .must_resume = true}, {}), UsageError);
   EXPECT_EQ(chosen({.folder = "r", .must_resume = true}, {{"r", kUnfinished}}).kind,
             StartKind::resume);

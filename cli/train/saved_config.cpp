@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/train/old_spellings.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/whole_file.h"
@@ -23,7 +24,7 @@ ModelKind kind_called(const std::string& name) {
        {ModelKind::gpt, ModelKind::resnet, ModelKind::mlp, ModelKind::transformer}) {
     if (name == name_of(kind)) return kind;
   }
-  throw UsageError(fmt::format("\"{}\" is no model of this version", name));
+  throw UsageError(fmt::format("this version has no model \"{}\"", name));
 }
 
 std::string path_in(const std::string& folder) { return folder + "/config.json"; }
@@ -33,7 +34,7 @@ std::string path_in(const std::string& folder) { return folder + "/config.json";
 std::string to_json(const SavedConfig& saved) {
   Json settings_json;
   for (const auto& setting : settings()) {
-    if (!setting.is_for(saved.resolved.config.model)) continue;
+    if (!setting.is_used_by(saved.resolved.config)) continue;
     settings_json[setting.name] = {{"value", setting.text(saved.resolved.config)},
                                    {"origin", saved.resolved.origins.at(setting.name)}};
   }
@@ -44,7 +45,7 @@ std::string to_json(const SavedConfig& saved) {
                   {"data",
                    {{"name", saved.files.name},
                     {"training", saved.files.training},
-                    {"held_out", saved.files.held_out},
+                    {kValidationKey, saved.files.validation},
                     {"tokenizer", saved.files.tokenizer},
                     {"vocabulary", saved.files.vocabulary},
                     {"remark", saved.files.remark}}},
@@ -75,21 +76,25 @@ SavedConfig saved_config_from_json(const std::string& text, const std::string& o
     std::vector<Given> given;
     std::map<std::string, std::string> origins;
     for (const auto& [name, value] : json.at("settings").items()) {
-      given.push_back({name, value.at("value"), origin});
-      origins[name] = value.at("origin");
+      const auto renamed = with_new_name({name, value.at("value")});
+      given.push_back({renamed.name, renamed.text, origin});
+      const std::string from = value.at("origin");
+      origins[renamed.name] = from == "--" + name ? "--" + renamed.name : from;
     }
     saved.resolved = resolve(kind_called(json.at("model")), given);
     for (auto& [name, from] : origins) saved.resolved.origins[name] = std::move(from);
     saved.world = json.at("world");
     const auto& data = json.at("data");
-    saved.files = {data.at("name"),      data.at("training"),   data.at("held_out"),
+    const auto& validation =
+        data.at(std::string(data.contains(kValidationKey) ? kValidationKey : kOldValidationKey));
+    saved.files = {data.at("name"),      data.at("training"),   validation,
                    data.at("tokenizer"), data.at("vocabulary"), data.at("remark")};
     return saved;
   } catch (const Json::exception& error) {
     throw UsageError(
-        fmt::format("{} is not what `lockstep train` writes: {}", origin, error.what()));
+        fmt::format("{} is not a configuration of `lockstep train`: {}", origin, error.what()));
   } catch (const UsageError& error) {
-    throw UsageError(fmt::format("{} cannot be used: {}", origin, error.what()));
+    throw UsageError(fmt::format("{} is invalid: {}", origin, error.what()));
   }
 }
 
@@ -104,9 +109,10 @@ std::optional<SavedConfig> try_read_config(const std::string& folder) {
 
 SavedConfig read_config(const std::string& folder) {
   if (auto saved = try_read_config(folder)) return *std::move(saved);
-  throw UsageError(fmt::format(
-      "{} has no config.json, so it is no run of `lockstep train`: name the folder of one",
-      folder));
+  throw UsageError(
+      fmt::format("{} has no config.json, so it is not the folder of a `lockstep train` run: name "
+                  "such a folder",
+                  folder));
 }
 
 void write_config(const std::string& folder, const SavedConfig& saved) {

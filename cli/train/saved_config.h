@@ -1,5 +1,5 @@
-// config.json in a run's folder: the effective configuration, which ranks read and a run that goes
-// on is held against.
+// config.json in the folder of a run: the effective configuration. Ranks read it, and a resumed run
+// is compared with it. Files of version 0.1 are read too (old_spellings.h).
 #pragma once
 
 #include <optional>
@@ -11,14 +11,14 @@
 
 namespace lockstep::cli {
 
-/// What the data setting has come to.
+/// The files that the setting `data` stands for.
 struct DataFiles {
-  std::string name = {};                   // for people: "shakespeare"
-  std::vector<std::string> training = {};  // paths, from the run's folder; one for a token model
-  std::vector<std::string> held_out = {};  // empty: a share of `training`
+  std::string name = {};                     // for messages: "shakespeare"
+  std::vector<std::string> training = {};    // paths, from the run's folder; one for a token model
+  std::vector<std::string> validation = {};  // empty: a fraction of `training` is used
   std::string tokenizer = {};   // "bytes", or the absolute path of a table; empty: no text
   std::int64_t vocabulary = 0;  // tokens are below this; 0: no tokens
-  std::string remark = {};      // what a person should know: a fallback
+  std::string remark = {};      // a warning for the user: another text took the default's place
 
   friend bool operator==(const DataFiles&, const DataFiles&) = default;
 };
@@ -26,28 +26,29 @@ struct DataFiles {
 struct SavedConfig {
   ResolvedConfig resolved = {};
   DataFiles files = {};
-  int world = 1;  // ranks when the run was begun: batches were meant for it
+  int world = 1;  // ranks when the run started: batch sizes refer to it
 };
 
-/// The model of a run of gpt.
+/// The shape of the model, for a run of gpt.
 [[nodiscard]] models::GptOptions gpt_of(const SavedConfig& saved);
 
 [[nodiscard]] std::string to_json(const SavedConfig& saved);
-/// Throws UsageError for anything that to_json does not write; `origin` names it.
+/// Throws UsageError, which names `origin`, for a text that neither to_json nor version 0.1 writes.
 [[nodiscard]] SavedConfig saved_config_from_json(const std::string& json,
                                                  const std::string& origin);
 
-/// <folder>/config.json. Throws UsageError when there is none, naming the folder.
+/// Reads <folder>/config.json. read_config throws UsageError that names the folder when there is no
+/// such file; both throw as saved_config_from_json does.
 [[nodiscard]] SavedConfig read_config(const std::string& folder);
 [[nodiscard]] std::optional<SavedConfig> try_read_config(const std::string& folder);
-/// Whole or not at all. Throws SystemError.
+/// Replaces the file atomically. Throws SystemError.
 void write_config(const std::string& folder, const SavedConfig& saved);
 
-/// Only what decides the result, for a checkpoint to note.
+/// The settings that the result depends on, for a checkpoint to note.
 [[nodiscard]] std::string deciding_json(const SavedConfig& saved);
 
-/// The settings that decide a result and differ, as "--rate 0.001, not 0.003"; what `saved` has
-/// stands first. Empty when a run of `saved` can go on as `asked`.
+/// The settings that the result depends on and that differ, as "--lr 0.001, not 0.003"; the value
+/// of `saved` comes first. Empty when a run of `saved` can resume with `asked`.
 [[nodiscard]] std::vector<std::string> differences(const SavedConfig& saved,
                                                    const TrainConfig& asked);
 

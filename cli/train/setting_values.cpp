@@ -38,7 +38,7 @@ constexpr std::array kByteUnits{ByteUnit{"GiB", 1 << 30},
 }  // namespace
 
 void read(std::string_view option, const std::string& text, std::int64_t& value) {
-  read_number(option, text, "a whole number", value);
+  read_number(option, text, "an integer", value);
 }
 
 void read(std::string_view option, const std::string& text, double& value) {
@@ -74,7 +74,7 @@ void read(std::string_view option, const std::string& text, std::vector<std::int
     const auto end = std::min(text.find(',', begin), text.size());
     numbers.emplace_back();
     read_number(option, std::string_view(text).substr(begin, end - begin),
-                "whole numbers with commas between them, as in 256,128", numbers.back());
+                "integers with commas, such as 256,128", numbers.back());
     begin = end + 1;
   }
   value = std::move(numbers);
@@ -114,7 +114,7 @@ std::vector<std::string_view> words_of(OptimizerKind) { return {"adamw", "adam",
 std::vector<std::string_view> words_of(ScheduleKind) {
   return {"auto", "cosine", "linear", "step", "constant"};
 }
-std::vector<std::string_view> words_of(RateScaling) { return {"none", "linear", "square-root"}; }
+std::vector<std::string_view> words_of(LrScaling) { return {"none", "linear", "square-root"}; }
 std::vector<std::string_view> words_of(Precision) { return {"fp32", "bf16", "fp16"}; }
 std::vector<std::string_view> words_of(HeadKind) { return {"tied", "separate"}; }
 std::vector<std::string_view> words_of(KernelKind) { return {"own", "libtorch"}; }

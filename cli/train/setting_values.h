@@ -1,4 +1,4 @@
-// How each type of value is spelled in a setting: read() takes text, spell() gives it.
+// Reads and writes the values of settings, per type: read() parses text, spell() writes it.
 #pragma once
 
 #include <array>
@@ -25,14 +25,14 @@ void read(std::string_view option, const std::string& text, std::vector<std::int
 [[nodiscard]] std::string spell(const TrainLength& value);
 [[nodiscard]] std::string spell(const std::vector<std::int64_t>& value);
 
-/// A number of bytes: 1048576, 64KiB, 25MiB, 25MB, or auto, which is 0.
+/// Reads a number of bytes: 1048576, 64KiB, 25MiB, 25MB; auto is 0.
 [[nodiscard]] std::int64_t read_bytes(std::string_view option, const std::string& text);
 [[nodiscard]] std::string spell_bytes(std::int64_t bytes);
 
 /// The words for the values of an enumeration, in its order.
 std::vector<std::string_view> words_of(OptimizerKind);
 std::vector<std::string_view> words_of(ScheduleKind);
-std::vector<std::string_view> words_of(RateScaling);
+std::vector<std::string_view> words_of(LrScaling);
 std::vector<std::string_view> words_of(Precision);
 std::vector<std::string_view> words_of(HeadKind);
 std::vector<std::string_view> words_of(KernelKind);

@@ -24,16 +24,31 @@ const Kinds kResnet{ModelKind::resnet};
 const Kinds kWidth{ModelKind::gpt, ModelKind::resnet, ModelKind::transformer};
 const Kinds kSamples{ModelKind::resnet, ModelKind::mlp};
 
+// The placeholder for a value of type T in the help.
+template <typename T>
+std::string placeholder() {
+  if constexpr (std::is_same_v<T, bool>) return "";
+  if constexpr (std::is_same_v<T, std::int64_t>) return "N";
+  if constexpr (std::is_same_v<T, double>) return "X";
+  if constexpr (std::is_same_v<T, TrainLength>) return "D";
+  if constexpr (std::is_enum_v<T>) return "WORD";
+  return "TEXT";
+}
+
 // Fills the table group by group.
 class Table {
  public:
   void group(std::string name) { group_ = std::move(name); }
 
-  /// A value that decides the run's result.
+  /// A value that the result of the run depends on.
   template <typename T>
   Setting& add(const std::string& name, T TrainConfig::*member, const Kinds& kinds,
                std::string help) {
-    Setting setting{.name = name, .group = group_, .help = std::move(help), .kinds = kinds};
+    Setting setting{.name = name,
+                    .value = placeholder<T>(),
+                    .group = group_,
+                    .help = std::move(help),
+                    .kinds = kinds};
     setting.is_flag = std::is_same_v<T, bool>;
     const std::string option = "--" + name;
     if constexpr (std::is_enum_v<T>) {
@@ -52,13 +67,24 @@ class Table {
     settings_.push_back(std::move(setting));
     return settings_.back();
   }
-  /// One that may be another when a run goes on.
+  /// A value that may change when the run resumes.
   template <typename T>
   Setting& add_free(const std::string& name, T TrainConfig::*member, const Kinds& kinds,
                     std::string help) {
     auto& setting = add(name, member, kinds, std::move(help));
     setting.is_fixed = false;
     return setting;
+  }
+  /// The length of the run in `unit`.
+  void add_length(TrainLength::Unit unit, std::string value, const Kinds& kinds, std::string help) {
+    const std::string name(length_option(unit).substr(2));
+    auto& setting = add_free(name, &TrainConfig::length, kinds, std::move(help));
+    setting.value = std::move(value);
+    setting.length_unit = unit;
+    setting.set = [unit](TrainConfig& config, const std::string& text) {
+      config.length = parse_length_in(unit, text);
+    };
+    setting.text = [](const TrainConfig& config) { return value_text(config.length); };
   }
 
   std::vector<Setting> take() { return std::move(settings_); }
@@ -70,92 +96,138 @@ class Table {
 
 void add_model(Table& table) {
   using C = TrainConfig;
-  table.group("The model");
-  table.add("size", &C::size, kGpt, "tiny (0.8 M), or GPT-2's small, medium, large, xl");
-  table.add("layers", &C::layers, kTokens, "blocks");
-  table.add("heads", &C::heads, kTokens, "of attention");
-  table.add("width", &C::width, kWidth, "of a token's vector; of resnet's first stage");
-  table.add("context", &C::context, kTokens, "tokens in a window");
-  table.add("dropout", &C::dropout, kTokens, "the share of values dropped");
-  table.add("head", &C::head, kGpt, "tied to the embedding, or separate");
-  table.add("kernels", &C::kernels, kGpt, "own: quicker; libtorch: the bits of the same in Python");
-  table.add("hidden", &C::hidden, kMlp, "widths of the hidden layers");
-  table.add("classes", &C::classes, kSamples, "that targets are of");
+  table.group("Model");
+  table
+      .add("size", &C::size, kGpt,
+           "tiny (0.8 M parameters), or the shape of GPT-2 small, medium, large or xl")
+      .value = "NAME";
+  table.add("layers", &C::layers, kTokens, "transformer blocks");
+  table.add("heads", &C::heads, kTokens, "attention heads per block");
+  table.add("width", &C::width, kWidth,
+            "embedding width, a multiple of --heads (resnet: channels of the first stage)");
+  table.add("context", &C::context, kTokens, "tokens per sample");
+  table.add("dropout", &C::dropout, kTokens, "dropout probability; 0 disables dropout");
+  table.add("head", &C::head, kGpt, "output layer: tied to the token embedding, or separate");
+  table.add("kernels", &C::kernels, kGpt,
+            "own (faster), or libtorch (bit-identical to the same model in Python)");
+  table.add("hidden", &C::hidden, kMlp, "widths of the hidden layers, with commas").value = "N,N";
+  table.add("classes", &C::classes, kSamples, "number of classes; ignored for numeric targets");
 }
 
 void add_data(Table& table) {
   using C = TrainConfig;
   table.group("Data");
-  table.add("data", &C::data, kAll,
-            "a file, or a name of `lockstep data fetch`; several files with commas");
-  table.add("tokenizer", &C::tokenizer, kTokens, "for text: bytes, gpt2, or a file");
-  table.add("held-out", &C::held_out, kAll, "share of the data kept for evaluation");
-  table.add("augment", &C::augment, kResnet, "none, or flip: images mirrored at random");
-  table.add_free("workers", &C::workers, kAll, "threads a rank that read ahead");
+  table
+      .add("data", &C::data, kAll,
+           "file, several files with commas, or a name that `lockstep data fetch --help` lists; "
+           "auto: shakespeare for text models, else fashion-mnist")
+      .value = "FILE";
+  table.add("tokenizer", &C::tokenizer, kTokens, "for text files: bytes, gpt2, or a file").value =
+      "NAME";
+  table.add("val-fraction", &C::val_fraction, kAll,
+            "fraction of the data kept for validation; 0: no validation data");
+  table.add("augment", &C::augment, kResnet, "training images: none, or flip (mirrored at random)");
+  table.add_free("workers", &C::workers, kAll,
+                 "data loading threads per rank; 0: the training thread loads");
 }
 
-void add_step(Table& table) {
+void add_batch(Table& table) {
   using C = TrainConfig;
-  table.group("A step");
-  table.add("batch", &C::batch, kAll, "samples a rank and micro-step");
+  table.group("Batch");
+  table.add("batch", &C::batch, kAll, "samples per rank per micro-batch");
+  table.add("grad-accum", &C::grad_accum, kAll,
+            "micro-batches per step; 0: as --global-batch requires");
   table.add("global-batch", &C::global_batch, kAll,
-            "samples a step; 0: batch x accumulate x ranks");
-  table.add("accumulate", &C::accumulate, kAll, "micro-steps a step; 0: what global-batch gives");
-  table.add("optimizer", &C::optimizer, kAll, "adamw, adam, sgd");
-  table.add("rate", &C::rate, kAll, "the learning rate at its highest");
-  table.add("rate-scaling", &C::rate_scaling, kAll,
-            "with the global batch: none, linear, square-root");
-  table.add("rate-batch", &C::rate_batch, kAll, "the global batch that the rate was found with");
+            "samples per step over all ranks; 0: batch x grad-accum x ranks");
+}
+
+void add_optimizer(Table& table) {
+  using C = TrainConfig;
+  table.group("Optimizer");
+  table.add("optimizer", &C::optimizer, kAll, "adamw, adam or sgd");
+  table.add("lr", &C::lr, kAll, "peak learning rate");
+  table.add("lr-scaling", &C::lr_scaling, kAll,
+            "multiply lr by global batch / base-batch-size (linear), by its square root "
+            "(square-root), or by 1 (none)");
+  table.add("base-batch-size", &C::base_batch_size, kAll,
+            "global batch, in samples, that --lr is for; with --lr-scaling");
   table.add("schedule", &C::schedule, kAll,
-            "cosine, linear, step, constant; auto: cosine, constant for a time");
-  table.add("warmup", &C::warmup, kAll, "until the rate is at its highest");
-  table.add("rate-floor", &C::rate_floor, kAll, "share of the rate that is left at the end");
-  table.add("beta2", &C::beta2, kAll, "of adam and adamw");
-  table.add("momentum", &C::momentum, kAll, "of sgd");
-  table.add("weight-decay", &C::weight_decay, kAll, "not for biases and norms");
-  table.add("clip", &C::clip, kAll, "longest gradient; 0: any");
-  table.add("precision", &C::precision, kAll, "fp32, bf16, fp16 (with a loss scale)");
+            "lr after the warm-up: cosine, linear, step or constant; auto: constant with --time, "
+            "else cosine");
+  table.add("warmup", &C::warmup, kAll, "length of the linear warm-up of lr");
+  table.add("min-lr-ratio", &C::min_lr_ratio, kAll,
+            "final lr as a fraction of the peak, for cosine and linear");
+  table.add("beta2", &C::beta2, kAll,
+            "second beta (running mean of squared gradients), for adam and adamw");
+  table.add("momentum", &C::momentum, kAll, "momentum, for sgd; 0 disables it");
+  table.add("weight-decay", &C::weight_decay, kAll,
+            "weight decay, not applied to biases and norms; 0 disables it");
+  table.add("max-grad-norm", &C::max_grad_norm, kAll, "maximum gradient norm; 0 disables clipping");
+}
+
+void add_computation(Table& table) {
+  using C = TrainConfig;
+  table.group("Computation");
+  table.add("precision", &C::precision, kAll, "fp32, bf16, or fp16 (with loss scaling)");
   table.add_free("recompute", &C::recompute, kTokens,
-                 "every so many blocks again in backward, for less memory");
+                 "checkpoint activations of every N-th block (less memory, more compute); 0 "
+                 "disables");
   auto& bucket = table.add_free("bucket-bytes", &C::bucket_bytes, kAll,
-                                "one all-reduce moves about this; auto: measured");
+                                "gradient bytes per all-reduce, as 64KiB or 25MiB; auto: measured");
+  bucket.value = "SIZE";
   bucket.set = [](TrainConfig& config, const std::string& text) {
     config.bucket_bytes = read_bytes("--bucket-bytes", text);
   };
   bucket.text = [](const TrainConfig& config) { return spell_bytes(config.bucket_bytes); };
-  table.add("seed", &C::seed, kAll, "of weights, order and dropout");
-  table.add("deterministic", &C::deterministic, kAll, "refuse operators that are not");
+  table.add("seed", &C::seed, kAll, "seed of initial weights, data order and dropout");
+  table.add("deterministic", &C::deterministic, kAll,
+            "refuse operators without a deterministic implementation");
 }
 
 void add_run(Table& table) {
   using C = TrainConfig;
-  table.group("The run");
-  table.add_free("for", &C::length, kAll, "how long: 300st, 2ep, 50Mtok, 10min");
-  table.add_free("ranks", &C::ranks, kAll, "processes: a number, or auto: one a core");
-  table.add_free("run", &C::run, kAll, "its folder; default runs/<model>");
-  table.add_free("resume", &C::resume, kAll, "auto: go on where there is a run; required");
-  table.add_free("evaluate-every", &C::evaluate_every, kAll, "on held-out data");
-  table.add("evaluate-batches", &C::evaluate_batches, kAll, "a rank; 0: all of it");
+  using Unit = TrainLength::Unit;
+  table.group("Length of the run (exactly one of these; N may end in k, M or B)");
+  table.add_length(Unit::steps, "N", kAll, "optimizer steps");
+  table.add_length(Unit::epochs, "X", kAll, "passes over the training data");
+  table.add_length(Unit::tokens, "N", kTokens, "training tokens");
+  table.add_length(Unit::seconds, "T", kAll,
+                   "training time, as 90s, 10min or 6h; evaluations and saves do not count");
+  table.group("Run");
+  table.add_free("ranks", &C::ranks, kAll, "processes on this machine; auto: one per core").value =
+      "N";
+  table.add_free("run", &C::run, kAll, "folder of the run (default runs/<model>)").value = "DIR";
+  table.add_free("resume", &C::resume, kAll,
+                 "auto: resume if the folder holds a run; required: fail if it does not");
+  table.add_free("max-restarts", &C::max_restarts, kAll,
+                 "restarts from the newest checkpoint after a rank has died; 0: none");
+  table.group("Evaluation, checkpoints, logs");
+  table.add_free("eval-every", &C::eval_every, kAll, "interval between evaluations");
+  table.add("eval-batches", &C::eval_batches, kAll,
+            "batches per rank and evaluation; 0: all validation data");
   table.add_free("patience", &C::patience, kAll,
-                 "evaluations without a better one, then it ends; 0: any");
-  table.add_free("sample-tokens", &C::sample_tokens, kGpt, "of text at each evaluation");
-  table.add_free("save-every", &C::save_every, kAll, "checkpoints");
-  table.add_free("keep", &C::keep, kAll, "checkpoints, beside the best one");
-  table.add_free("log-every", &C::log_every, kAll, "lines of metrics.jsonl");
-  table.add_free("tensorboard", &C::tensorboard, kAll, "event files too");
-  table.add_free("max-restarts", &C::max_restarts, kAll, "after a rank has died");
+                 "evaluations without a new best loss that end the run; 0: no limit");
+  table.add_free("sample-tokens", &C::sample_tokens, kGpt,
+                 "tokens of sample text per evaluation; 0: no text");
+  table.add_free("save-every", &C::save_every, kAll, "interval between checkpoints");
+  table.add_free("keep", &C::keep, kAll,
+                 "newest checkpoints to keep, 2 or more, beside the best one");
+  table.add_free("log-every", &C::log_every, kAll, "interval between rows of metrics.jsonl");
+  table.add_free("tensorboard", &C::tensorboard, kAll, "write TensorBoard event files too");
 }
 
 std::vector<Setting> make_settings() {
   Table table;
   add_model(table);
   add_data(table);
-  add_step(table);
+  add_batch(table);
+  add_optimizer(table);
+  add_computation(table);
   add_run(table);
   return table.take();
 }
 
-// The shape that a size stands for, in place of the defaults.
+// Replaces the default shape by that of config.size.
 void apply_size(TrainConfig& config, std::map<std::string, std::string>& origins) {
   const auto shape = models::gpt_shape(config.size);
   config.layers = shape.layers;
@@ -171,6 +243,10 @@ void apply_size(TrainConfig& config, std::map<std::string, std::string>& origins
 
 bool Setting::is_for(ModelKind kind) const {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+bool Setting::is_used_by(const TrainConfig& config) const {
+  return is_for(config.model) && (!length_unit || *length_unit == config.length.unit);
 }
 
 std::span<const Setting> settings() {
@@ -191,11 +267,18 @@ const Setting& find_setting(ModelKind kind, std::string_view name, std::string_v
       name_of(kind), nearest ? fmt::format("; did you mean {}?", *nearest) : ".", name_of(kind)));
 }
 
+const Setting& length_setting(const TrainConfig& config) {
+  const auto all = settings();
+  return *std::ranges::find_if(all, [&](const Setting& each) {
+    return each.length_unit && *each.length_unit == config.length.unit;
+  });
+}
+
 ResolvedConfig resolve(ModelKind kind, const std::vector<Given>& given, ResolveOptions options) {
   ResolvedConfig resolved{options.debug_small ? debug_config(kind) : default_config(kind), {}};
   const auto plain = default_config(kind);
   for (const auto& setting : settings()) {
-    if (!setting.is_for(kind)) continue;
+    if (!setting.is_used_by(resolved.config)) continue;
     const bool is_small = setting.text(resolved.config) != setting.text(plain);
     resolved.origins[setting.name] = is_small ? "--debug-small" : "default";
   }
@@ -212,6 +295,9 @@ ResolvedConfig resolve(ModelKind kind, const std::vector<Given>& given, ResolveO
     apply_size(resolved.config, resolved.origins);
   }
   for (const auto& each : given) set(each);
+  for (const auto& setting : settings()) {
+    if (!setting.is_used_by(resolved.config)) resolved.origins.erase(setting.name);
+  }
   check(resolved);
   return resolved;
 }
@@ -220,7 +306,7 @@ std::string describe(const ResolvedConfig& resolved) {
   std::string text;
   std::string group;
   for (const auto& setting : settings()) {
-    if (!setting.is_for(resolved.config.model)) continue;
+    if (!setting.is_used_by(resolved.config)) continue;
     if (setting.group != group) {
       group = setting.group;
       text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", group);

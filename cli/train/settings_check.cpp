@@ -33,16 +33,16 @@ void check_counts(const TrainConfig& c) {
            {"context", c.context},
            {"classes", c.classes},
            {"batch", c.batch},
-           {"rate-batch", c.rate_batch}}) {
+           {"base-batch-size", c.base_batch_size}}) {
     at_least(name, value, 1);
   }
   for (const auto& [name, value] : std::initializer_list<std::pair<std::string_view, std::int64_t>>{
            {"workers", c.workers},
            {"global-batch", c.global_batch},
-           {"accumulate", c.accumulate},
+           {"grad-accum", c.grad_accum},
            {"recompute", c.recompute},
            {"seed", c.seed},
-           {"evaluate-batches", c.evaluate_batches},
+           {"eval-batches", c.eval_batches},
            {"patience", c.patience},
            {"sample-tokens", c.sample_tokens},
            {"max-restarts", c.max_restarts}}) {
@@ -54,44 +54,45 @@ void check_counts(const TrainConfig& c) {
 
 void check_numbers(const TrainConfig& c) {
   within("dropout", c.dropout, 0, 1);
-  within("held-out", c.held_out, 0, 1);
+  within("val-fraction", c.val_fraction, 0, 1);
   within("beta2", c.beta2, 0, 1);
   within("momentum", c.momentum, 0, 1);
   within("weight-decay", c.weight_decay, 0, 1);
-  within("rate-floor", c.rate_floor, 0, 1.0000001);
-  if (!(c.rate > 0)) throw UsageError(fmt::format("--rate is {}, expected one above 0", c.rate));
-  if (!(c.clip >= 0)) throw UsageError(fmt::format("--clip is {}, expected 0 or more", c.clip));
+  within("min-lr-ratio", c.min_lr_ratio, 0, 1.0000001);
+  if (!(c.lr > 0)) throw UsageError(fmt::format("--lr is {}, expected a number above 0", c.lr));
+  if (!(c.max_grad_norm >= 0))
+    throw UsageError(fmt::format("--max-grad-norm is {}, expected 0 or more", c.max_grad_norm));
 }
 
 void check_intervals(const TrainConfig& c) {
   for (const auto& [name, length] :
-       {std::pair{"evaluate-every", c.evaluate_every}, std::pair{"save-every", c.save_every},
+       {std::pair{"eval-every", c.eval_every}, std::pair{"save-every", c.save_every},
         std::pair{"log-every", c.log_every}, std::pair{"warmup", c.warmup}}) {
     if (length.unit == Unit::seconds) {
-      throw UsageError(fmt::format(
-          "--{} is {}, a time: ranks do it together at a step, so give steps (100st), epochs (1ep) "
-          "or tokens (1Mtok)",
-          name, to_string(length)));
+      throw UsageError(
+          fmt::format("--{} is {}, a time: all ranks act at the same step, so give steps (100), "
+                      "epochs (1ep) or "
+                      "tokens (1Mtok)",
+                      name, to_string(length)));
     }
   }
 }
 
-// A value that was typed and would change nothing is a misunderstanding.
+// Refuses an option that was typed and has no effect: the user expects one.
 void refuse_ignored(const ResolvedConfig& resolved) {
   const auto& c = resolved.config;
-  const auto needs = [&](const std::string& name, bool means_something, std::string_view what) {
+  const auto needs = [&](const std::string& name, bool has_effect, std::string_view what) {
     const auto origin = resolved.origins.find(name);
-    if (means_something || origin == resolved.origins.end() || origin->second != "--" + name)
-      return;
-    throw UsageError(fmt::format("--{} means nothing {}: leave it out", name, what));
+    if (has_effect || origin == resolved.origins.end() || origin->second != "--" + name) return;
+    throw UsageError(fmt::format("--{} has no effect {}: leave it out", name, what));
   };
   needs("momentum", c.optimizer == OptimizerKind::sgd, "without --optimizer sgd");
   needs("beta2", c.optimizer != OptimizerKind::sgd, "with --optimizer sgd");
-  needs("rate-batch", c.rate_scaling != RateScaling::none, "without --rate-scaling");
-  const bool falls = c.schedule == ScheduleKind::cosine || c.schedule == ScheduleKind::linear;
-  needs("rate-floor", falls, "without --schedule cosine or linear");
-  for (const auto* name : {"patience", "evaluate-every", "evaluate-batches"}) {
-    needs(name, c.held_out > 0 || !takes_tokens(c.model), "with --held-out 0");
+  needs("base-batch-size", c.lr_scaling != LrScaling::none, "without --lr-scaling");
+  const bool decays = c.schedule == ScheduleKind::cosine || c.schedule == ScheduleKind::linear;
+  needs("min-lr-ratio", decays, "without --schedule cosine or linear");
+  for (const auto* name : {"patience", "eval-every", "eval-batches"}) {
+    needs(name, c.val_fraction > 0 || !takes_tokens(c.model), "with --val-fraction 0");
   }
 }
 
@@ -103,7 +104,7 @@ void check(ResolvedConfig& resolved) {
   check_numbers(c);
   check_intervals(c);
   if (takes_tokens(c.model) && c.width % c.heads != 0) {
-    throw UsageError(fmt::format("--width {} does not split over --heads {}: try --width {}",
+    throw UsageError(fmt::format("--width {} is not a multiple of --heads {}: try --width {}",
                                  c.width, c.heads, (c.width / c.heads + 1) * c.heads));
   }
   if (c.schedule == ScheduleKind::automatic) {
@@ -111,13 +112,13 @@ void check(ResolvedConfig& resolved) {
   }
   if (c.length.unit == Unit::seconds && c.schedule != ScheduleKind::constant) {
     throw UsageError(fmt::format(
-        "--for {} is a time, and how many steps that is nobody knows: --schedule constant, or give "
-        "steps, epochs or tokens",
-        to_string(c.length)));
+        "--time {} needs --schedule constant, because the number of steps is not known: give that, "
+        "or --steps, --epochs or --tokens in place of --time",
+        value_text(c.length)));
   }
   refuse_ignored(resolved);
-  if (c.global_batch > 0 && resolved.origins["accumulate"] == "default") c.accumulate = 0;
-  if (c.global_batch == 0) c.accumulate = std::max<std::int64_t>(c.accumulate, 1);
+  if (c.global_batch > 0 && resolved.origins["grad-accum"] == "default") c.grad_accum = 0;
+  if (c.global_batch == 0) c.grad_accum = std::max<std::int64_t>(c.grad_accum, 1);
 }
 
 }  // namespace lockstep::cli

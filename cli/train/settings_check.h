@@ -1,12 +1,13 @@
-// Which values of a configuration cannot be, or not together.
+// Validates a configuration.
 #pragma once
 
 #include "cli/train/settings.h"
 
 namespace lockstep::cli {
 
-/// Throws UsageError that names the settings, their values and what would do. May fill in what
-/// follows from the others: the schedule, the accumulation.
+/// Throws UsageError for invalid values and for values that contradict each other; it names the
+/// settings, their values and a valid choice. Sets values that follow from others: the schedule and
+/// the number of micro-batches.
 void check(ResolvedConfig& resolved);
 
 }  // namespace lockstep::cli

@@ -1,8 +1,11 @@
 #include "cli/train/settings.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
+#include <sstream>
 
 #include "cli/train/options.h"
 #include "cli/train/saved_config.h"
@@ -26,6 +29,7 @@ TEST(Settings, NamesAreUniqueAndValuesComeBackAsTheyWereSpelled) {
        {ModelKind::gpt, ModelKind::resnet, ModelKind::mlp, ModelKind::transformer}) {
     const auto config = default_config(kind);
     for (const auto& setting : settings()) {
+      if (!setting.is_used_by(config)) continue;
       auto again = config;
       setting.set(again, setting.text(config));
       EXPECT_EQ(again, config) << setting.name;
@@ -34,10 +38,10 @@ TEST(Settings, NamesAreUniqueAndValuesComeBackAsTheyWereSpelled) {
   for (const auto& setting : settings()) EXPECT_TRUE(names.insert(setting.name).second);
 }
 
-TEST(Settings, LaterOnesWinAndTheOriginIsKept) {
-  const auto resolved = resolve(ModelKind::gpt, {{"rate", "1", "file"}, {"rate", "2", "--rate"}});
-  EXPECT_EQ(resolved.config.rate, 2);
-  EXPECT_EQ(resolved.origins.at("rate"), "--rate");
+TEST(Settings, TheLastValueCountsAndItsOriginIsKept) {
+  const auto resolved = resolve(ModelKind::gpt, {{"lr", "1", "file"}, {"lr", "2", "--lr"}});
+  EXPECT_EQ(resolved.config.lr, 2);
+  EXPECT_EQ(resolved.origins.at("lr"), "--lr");
   EXPECT_EQ(resolved.origins.at("batch"), "default");
 }
 
@@ -50,8 +54,8 @@ TEST(Settings, ASizeGivesTheShapeUnlessItIsGiven) {
   EXPECT_EQ(resolved.origins.at("layers"), "--layers");
 }
 
-TEST(Settings, WhatCannotBeIsRefusedByName) {
-  EXPECT_NE(refusal(ModelKind::gpt, {{"raet", "1", "a.toml"}}).find("did you mean rate?"),
+TEST(Settings, AnInvalidValueIsRefusedByName) {
+  EXPECT_NE(refusal(ModelKind::gpt, {{"wamrup", "1", "a.toml"}}).find("did you mean warmup?"),
             std::string::npos);
   EXPECT_NE(refusal(ModelKind::gpt, {{"hidden", "8", "a.toml"}}).find("not a setting of gpt"),
             std::string::npos);
@@ -59,10 +63,10 @@ TEST(Settings, WhatCannotBeIsRefusedByName) {
             std::string::npos);
   EXPECT_NE(refusal(ModelKind::gpt, {{"save-every", "5min", ""}}).find("--save-every"),
             std::string::npos);
-  EXPECT_NE(
-      refusal(ModelKind::gpt, {{"for", "5min", ""}, {"schedule", "cosine", ""}}).find("--schedule"),
-      std::string::npos);
-  for (const auto* name : {"rate", "batch", "layers"}) {
+  EXPECT_NE(refusal(ModelKind::gpt, {{"time", "5min", ""}, {"schedule", "cosine", ""}})
+                .find("--schedule"),
+            std::string::npos);
+  for (const auto* name : {"lr", "batch", "layers"}) {
     EXPECT_NE(refusal(ModelKind::gpt, {{name, "0", ""}}).find(name), std::string::npos);
     EXPECT_NE(refusal(ModelKind::gpt, {{name, "many", ""}}).find(name), std::string::npos);
   }
@@ -70,14 +74,58 @@ TEST(Settings, WhatCannotBeIsRefusedByName) {
 
 TEST(TrainOptions, CommandLineBeatsEnvironment) {
   const auto options =
-      read_train_options({"gpt", "--rate", "2", "--no-tensorboard", "-n", "3"},
-                         {{"LOCKSTEP_TRAIN_RATE", "1"}, {"LOCKSTEP_TRAIN_WEIGHT_DECAY", "0.5"}});
+      read_train_options({"gpt", "--lr", "2", "--no-tensorboard", "-n", "3"},
+                         {{"LOCKSTEP_TRAIN_LR", "1"}, {"LOCKSTEP_TRAIN_WEIGHT_DECAY", "0.5"}});
   const auto resolved = resolve(options.model, options.given);
-  EXPECT_EQ(resolved.config.rate, 2);
+  EXPECT_EQ(resolved.config.lr, 2);
   EXPECT_EQ(resolved.config.weight_decay, 0.5);
   EXPECT_EQ(resolved.origins.at("weight-decay"), "LOCKSTEP_TRAIN_WEIGHT_DECAY");
   EXPECT_FALSE(resolved.config.tensorboard);
   EXPECT_EQ(resolved.config.ranks, "3");
+}
+
+std::string refusal(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TrainOptions, OneSourceGivesTheLengthOnceAndALaterSourceReplacesIt) {
+  EXPECT_EQ(refusal([] {
+              (void)read_train_options({"gpt", "--steps", "5", "--epochs", "2"}, {});
+            }),
+            "--steps and --epochs are given: each is the length of the run; give exactly one of "
+            "steps, epochs, tokens and time");
+  EXPECT_EQ(refusal([] {
+              (void)read_train_options(
+                  {"gpt"}, {{"LOCKSTEP_TRAIN_TOKENS", "5M"}, {"LOCKSTEP_TRAIN_TIME", "2min"}});
+            }).substr(0, 49),
+            "LOCKSTEP_TRAIN_TOKENS and LOCKSTEP_TRAIN_TIME are");
+  const auto options =
+      read_train_options({"gpt", "--epochs", "2"}, {{"LOCKSTEP_TRAIN_STEPS", "5"}});
+  const auto resolved = resolve(options.model, options.given);
+  EXPECT_EQ(resolved.config.length, (TrainLength{2, TrainLength::Unit::epochs}));
+  EXPECT_EQ(resolved.origins.at("epochs"), "--epochs");
+  EXPECT_FALSE(resolved.origins.contains("steps"));
+}
+
+TEST(TrainOptions, HelpFits80ColumnsAndStatesADefaultPerSetting) {
+  for (const auto kind :
+       {ModelKind::gpt, ModelKind::resnet, ModelKind::mlp, ModelKind::transformer}) {
+    std::istringstream help(train_help(kind) + train_help());
+    for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 80U) << line;
+    for (const auto& setting : settings()) {
+      if (!setting.is_used_by(default_config(kind))) continue;
+      const auto text = train_help(kind);
+      const auto begin =
+          text.find(fmt::format(" --{} ", setting.is_flag ? "[no-]" + setting.name : setting.name));
+      ASSERT_NE(begin, std::string::npos) << setting.name;
+      EXPECT_LT(text.find("(default", begin), text.find("\n  -", begin)) << setting.name;
+    }
+  }
 }
 
 TEST(SavedConfig, ComesBackWhole) {
@@ -89,17 +137,18 @@ TEST(SavedConfig, ComesBackWhole) {
   EXPECT_EQ(again.resolved.origins, saved.resolved.origins);
   EXPECT_EQ(again.files, saved.files);
   EXPECT_EQ(again.world, 3);
+  EXPECT_NE(to_json(saved).find("\"validation\""), std::string::npos);
   EXPECT_THROW((void)saved_config_from_json("{}", "here"), UsageError);
   EXPECT_THROW((void)saved_config_from_json("[", "here"), UsageError);
 }
 
-TEST(SavedConfig, OnlyWhatDecidesAResultCountsAsADifference) {
+TEST(SavedConfig, OnlySettingsThatTheResultDependsOnCountAsADifference) {
   const SavedConfig saved{.resolved = resolve(ModelKind::gpt, {})};
-  const auto free = resolve(ModelKind::gpt, {{"for", "900st", ""}, {"ranks", "7", ""}}).config;
+  const auto free = resolve(ModelKind::gpt, {{"steps", "900", ""}, {"ranks", "7", ""}}).config;
   EXPECT_TRUE(differences(saved, free).empty());
-  const auto other = resolve(ModelKind::gpt, {{"rate", "7", ""}, {"seed", "9", ""}}).config;
+  const auto other = resolve(ModelKind::gpt, {{"lr", "7", ""}, {"seed", "9", ""}}).config;
   EXPECT_EQ(differences(saved, other),
-            (std::vector<std::string>{"--rate 0.002, not 7", "--seed 1, not 9"}));
+            (std::vector<std::string>{"--lr 0.002, not 7", "--seed 1, not 9"}));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr char kPlainInShells[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+,./:@%";
 
-// A small one for a look does not take the place of the real one.
+// --debug-small has a folder of its own: it must not take the place of a real run.
 std::string folder_of(const TrainConfig& config, bool debug_small) {
   auto folder = config.run.empty()
                     ? fmt::format("runs/{}{}", name_of(config.model), debug_small ? "-small" : "")
@@ -54,21 +54,22 @@ int ranks_of(const TrainConfig& config, const Machine& machine) {
   return ranks;
 }
 
-// What was given stands over what the run was begun with.
-SavedConfig go_on_with(const std::string& folder, const TrainOptions& options) {
+// The configuration of the run in `folder`, with the options that were given now.
+SavedConfig resumed_config(const std::string& folder, const TrainOptions& options) {
   auto saved = read_config(folder);
   if (saved.resolved.config.model != options.model) {
-    throw UsageError(fmt::format("{} is a run of {}: name another folder with --run, or --fresh",
-                                 folder, name_of(saved.resolved.config.model)));
+    throw UsageError(
+        fmt::format("{} is a run of {}: name another folder with --run, or give --fresh", folder,
+                    name_of(saved.resolved.config.model)));
   }
   const auto is_small = [](const auto& origin) { return origin.second == "--debug-small"; };
   if (options.resolve.debug_small && std::ranges::none_of(saved.resolved.origins, is_small)) {
     throw UsageError(
-        fmt::format("{} was not begun with --debug-small: leave it out, or --fresh", folder));
+        fmt::format("{} was started without --debug-small: leave it out, or give --fresh", folder));
   }
   std::vector<Given> given;
   for (const auto& setting : settings()) {
-    if (!setting.is_for(options.model)) continue;
+    if (!setting.is_used_by(saved.resolved.config)) continue;
     given.push_back({setting.name, setting.text(saved.resolved.config),
                      saved.resolved.origins.at(setting.name)});
   }
@@ -76,10 +77,11 @@ SavedConfig go_on_with(const std::string& folder, const TrainOptions& options) {
   auto resolved = resolve(options.model, given);
   const auto different = differences(saved, resolved.config);
   if (!different.empty()) {
-    throw UsageError(fmt::format(
-        "{} was begun with {}. A run keeps what decides its result: leave that out to go on with "
-        "it, or begin another with --fresh",
-        folder, fmt::join(different, "; ")));
+    throw UsageError(
+        fmt::format("{} was started with {}. A resumed run keeps the settings that its result "
+                    "depends on: leave "
+                    "these options out to resume it, or start a new run with --fresh",
+                    folder, fmt::join(different, "; ")));
   }
   saved.resolved = std::move(resolved);
   return saved;
@@ -87,7 +89,7 @@ SavedConfig go_on_with(const std::string& folder, const TrainOptions& options) {
 
 bool has_terminal() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1; }
 
-// Makes the folder with everything in it that ranks need, so that it appears whole.
+// Makes the folder with everything that ranks need; the folder appears atomically, by a rename.
 SavedConfig begin(const std::string& folder, ResolvedConfig resolved, int ranks,
                   const std::string& command, const Environment& environment) {
   const auto draft = fmt::format("{}.new-{}", folder, random_token());
@@ -105,22 +107,22 @@ SavedConfig begin(const std::string& folder, ResolvedConfig resolved, int ranks,
     return saved;
   } catch (const fs::filesystem_error& error) {
     fs::remove_all(draft);
-    throw UsageError(fmt::format("cannot make the run's folder: {}", error.what()));
+    throw UsageError(fmt::format("cannot create the run's folder: {}", error.what()));
   } catch (...) {
     fs::remove_all(draft);
     throw;
   }
 }
 
-// One command at a time changes a run's configuration; ranks have a lock of their own.
+// Held while a command changes the configuration of a run. Ranks have another lock.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder)
       : file_(FileDescriptor::open(folder + "/launch.lock", O_RDWR | O_CREAT)) {
     if (::flock(file_.number(), LOCK_EX | LOCK_NB) != 0) {
       throw UsageError(
-          fmt::format("{} is being trained by another command: wait for its end, or "
-                      "begin another with --fresh",
+          fmt::format("another command is training {}: wait until it ends, or start a new run with "
+                      "--fresh",
                       folder));
     }
   }
@@ -145,11 +147,11 @@ int show_finished(const RunStart& start, const SavedConfig& saved, const Environ
   std::ifstream summary(start.folder + "/summary.txt");
   if (summary) streams.out << summary.rdbuf();
   streams.out << fmt::format(
-      "\nThis run is finished: {} Nothing was done now. To train on, or anew beside it:\n"
-      "  {} train {} --run {} --for {}{}\n"
+      "\nThis run is finished: {} Nothing was done. To continue it, or to start a new one:\n"
+      "  {} train {} --run {} {} {}{}\n"
       "  {} train {} --run {} --fresh\n",
       finished ? finished->why : start.reason + ".", command, model, start.folder,
-      to_string({2 * config.length.amount, config.length.unit}),
+      length_option(config.length.unit), value_text({2 * config.length.amount, config.length.unit}),
       finished && finished->gave_up ? fmt::format(" --patience {}", 2 * config.patience) : "",
       command, model, start.folder);
   return kSuccess;
@@ -172,18 +174,18 @@ int launch(const std::string& folder, const SavedConfig& saved, int num_ranks,
 int resume(const RunStart& start, const TrainOptions& options, const Machine& machine,
            const Environment& environment, Streams streams) {
   const auto before = read_config(start.folder);
-  const auto saved = go_on_with(start.folder, options);
+  const auto saved = resumed_config(start.folder, options);
   const int num_ranks = ranks_of(saved.resolved.config, machine);
   const FolderLock lock(start.folder);
   fs::remove(start.folder + "/finished.json");
   write_config(start.folder, saved);
-  streams.error << fmt::format("Going on with {}: {}.\n", start.folder, start.reason);
+  streams.error << fmt::format("Resuming {}: {}.\n", start.folder, start.reason);
   const int code = launch(start.folder, saved, num_ranks, options, environment);
-  if (code == kUsage) write_config(start.folder, before);  // refused: nothing of it stays
+  if (code == kUsage) write_config(start.folder, before);  // the ranks refused the new options
   return code;
 }
 
-// The command that was typed, ready to be typed again with more options.
+// The command that was typed, quoted for a shell: messages append options to it.
 std::string typed_again(const std::vector<std::string>& arguments, const Environment& environment) {
   auto command = typed_command(environment) + " train";
   for (auto argument : arguments) {
@@ -204,7 +206,7 @@ int train(const TrainOptions& options, const std::string& command, const Environ
   auto resolved = resolve(options.model, options.given, options.resolve);
   const auto asked = resolved.config;
   const bool is_small = options.resolve.debug_small;
-  const auto& origin = resolved.origins.at("for");
+  const auto& origin = resolved.origins.at(length_setting(asked).name);
   const bool length_given = origin != "default" && origin != "--debug-small";
   const auto start =
       choose_start({.folder = folder_of(asked, is_small),
@@ -214,16 +216,16 @@ int train(const TrainOptions& options, const std::string& command, const Environ
                    look_at);
   if (options.print_config) {
     streams.out << describe(
-        start.kind == StartKind::fresh ? resolved : go_on_with(start.folder, options).resolved);
+        start.kind == StartKind::fresh ? resolved : resumed_config(start.folder, options).resolved);
     return kSuccess;
   }
   if (start.kind == StartKind::finished) {
-    return show_finished(start, go_on_with(start.folder, options), environment, streams);
+    return show_finished(start, resumed_config(start.folder, options), environment, streams);
   }
   const auto machine = describe_machine(environment);
   if (const int gpus = machine.num_gpus; gpus > 0) {
     streams.error << fmt::format(
-        "{} GPU{} visible: this version trains on the CPU and leaves {} alone.\n", gpus,
+        "{} GPU{} visible, but this version trains on the CPU only and does not use {}.\n", gpus,
         gpus == 1 ? " is" : "s are", gpus == 1 ? "it" : "them");
   }
   if (start.kind == StartKind::fresh) {
@@ -231,7 +233,7 @@ int train(const TrainOptions& options, const std::string& command, const Environ
     const auto saved = begin(start.folder, std::move(resolved), num_ranks, command, environment);
     const FolderLock lock(start.folder);
     const int code = launch(start.folder, saved, num_ranks, options, environment);
-    // Ranks make their checkpoints' folder once they have accepted the configuration.
+    // Ranks create the folder of checkpoints after they have accepted the configuration.
     if (code == kUsage && !fs::exists(start.folder + "/checkpoints")) fs::remove_all(start.folder);
     return code;
   }

@@ -15,9 +15,9 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep version: the version, what this build can use, and what this machine has\n"
+    "lockstep version: print the version, the features of this build, and this machine\n"
     "\n"
-    "  --json     one JSON object instead of lines\n"
+    "  --json     print one JSON object, without the facts about the machine\n"
     "\n"
     "Examples:\n"
     "  lockstep version\n"
@@ -41,8 +41,8 @@ int run_version(const std::vector<std::string>& arguments, Streams streams) {
   }
   const auto on_one_host = choose_backend({{0, 1}, {0, 0}, {"localhost", "localhost"}});
   if (as_json) {
-    // By hand: the values are names and versions, with nothing to escape, and a JSON library would
-    // triple the time that this file takes to compile.
+    // Without a JSON library, which would triple the compile time of this file: the values are
+    // names and versions, and need no escapes.
     streams.out << fmt::format(
         R"({{"lockstep":"{}","torch":"{}","machine":"{}","compiler":"{}","build":"{}",)"
         R"("cuda":{},"nccl":{},"mpi":{},"backend":"{}"}})"
@@ -60,7 +60,7 @@ int run_version(const std::vector<std::string>& arguments, Streams streams) {
       "  CUDA      {}\n"
       "  NCCL      {}\n"
       "  MPI       {}\n"
-      "  backend   {} for ranks of one host\n",
+      "  backend   {} for ranks on one host\n",
       kVersion, kBuildTorch, kBuildMachine, kBuildCompiler, kBuildType, with(kBuildCuda),
       with(kBuildNccl), with(kBuildMpi), to_string(on_one_host.kind));
   streams.out << "this machine\n";

@@ -1,6 +1,6 @@
-"""`lockstep train` as a person uses it: run, run again, break, go on, ask for what cannot be.
+"""`lockstep train` as a user runs it: start, repeat, interrupt, resume, give invalid options.
 
-The oracle of a broken run is one that nobody touched: `lockstep ckpt diff` finds no difference.
+The oracle of an interrupted run is an uninterrupted one: `lockstep ckpt diff` finds no difference.
 """
 
 import json
@@ -20,11 +20,11 @@ import unittest
 
 LOCKSTEP = os.path.abspath(sys.argv.pop(1))
 SMALL = ["--layers", "1", "--width", "32", "--heads", "2", "--context", "32", "--batch", "2", "--sample-tokens", "20",
-         "--evaluate-batches", "2", "--evaluate-every", "10st", "--warmup", "2st", "--log-every", "5st"]
+         "--eval-batches", "2", "--eval-every", "10st", "--warmup", "2st", "--log-every", "5"]
 
 
 def text_file(folder):
-    """English enough to learn from, the same in every run."""
+    """A text of common words, the same in every run."""
     words = "the of and to in a is that for it was on are as with his they at be this from have or by one had not".split()
     draw = random.Random(7)
     path = folder / "words.txt"
@@ -55,7 +55,7 @@ class TrainCommand(unittest.TestCase):
         return done.stdout + done.stderr
 
     def gpt(self, run, *more):
-        return ["--data", self.text, "-n", "2", "--run", run, "--for", "30st", "--save-every", "7st", *SMALL, *more]
+        return ["--data", self.text, "-n", "2", "--run", run, "--steps", "30", "--save-every", "7st", *SMALL, *more]
 
     def metrics(self, run):
         lines = (self.folder / run / "metrics.jsonl").read_text().splitlines()
@@ -65,11 +65,11 @@ class TrainCommand(unittest.TestCase):
         done = subprocess.run([LOCKSTEP, "ckpt", "diff", run, other], cwd=self.folder, text=True, capture_output=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_a_run_learns_ends_with_its_summary_and_is_then_over(self):
+    def test_a_run_learns_prints_its_summary_and_is_then_finished(self):
         out = self.run_train(*self.gpt("a"))
         for part in ["parameters", "batch: global batch 4 = local 2", "= 128 tokens",
                      "gradients through shared memory: all 2 ranks are on one host",
-                     "held-out loss", "Done: 30 steps", "throughput", "replicas        equal on 2 ranks",
+                     "validation loss", "Done: 30 steps", "throughput", "replicas        bit-identical on 2 ranks",
                      "a/checkpoints", "Next:", "lockstep generate --run a"]:
             self.assertIn(part, out)
         self.assertNotIn("\x1b", out, "no terminal, no control characters")
@@ -83,23 +83,23 @@ class TrainCommand(unittest.TestCase):
         again = self.run_train("--run", "a")
         self.assertIn("This run is finished: Done: 30 steps.", again)
         self.assertIn("throughput", again, "the summary is shown again")
-        self.assertIn("--for 60st", again)
+        self.assertIn("--steps 60", again)
 
-        longer = self.run_train("--run", "a", "--for", "40st", "-n", "1")
-        self.assertIn("from step 30 on", longer)
-        self.assertIn("batch: global batch 4 =", longer, "another number of ranks keeps it")
+        longer = self.run_train("--run", "a", "--steps", "40", "-n", "1")
+        self.assertIn("resumed at step 30", longer)
+        self.assertIn("batch: global batch 4 =", longer, "the global batch does not change with the number of ranks")
         self.assertIn("world 1", longer)
         self.assertIn("Done: 40 steps", longer)
 
-        self.assertIn("Step 40 is done already", self.run_train("--run", "a", "--for", "35st"))
-        self.assertIn("held-out loss", (self.folder / "a/summary.txt").read_text(), "the summary stays")
+        self.assertIn("already done 40 steps", self.run_train("--run", "a", "--steps", "35"))
+        self.assertIn("validation loss", (self.folder / "a/summary.txt").read_text(), "the summary is kept")
 
-        fresh = self.run_train(*self.gpt("a", "--fresh", "--for", "3st"))
+        fresh = self.run_train(*self.gpt("a", "--fresh", "--steps", "3"))
         self.assertIn("run: a-2", fresh)
 
-    def test_a_killed_rank_and_ctrl_c_cost_nothing_but_time(self):
-        # Long enough that it still runs when the test, on a busy machine, comes to break it.
-        length = ("--for", "120st")
+    def test_a_run_with_a_killed_rank_or_ctrl_c_ends_bit_identical(self):
+        # Long enough that it still runs when the test interrupts it, even on a busy machine.
+        length = ("--steps", "120")
         self.run_train(*self.gpt("whole", *length))
         process = subprocess.Popen(self.command(*self.gpt("killed", *length)), cwd=self.folder, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -123,11 +123,11 @@ class TrainCommand(unittest.TestCase):
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=300)
-        self.assertRegex(out, r"stopped at step \d+, which is saved")
+        self.assertRegex(out, r"stopped at step \d+; a checkpoint is saved")
         self.assertEqual(process.returncode, 0, out)
         out = self.run_train(*self.gpt("broken", *length))
-        self.assertIn("Going on with broken: it is unfinished.", out)
-        self.assertRegex(out, r"from step \d+ on")
+        self.assertIn("Resuming broken: it is unfinished.", out)
+        self.assertRegex(out, r"resumed at step \d+")
         self.assert_same_checkpoint("whole", "broken")
 
     def test_every_kind_of_model_and_feature_trains(self):
@@ -135,36 +135,36 @@ class TrainCommand(unittest.TestCase):
         draw = random.Random(1)
         rows = [[draw.random() for _ in range(4)] for _ in range(400)]
         table.write_text("a,b,c,d,y\n" + "\n".join(f"{','.join(map(str, r))},{int(r[0] > r[1])}" for r in rows))
-        out = self.run_train("--data", table, "--classes", "2", "--hidden", "16", "--batch", "10", "--for", "20ep",
-                             "-n", "2", "--evaluate-every", "10ep", "--rate", "1e-2", model="mlp")
-        self.assertGreater(float(re.findall(r"; ([0-9.]+) % right", out)[-1]), 85)
-        out = self.run_train("--data", table, "--classes", "1", "-n", "1", "--run", "c", "--for", "1ep", model="mlp", expect=2)
+        out = self.run_train("--data", table, "--classes", "2", "--hidden", "16", "--batch", "10", "--epochs", "20",
+                             "-n", "2", "--eval-every", "10ep", "--lr", "1e-2", model="mlp")
+        self.assertGreater(float(re.findall(r", accuracy ([0-9.]+) %", out)[-1]), 85)
+        out = self.run_train("--data", table, "--classes", "1", "-n", "1", "--run", "c", "--epochs", "1", model="mlp", expect=2)
         self.assertIn("--classes 2", out)
-        for more in (["--precision", "bf16", "--recompute", "1", "--accumulate", "2"],
+        for more in (["--precision", "bf16", "--recompute", "1", "--grad-accum", "2"],
                      ["--precision", "fp16", "--schedule", "linear", "--dropout", "0.1", "--workers", "1"],
-                     ["--optimizer", "sgd", "--bucket-bytes", "64KiB", "--clip", "0", "--rate-scaling", "square-root",
+                     ["--optimizer", "sgd", "--bucket-bytes", "64KiB", "--max-grad-norm", "0", "--lr-scaling", "square-root",
                       "--no-tensorboard", "--deterministic"]):
-            out = self.run_train("--data", self.text, "-n", "2", "--run", "x" + more[1], "--for", "4st", *SMALL,
-                                 "--evaluate-every", "4st", *more)
+            out = self.run_train("--data", self.text, "-n", "2", "--run", "x" + more[1], "--steps", "4", *SMALL,
+                                 "--eval-every", "4", *more)
             self.assertIn("Done: 4 steps", out)
         for kernels in ("own", "libtorch"):
-            self.run_train(*self.gpt(kernels, "--for", "4st", "--kernels", kernels))
+            self.run_train(*self.gpt(kernels, "--steps", "4", "--kernels", kernels))
         done = subprocess.run([LOCKSTEP, "ckpt", "diff", "own", "libtorch"], cwd=self.folder, text=True, capture_output=True)
         self.assertEqual(done.returncode, 1, "the last bits differ: " + done.stdout + done.stderr)
-        out = self.run_train("--data", self.text, "-n", "2", "--for", "3st", "--debug-small", "--width", "16",
+        out = self.run_train("--data", self.text, "-n", "2", "--steps", "3", "--debug-small", "--width", "16",
                              "--warmup", "1st", model="transformer")
         self.assertIn("Done: 3 steps", out)
 
-    def test_a_small_run_has_its_own_folder_and_goes_on(self):
+    def test_a_small_run_has_its_own_folder_and_resumes(self):
         table = self.folder / "t.csv"
         table.write_text("a,y\n" + "\n".join(f"{i / 100},{i % 2}" for i in range(200)))
         small = ["--data", table, "--classes", "2", "-n", "1", "--debug-small"]
-        self.assertIn("run: runs/mlp-small", self.run_train(*small, "--for", "6st", model="mlp"))
-        self.assertIn("from step 6 on", self.run_train(*small, "--for", "9st", model="mlp"))
+        self.assertIn("run: runs/mlp-small", self.run_train(*small, "--steps", "6", model="mlp"))
+        self.assertIn("resumed at step 6", self.run_train(*small, "--steps", "9", model="mlp"))
         out = self.run_train("--debug-small", model="mlp")
         self.assertIn("This run is finished", out)
-        (next_command,) = [line for line in out.splitlines() if line.endswith("--for 18st")][-1:]
-        self.assertTrue((self.folder / next_command.split()[0]).exists(), "it can be typed as it stands")
+        (next_command,) = [line for line in out.splitlines() if line.endswith("--steps 18")][-1:]
+        self.assertTrue((self.folder / next_command.split()[0]).exists(), "the command works as printed")
 
     def test_a_step_takes_no_new_memory_from_the_system(self):
         if os.environ.get("SANITIZERS"):
@@ -172,48 +172,48 @@ class TrainCommand(unittest.TestCase):
 
         def page_faults(steps):
             before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
-            self.run_train("--data", self.text, "-n", "1", "--run", f"for-{steps}", "--for", f"{steps}st", "--held-out", "0",
+            self.run_train("--data", self.text, "-n", "1", "--run", f"for-{steps}", "--steps", steps, "--val-fraction", "0",
                            "--sample-tokens", "0", "--save-every", "1000st")
             return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
 
         few = page_faults(10)
-        self.assertLess(page_faults(30) - few, 20 * 100, "left to the allocator, a step takes more than a thousand pages")
+        self.assertLess(page_faults(30) - few, 20 * 100, "with the default allocator, a step takes more than a thousand pages")
 
     def test_patience_and_time_end_a_run(self):
-        out = self.run_train("--data", self.text, "-n", "2", "--run", "p", "--for", "500st", *SMALL, "--rate", "1e-9",
-                             "--evaluate-every", "2st", "--patience", "2", "--weight-decay", "0")
-        self.assertIn("No better evaluation in 2", out)
+        out = self.run_train("--data", self.text, "-n", "2", "--run", "p", "--steps", "500", *SMALL, "--lr", "1e-9",
+                             "--eval-every", "2st", "--patience", "2", "--weight-decay", "0")
+        self.assertIn("no new best loss in 2 evaluations", out)
         self.assertIn("--patience 4", out)
-        out = self.run_train("--run", "p", "--for", "501st", "--patience", "4")
-        self.assertIn("No better evaluation in 4", out)
-        out = self.run_train("--data", self.text, "-n", "1", "--run", "t", *SMALL, "--for", "1s")
+        out = self.run_train("--run", "p", "--steps", "501", "--patience", "4")
+        self.assertIn("no new best loss in 4 evaluations", out)
+        out = self.run_train("--data", self.text, "-n", "1", "--run", "t", *SMALL, "--time", "1s")
         self.assertRegex(out, r"Done: \d+ steps")
-        self.assertIn("held-out loss", out)
+        self.assertIn("validation loss", out)
 
-    def test_what_ranks_refuse_leaves_nothing_behind(self):
-        out = self.run_train("--data", self.text, "-n", "2", "--run", "w/", *SMALL, "--for", "5st", "--warmup", "5st",
+    def test_options_that_ranks_refuse_leave_no_trace(self):
+        out = self.run_train("--data", self.text, "-n", "2", "--run", "w/", *SMALL, "--steps", "5", "--warmup", "5st",
                              expect=2)
         self.assertIn("--warmup", out)
         self.assertFalse((self.folder / "w").exists())
-        self.run_train("--data", self.text, "-n", "2", "--run", "w/", *SMALL, "--for", "5st", "--warmup", "1st")
-        self.run_train("--run", "w", "-n", "3", "--for", "9st", expect=2)
-        self.assertIn("Done: 9 steps", self.run_train("--run", "w", "--for", "9st"))
+        self.run_train("--data", self.text, "-n", "2", "--run", "w/", *SMALL, "--steps", "5", "--warmup", "1st")
+        self.run_train("--run", "w", "-n", "3", "--steps", "9", expect=2)
+        self.assertIn("Done: 9 steps", self.run_train("--run", "w", "--steps", "9"))
 
-    def test_an_extension_that_is_broken_off_goes_on(self):
+    def test_an_interrupted_extension_resumes(self):
         self.run_train(*self.gpt("e"))
-        process = subprocess.Popen(self.command("--run", "e", "--for", "3000st"), cwd=self.folder,
+        process = subprocess.Popen(self.command("--run", "e", "--steps", "3000"), cwd=self.folder,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 120
         while not (self.folder / "e/checkpoints/step-35").exists() and time.monotonic() < deadline:
             time.sleep(0.005)
-        self.assertIn("another command", self.run_train("--run", "e", "--for", "40st", expect=2))
+        self.assertIn("another command", self.run_train("--run", "e", "--steps", "40", expect=2))
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=120), 0)
-        out = self.run_train("--run", "e", "--for", "300st")
-        self.assertIn("Going on with e: it is unfinished.", out)
+        out = self.run_train("--run", "e", "--steps", "300")
+        self.assertIn("Resuming e: it is unfinished.", out)
 
     def offline(self, answer="NewConnectionError: Temporary failure in name resolution"):
-        """An environment with an empty cache, whose python3 has pip but no network and notes that it was called."""
+        """An environment with an empty cache, whose python3 has pip but no network, and logs its calls."""
         tools = self.folder / "tools"
         tools.mkdir(exist_ok=True)
         (tools / "python3").write_text(f"""#!/bin/sh
@@ -224,7 +224,7 @@ class TrainCommand(unittest.TestCase):
                 "LOCKSTEP_PYTHON": ""}
 
     def test_an_empty_python_variable_means_python3_and_a_failed_fetch_states_its_cause(self):
-        command = self.command("-n", "1", "--debug-small", "--for", "6st", "--run", "h")
+        command = self.command("-n", "1", "--debug-small", "--steps", "6", "--run", "h")
         done = subprocess.run(command, cwd=self.folder, text=True, capture_output=True, timeout=300, env=self.offline(),
                               stdin=subprocess.DEVNULL)
         out = done.stdout + done.stderr
@@ -234,7 +234,7 @@ class TrainCommand(unittest.TestCase):
         self.assertIn("pip cannot reach its package index", out)
         self.assertIn("data: LibTorch's headers", out)
 
-        named = subprocess.run(self.command("--data", "headers", "-n", "1", "--debug-small", "--for", "6st", "--run", "n"),
+        named = subprocess.run(self.command("--data", "headers", "-n", "1", "--debug-small", "--steps", "6", "--run", "n"),
                                cwd=self.folder, text=True, capture_output=True, timeout=300, env=self.offline())
         self.assertEqual(named.returncode, 0, named.stdout + named.stderr)
         self.assertNotIn("warning", named.stdout + named.stderr)
@@ -256,7 +256,7 @@ class TrainCommand(unittest.TestCase):
         self.assertIn("another SHA-256 checksum", out)
         for choice in ("FILE", "headers"):
             self.assertRegex(out, rf"\n  \S*lockstep train gpt --debug-small --run 'a b' --data {choice} ")
-        self.assertFalse((self.folder / "a b").exists(), "nothing was begun")
+        self.assertFalse((self.folder / "a b").exists(), "no run was started")
 
     def test_a_terminal_gets_one_live_line(self):
         main, side = pty.openpty()
@@ -271,7 +271,7 @@ class TrainCommand(unittest.TestCase):
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
-        process = subprocess.Popen(self.command(*self.gpt("live", "--for", "200st")), cwd=self.folder, stdout=side,
+        process = subprocess.Popen(self.command(*self.gpt("live", "--steps", "200")), cwd=self.folder, stdout=side,
                                    stderr=side, env={**os.environ, "TERM": "xterm"})
         process.wait(timeout=300)
         os.close(side)
@@ -282,33 +282,34 @@ class TrainCommand(unittest.TestCase):
         logs = b"".join(path.read_bytes() for path in (self.folder / "live").rglob("rank-*.log"))
         self.assertNotIn(b"lockstep-live", logs)
 
-    def test_slips_are_answered_with_the_next_step(self):
+    def test_invalid_options_are_answered_with_the_next_step(self):
         for arguments, words in [
-            (["--raet", "1"], "did you mean --rate?"),
+            (["--wamrup", "1"], "did you mean --warmup?"),
             (["--data", "nowhere.txt"], "no such file"),
             (["--data", "shakespear"], "did you mean shakespeare?"),
-            (["--for", "3weeks"], "300st"),
+            (["--time", "3weeks"], "10min"),
+            (["--steps", "5", "--epochs", "1"], "--steps and --epochs are given"),
             (["--width", "100", "--heads", "3"], "--width 102"),
-            (["--resume", "required"], "is not there"),
+            (["--resume", "required"], "does not exist"),
             (["-n", "many"], "--ranks"),
             (["--data", self.text, "--context", "1000000"], "smaller --context"),
-            (["--data", self.text, "--for", "5st", "--warmup", "5st"], "--warmup"),
+            (["--data", self.text, "--steps", "5", "--warmup", "5st"], "--warmup"),
             (["--momentum", "0.5"], "without --optimizer sgd"),
         ]:
             out = self.run_train(*arguments, "--run", "s-" + arguments[0].strip("-"), expect=2)
             self.assertIn(words, out, arguments)
             self.assertNotIn("restart 1", out)
         self.run_train(*self.gpt("a"))
-        out = self.run_train(*self.gpt("a", "--rate", "0.5", "--for", "60st"), expect=2)
-        self.assertIn("--rate 0.002, not 0.5", out)
+        out = self.run_train(*self.gpt("a", "--lr", "0.5", "--steps", "60"), expect=2)
+        self.assertIn("--lr 0.002, not 0.5", out)
         self.assertIn("--fresh", out)
         (self.folder / "mine").mkdir()
-        self.assertIn("no run of", self.run_train("--run", "mine", expect=2))
+        self.assertIn("not a run of", self.run_train("--run", "mine", expect=2))
 
-    def test_a_run_that_diverges_says_so(self):
-        out = self.run_train(*self.gpt("d", "--rate", "1e30", "--clip", "0", "--for", "100st"), expect=2)
+    def test_a_run_that_diverges_ends_with_an_error(self):
+        out = self.run_train(*self.gpt("d", "--lr", "1e30", "--max-grad-norm", "0", "--steps", "100"), expect=2)
         self.assertIn("not finite", out)
-        self.assertIn("lower --rate", out)
+        self.assertIn("lower --lr", out)
 
 
 if __name__ == "__main__":

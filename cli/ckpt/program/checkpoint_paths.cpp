@@ -23,21 +23,22 @@ std::string folder_of(const std::string& path, const std::vector<std::string>& n
   return holds(names, "checkpoints") ? path + "/checkpoints" : path;
 }
 
-// What runs/mine/best stands for, which is no folder.
+// The checkpoint of a path such as runs/mine/best, which is not a folder.
 std::string kept_at(FileSystem& files, const std::string& path) {
   const auto slash = path.rfind('/');
   const auto run = slash == std::string::npos ? std::string(".") : path.substr(0, slash);
   const auto names = files.list(run);
-  if (!names) throw UsageError(fmt::format("there is no folder {}", path));
+  if (!names) throw UsageError(fmt::format("the folder {} does not exist", path));
   const auto folder = folder_of(run, *names);
   const auto kept = kept_steps(files, folder);
   const auto found = kept.find(slash == std::string::npos ? path : path.substr(slash + 1));
   if (found != kept.end()) return folder + "/" + step_name(found->second);
   std::vector<std::string> others;
   for (const auto& [name, step] : kept) others.push_back(name);
-  throw UsageError(
-      fmt::format("there is no folder {}, and {} keeps {} under a name", path, run,
-                  others.empty() ? "nothing" : fmt::format("only {}", fmt::join(others, ", "))));
+  throw UsageError(fmt::format(
+      "the folder {} does not exist, and {} has {}", path, run,
+      others.empty() ? "no kept checkpoint of that name"
+                     : fmt::format("only these kept checkpoints: {}", fmt::join(others, ", "))));
 }
 
 }  // namespace
@@ -50,7 +51,7 @@ PathArguments read_path_arguments(const std::string& verb,
   declared.option("path", given.path);
   declared.read(arguments);
   if (given.path.empty() && !given.help) {
-    throw UsageError("name the folder of a run or of a checkpoint");
+    throw UsageError("no path is given: name the folder of a run or of a checkpoint");
   }
   return given;
 }
@@ -66,8 +67,8 @@ CheckpointPaths find_checkpoints(FileSystem& files, const std::string& path) {
   }
   if (found.paths.empty()) {
     throw UsageError(
-        fmt::format("{} is no checkpoint (it has no {}), and no folder of a run that has "
-                    "one (there is no step-<n> in {})",
+        fmt::format("{} is not a checkpoint (it has no {}) and not the folder of a run with "
+                    "checkpoints (there is no step-<n> in {})",
                     path, kManifestName, folder));
   }
   return found;
@@ -80,12 +81,12 @@ ValidCheckpoint newest_valid_at(FileSystem& files, const std::string& path) {
     try {
       return verify_checkpoint(files, candidate);
     } catch (const Error& error) {
-      std::cerr << fmt::format("passed over {}: {}\n", candidate, error.what());
+      std::cerr << fmt::format("skipped {}: {}\n", candidate, error.what());
     }
   }
   throw UsageError(
       fmt::format("none of the {} checkpoints in {} is valid; `lockstep ckpt verify {}` "
-                  "says what is wrong with each",
+                  "prints the reasons",
                   found.paths.size(), found.folder, path));
 }
 

@@ -1,4 +1,4 @@
-// Which checkpoints a path on the command line stands for, and how such a path is given.
+// Finds the checkpoints of a path that was given on the command line.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,30 @@
 
 namespace lockstep::cli {
 
-/// What `ckpt inspect` and `ckpt verify` are given.
+/// The arguments of `ckpt inspect` and `ckpt verify`.
 struct PathArguments {
   bool help = false;
   bool as_json = false;
   std::string path;
 };
 
-/// Throws UsageError for anything else, and for no path, unless help is asked for.
+/// Throws UsageError for other arguments, and for a missing path unless help is requested.
 [[nodiscard]] PathArguments read_path_arguments(const std::string& verb,
                                                 const std::vector<std::string>& arguments);
 
 struct CheckpointPaths {
-  std::string folder;              // holds the checkpoints
-  std::vector<std::string> paths;  // of each, the newest first; not looked into
-  bool is_one = false;             // the path was that of one checkpoint
+  std::string folder;              // the folder of the checkpoints
+  std::vector<std::string> paths;  // one per checkpoint, the newest first; not yet verified
+  bool is_one = false;             // the path names one checkpoint
 };
 
-/// `path` is a checkpoint, a folder of checkpoints, or a run, which has one called checkpoints; or
-/// one of the last two with a name behind it that one of its checkpoints is kept as.
-/// Throws UsageError when it is none of them or holds no checkpoint.
+/// `path` is a checkpoint, a folder of checkpoints, or a run with a folder called checkpoints; or
+/// one of the last two, a slash and the name of a kept checkpoint. Throws UsageError for any other
+/// path and when there is no checkpoint.
 [[nodiscard]] CheckpointPaths find_checkpoints(FileSystem& files, const std::string& path);
 
-/// The one checkpoint at `path`, or the newest valid one of a run; those passed over are told on
-/// standard error. Throws UsageError when there is none.
+/// The one checkpoint at `path`, or the newest valid one of a run; prints on standard error which
+/// ones it skipped and why. Throws UsageError when there is no valid checkpoint.
 [[nodiscard]] ValidCheckpoint newest_valid_at(FileSystem& files, const std::string& path);
 
 /// "1.5 MB".

@@ -20,17 +20,18 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kHelp =
-    "lockstep ckpt diff A B: which tensors and states of two checkpoints differ\n"
+    "lockstep ckpt diff A B: compare two checkpoints, tensor by tensor\n"
     "\n"
-    "  A, B       folders of checkpoints, or of runs: their newest valid ones\n"
-    "  --json     every difference for a program to read\n"
+    "  A, B       the folder of a checkpoint, or of a run: its newest valid checkpoint\n"
+    "  --json     print every difference as JSON\n"
     "\n"
-    "Tensors are compared bit by bit; for those that differ, how many elements do and by how much\n"
-    "at most. Ends with 0 when all bits are the same, with 1 when some are not.\n"
+    "Tensors are compared bit by bit. For each that differs, prints the number of\n"
+    "elements that differ and the largest difference. Exit code: 0 if all tensors and\n"
+    "states are bit-identical, 1 if not.\n"
     "\n"
-    "Examples:\n"
-    "  lockstep ckpt diff runs/mine/checkpoints/step-100 runs/mine/checkpoints/step-200\n"
-    "  lockstep ckpt diff runs/unbroken runs/resumed\n";
+    "Examples\n"
+    "  lockstep ckpt diff runs/mine/best runs/mine/checkpoints/step-200\n"
+    "  lockstep ckpt diff runs/uninterrupted runs/resumed\n";
 
 struct Difference {
   std::string what;  // "model.safetensors: 0.weight", "state of sampler"
@@ -48,7 +49,7 @@ std::string how_tensors_differ(const at::Tensor& a, const at::Tensor& b) {
   }
   const auto x = a.to(at::kDouble);
   const auto y = b.to(at::kDouble);
-  return fmt::format("{} of {} elements differ, by {:.3g} at most",
+  return fmt::format("{} of {} elements differ, by at most {:.3g}",
                      x.ne(y).sum().item<std::int64_t>(), a.numel(),
                      x.sub(y).abs().max().item<double>());
 }
@@ -122,7 +123,7 @@ int run_diff(const std::vector<std::string>& arguments) {
     std::cout << kHelp;
     return 0;
   }
-  if (paths.size() != 2) throw UsageError("name two checkpoints, or runs");
+  if (paths.size() != 2) throw UsageError("expected two paths: of checkpoints or of runs");
   const auto files = local_file_system();
   const auto a = newest_valid_at(*files, paths[0]);
   const auto b = newest_valid_at(*files, paths[1]);
@@ -136,7 +137,7 @@ int run_diff(const std::vector<std::string>& arguments) {
   std::cout << fmt::format("A {} (step {})\nB {} (step {})\n", a.path, a.manifest.step, b.path,
                            b.manifest.step);
   for (const auto& [what, how] : found) std::cout << fmt::format("  {:<50} {}\n", what, how);
-  std::cout << (found.empty() ? std::string("the same, bit for bit\n")
+  std::cout << (found.empty() ? std::string("bit-identical\n")
                               : fmt::format("{} differences\n", found.size()));
   return found.empty() ? 0 : 1;
 }

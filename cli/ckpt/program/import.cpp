@@ -16,16 +16,17 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep ckpt import FILE --to RUN: a .safetensors file as the first checkpoint of a run\n"
+    "lockstep ckpt import FILE --to RUN: start a run from a .safetensors file\n"
     "\n"
-    "  FILE            made by safetensors.torch.save_file in Python, or anything else\n"
-    "  --to RUN        the folder of the run; it must have no checkpoint yet\n"
-    "  --part NAME     what the file holds (default: model)\n"
+    "  FILE            for example from Python's safetensors.torch.save_file\n"
+    "  --to RUN        the folder of the run; it must not have a checkpoint\n"
+    "  --part NAME     the part of the run that the file contains (default model)\n"
     "\n"
-    "The run then begins at step 0 with this part loaded, every tensor checked by name, shape and\n"
-    "dtype, and everything else as the program made it; both are logged. No pickle is ever read.\n"
+    "The file becomes the checkpoint of step 0. The run loads this part from it; the\n"
+    "name, shape and dtype of each tensor must match. All other parts start as the\n"
+    "program creates them. Pickle files are not read.\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep ckpt import pretrained.safetensors --to runs/finetune\n";
 
 }  // namespace
@@ -45,7 +46,7 @@ int run_import(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (path.empty() || run.empty()) {
-    throw UsageError("name a file and the run it is for: model.safetensors --to runs/mine");
+    throw UsageError("name a file and a run: model.safetensors --to runs/mine");
   }
   if (!is_part_name(part) || part.starts_with("rank-")) {
     throw UsageError(fmt::format("--part is \"{}\", expected letters, digits, _ and -", part));
@@ -53,10 +54,10 @@ int run_import(const std::vector<std::string>& arguments) {
   const auto files = local_file_system();
   const auto folder = run + "/checkpoints";
   if (const auto steps = list_steps(*files, folder); !steps.empty()) {
-    throw UsageError(fmt::format("{} has a checkpoint of step {} already; import into a new run",
+    throw UsageError(fmt::format("{} already has a checkpoint of step {}; import into a new run",
                                  run, steps.front()));
   }
-  const SafetensorsFile file(files->read(path));  // refuses what is none
+  const SafetensorsFile file(files->read(path));  // throws for other formats
   make_folders(*files, folder);
   const auto lock = files->try_lock(folder);
   if (!lock.held) {
@@ -64,7 +65,7 @@ int run_import(const std::vector<std::string>& arguments) {
         fmt::format("a run is using {} ({}); import into a new run", folder, lock.owner));
   }
   const auto temporary = temporary_path(folder, 0, "import");
-  remove_quietly(*files, temporary);  // of an import that ended early
+  remove_quietly(*files, temporary);  // left by an interrupted import
   files->make_folder(temporary);
   const std::array<std::span<const std::byte>, 1> pieces{file.file().bytes()};
   Manifest manifest{.lockstep_version = kVersion, .reason = SaveReason::import};

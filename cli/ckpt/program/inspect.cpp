@@ -19,16 +19,16 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kHelp =
-    "lockstep ckpt inspect PATH: what a run's checkpoints are, or what one of them holds\n"
+    "lockstep ckpt inspect PATH: list the checkpoints of a run, or what one contains\n"
     "\n"
-    "  PATH       the folder of a run: a line for each checkpoint\n"
-    "             the folder of one checkpoint, or a name it was kept as (runs/mine/best):\n"
-    "             its manifest and every tensor\n"
-    "  --json     the same for a program to read\n"
+    "  PATH       the folder of a run: one line per checkpoint\n"
+    "             the folder of one checkpoint, or the name of a kept one\n"
+    "             (runs/mine/best): its manifest and every tensor\n"
+    "  --json     print JSON\n"
     "\n"
-    "Nothing but manifests and headers is read; `lockstep ckpt verify` reads every byte.\n"
+    "Reads only manifests and headers; `lockstep ckpt verify` reads every byte.\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep ckpt inspect runs/mine\n"
     "  lockstep ckpt inspect runs/mine/checkpoints/step-200 --json\n";
 
@@ -57,7 +57,7 @@ json facts_of(const Manifest& manifest) {
 
 int inspect_run(FileSystem& files, const CheckpointPaths& found, bool as_json) {
   json list = json::array();
-  std::set<std::string> taken;  // names that a newer checkpoint has, which is listed before
+  std::set<std::string> taken;  // names of newer checkpoints, which are listed first
   if (!as_json) std::cout << "      step  world  failures  reason          size  files  kept as\n";
   for (const auto& path : found.paths) {
     try {
@@ -75,7 +75,7 @@ int inspect_run(FileSystem& files, const CheckpointPaths& found, bool as_json) {
                                fmt::join(names, ", "));
     } catch (const Error& error) {
       list.push_back({{"path", path}, {"error", error.what()}});
-      if (!as_json) std::cout << fmt::format("NOT VALID: {}\n", error.what());
+      if (!as_json) std::cout << fmt::format("INVALID: {}\n", error.what());
     }
   }
   if (as_json) std::cout << list.dump(1) << '\n';

@@ -1,5 +1,5 @@
-// lockstep-ckpt: what `lockstep ckpt` needs LibTorch for. The lockstep command becomes this
-// program; it is not meant to be typed.
+// lockstep-ckpt: the part of `lockstep ckpt` that needs LibTorch. The lockstep command executes it;
+// users do not.
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -25,7 +25,7 @@ constexpr std::array kVerbs{
 int main(int argc, char** argv) {
   const auto verb = std::ranges::find(kVerbs, argc > 1 ? argv[1] : "", &Verb::first);
   if (verb == kVerbs.end()) {
-    std::cerr << "This program serves `lockstep ckpt`: use that.\n";
+    std::cerr << "lockstep-ckpt is started by `lockstep ckpt`: use that command.\n";
     return 2;
   }
   try {

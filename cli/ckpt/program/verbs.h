@@ -1,5 +1,5 @@
-// What the program lockstep-ckpt does for the lockstep command. Each throws UsageError and
-// SystemError, and returns an exit code.
+// The verbs of the program lockstep-ckpt. Each returns an exit code and throws UsageError and
+// SystemError.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 namespace lockstep::cli {
 
 int run_inspect(const std::vector<std::string>& arguments);
-/// 1 when a checkpoint is not whole.
+/// Returns 1 when a checkpoint is invalid.
 int run_verify(const std::vector<std::string>& arguments);
-/// 1 when they differ.
+/// Returns 1 when they differ.
 int run_diff(const std::vector<std::string>& arguments);
 int run_export(const std::vector<std::string>& arguments);
 int run_import(const std::vector<std::string>& arguments);

@@ -13,18 +13,18 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep ckpt verify PATH: read every byte and hold it against the manifest\n"
+    "lockstep ckpt verify PATH: read every byte and compare it with the manifest\n"
     "\n"
     "  PATH       the folder of a run (all its checkpoints) or of one checkpoint\n"
-    "  --json     the verdicts for a program to read\n"
+    "  --json     print JSON\n"
     "\n"
-    "Ends with 0 when every checkpoint is whole, with 1 when one is not.\n"
+    "Exit code: 0 if every checkpoint is valid, 1 if not.\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep ckpt verify runs/mine\n"
     "  lockstep ckpt verify runs/mine/checkpoints/step-200\n";
 
-// The fault of the checkpoint at `path`; empty when it is whole.
+// The fault of the checkpoint at `path`; empty when it is valid.
 std::string fault_of(FileSystem& files, const std::string& path) {
   try {
     const auto checkpoint = verify_checkpoint(files, path);
@@ -48,21 +48,21 @@ int run_verify(const std::vector<std::string>& arguments) {
   const auto files = local_file_system();
   const auto found = find_checkpoints(*files, path);
   auto list = nlohmann::json::array();
-  std::size_t num_whole = 0;
+  std::size_t num_valid = 0;
   for (const auto& checkpoint : found.paths) {
     const auto fault = fault_of(*files, checkpoint);
-    if (fault.empty()) ++num_whole;
+    if (fault.empty()) ++num_valid;
     list.push_back({{"path", checkpoint}, {"valid", fault.empty()}, {"fault", fault}});
     if (as_json) continue;
-    std::cout << (fault.empty() ? fmt::format("whole      {}\n", checkpoint)
-                                : fmt::format("NOT WHOLE  {}: {}\n", checkpoint, fault));
+    std::cout << (fault.empty() ? fmt::format("valid    {}\n", checkpoint)
+                                : fmt::format("INVALID  {}: {}\n", checkpoint, fault));
   }
   if (as_json) {
     std::cout << list.dump(1) << '\n';
   } else {
-    std::cout << fmt::format("{} of {} whole\n", num_whole, found.paths.size());
+    std::cout << fmt::format("{} of {} valid\n", num_valid, found.paths.size());
   }
-  return num_whole == found.paths.size() ? 0 : 1;
+  return num_valid == found.paths.size() ? 0 : 1;
 }
 
 }  // namespace lockstep::cli

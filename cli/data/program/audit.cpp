@@ -18,24 +18,23 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep data audit: deal an epoch to W ranks and count who was given what\n"
+    "lockstep data audit: count how often the ranks of a world read each sample\n"
     "\n"
-    "  FILE… | --samples N     the data, or only how many samples there would be\n"
-    "  --world 1,2,4           world sizes to try and to compare (default 1,2,4)\n"
-    "  --global-batch B        samples a step on all ranks together (default 256)\n"
-    "  --epochs E              how many (default 2)\n"
-    "  --order KIND            native (default), torch or sequential\n"
-    "  --seed S                of the order (default 0)\n"
-    "  --tail KIND             drop (default), pad or uneven\n"
-    "  --shard KIND            chunk (default) or stride\n"
-    "  --window T              tokens in a sample, for token files (default 1024)\n"
+    "  FILE… | --samples N     data files, or a number of samples\n"
+    "  --world N,N             world sizes to compare (default 1,2,4)\n"
+    "  --global-batch N        samples per step over all ranks (default 256)\n"
+    "  --epochs N              epochs (default 2)\n"
+    "  --order WORD            native, torch or sequential (default native)\n"
+    "  --seed N                seed of the order (default 0)\n"
+    "  --tail WORD             last batch: drop, pad or uneven (default drop)\n"
+    "  --shard WORD            split of a batch: chunk or stride (default chunk)\n"
+    "  --window N              tokens per sample, for token files (default 1024)\n"
     "\n"
-    "Nothing is read but sizes. Ends with 0 when every sample comes once, but for the tail that "
-    "was\n"
-    "asked for, and every world size makes the same global batches; else it lists what is not so\n"
-    "and ends with 1.\n"
+    "Reads only the sizes of files. Exit code: 0 if every sample is read once per\n"
+    "epoch, except for the tail, and every world size has the same global batches; 1\n"
+    "if not, with a list of the differences.\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep data audit --samples 60000 --world 1,2,4,8 --epochs 3\n"
     "  lockstep data audit train.bin --window 256 --global-batch 512 --tail uneven\n";
 
@@ -76,11 +75,11 @@ AuditOptions read_options(const std::vector<std::string>& arguments) {
   options.sampler.shard =
       std::array{Shard::chunk, Shard::stride}[read_choice("--shard", shard, {"chunk", "stride"})];
   if (options.files.empty() == (options.num_samples == 0)) {
-    throw UsageError("name data files, or how many samples there are: --samples 60000");
+    throw UsageError("name data files, or give a number of samples: --samples 60000");
   }
   if (options.num_epochs < 1 || options.num_samples < 0 || options.worlds.empty() ||
       std::ranges::min(options.worlds) < 1) {
-    throw UsageError("--epochs, --samples and every size that --world names are at least 1");
+    throw UsageError("--epochs, --samples and each size of --world must be 1 or more");
   }
   return options;
 }
@@ -113,7 +112,7 @@ AuditResult audit_epoch(const AuditOptions& options, std::int64_t size, int worl
   return audit.result();
 }
 
-// What the tail asked for leaves out and gives again; anything else is a fault.
+// The samples that the tail leaves out or repeats; any other deviation is a fault.
 struct Tolerated {
   std::int64_t missing = 0;
   std::int64_t repeated = 0;
@@ -128,18 +127,19 @@ Tolerated tolerated(const AuditOptions& options, std::int64_t size) {
 
 bool print_row(const AuditResult& found, const AuditResult& first, const Tolerated& allowed,
                int world, std::int64_t epoch) {
-  const bool right = found.num_missing == allowed.missing && found.num_repeated == allowed.repeated;
+  const bool correct =
+      found.num_missing == allowed.missing && found.num_repeated == allowed.repeated;
   const bool same = found.batches == first.batches;
   std::cout << fmt::format("{:>5}  {:>5}  {:>8}  {:>12}  {:>8}  {:>8}  {}\n", world, epoch,
                            found.num_steps, found.num_once, found.num_missing, found.num_repeated,
                            same ? "yes" : "NO");
-  if (!right && !found.first_missing.empty()) {
+  if (!correct && !found.first_missing.empty()) {
     std::cout << fmt::format("       missing: {} …\n", fmt::join(found.first_missing, ", "));
   }
-  if (!right && !found.first_repeated.empty()) {
+  if (!correct && !found.first_repeated.empty()) {
     std::cout << fmt::format("       repeated: {} …\n", fmt::join(found.first_repeated, ", "));
   }
-  return right && same;
+  return correct && same;
 }
 
 }  // namespace
@@ -154,7 +154,7 @@ int run_audit(const std::vector<std::string>& arguments) {
       options.files.empty()
           ? options.num_samples
           : open_dataset(options.files, {.windows = {.window = options.window}})->size();
-  // A world that cannot be is refused before the first row.
+  // Throws for an invalid world size before the first row.
   for (const int world : options.worlds) (void)samplers(options, size, world);
   std::cout << fmt::format("{} samples, global batch {}\n", size, options.sampler.global_batch)
             << "world  epoch     steps     seen once   missing  repeated  same global batches\n";
@@ -173,14 +173,14 @@ int run_audit(const std::vector<std::string>& arguments) {
     last_order = first->order;
   }
   if (num_faults > 0) {
-    std::cout << fmt::format("NOT RIGHT in {} rows: see above.\n", num_faults);
+    std::cout << fmt::format("{} rows have faults: see above.\n", num_faults);
     return 1;
   }
   std::cout << fmt::format(
-      "Every sample once an epoch{}{}, the same global batches at every world size; the order {} "
-      "from epoch to epoch.\n",
-      allowed.missing > 0 ? fmt::format(", but for {} left out by the tail", allowed.missing) : "",
-      allowed.repeated > 0 ? fmt::format(", and {} given again by the tail", allowed.repeated) : "",
+      "Every sample is read once per epoch{}{}; every world size has the same global batches; the "
+      "order {} between epochs.\n",
+      allowed.missing > 0 ? fmt::format(", except {} that the tail drops", allowed.missing) : "",
+      allowed.repeated > 0 ? fmt::format(", and {} again to pad the tail", allowed.repeated) : "",
       shuffled ? "changes" : "stays the same");
   return 0;
 }

@@ -23,21 +23,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kHelp =
-    "lockstep bench data FILE…: how fast batches come without a model, and which knob to turn\n"
+    "lockstep bench data FILE…: measure the data loader without a model\n"
     "\n"
-    "  --batch B            samples in a batch (default 32)\n"
-    "  --window T           tokens in a sample, for token files (default 1024)\n"
-    "  --normalize          images become floats between 0 and 1 while they are read\n"
-    "  --workers 0,1,2      worker threads to try (default 0,1,2,4)\n"
-    "  --prefetch N         batches read ahead for each worker (default 2)\n"
-    "  --step 5ms           pretend that a training step takes so long (default: no step)\n"
-    "  --time 2s            for each number of workers (default 2s)\n"
-    "  --order KIND         native (default), torch or sequential\n"
+    "  --batch N            samples per batch (default 32)\n"
+    "  --window N           tokens per sample, for token files (default 1024)\n"
+    "  --normalize          convert images to floats between 0 and 1\n"
+    "  --workers N,N        numbers of worker threads to measure; 0: no thread\n"
+    "                       (default 0,1,2,4)\n"
+    "  --prefetch N         batches to prefetch per worker (default 2)\n"
+    "  --step T             simulated time per training step; 0: no step (default 0)\n"
+    "  --time T             time per number of workers (default 2s)\n"
+    "  --order WORD         native, torch or sequential (default native)\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep bench data train.bin --batch 32 --window 256\n"
-    "  lockstep bench data train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz --normalize\n"
-    "  lockstep bench data train.bin --step 8ms      will this loader feed a step of 8 ms?\n";
+    "  lockstep bench data images-idx3-ubyte.gz labels-idx1-ubyte.gz --normalize\n"
+    "  lockstep bench data train.bin --step 8ms\n";
 
 struct BenchOptions {
   bool help = false;
@@ -81,30 +82,30 @@ double microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-// Each part of a batch's way by itself, on one thread.
+// The time of each part of loading a batch, on one thread.
 struct Parts {
-  double deal = 0;  // microseconds a batch: which samples
-  double read = 0;  // and reading them into memory that is there
+  double sample = 0;  // microseconds per batch: choosing the samples
+  double read = 0;    // and reading them into allocated memory
 };
 
 Parts measure_parts(const Dataset& data, const BenchOptions& options) {
   Sampler sampler(Order(data.size(), {.kind = options.order}), data.id(),
                   {.global_batch = options.batch});
   RowsBuffer buffer(data.layout(), options.batch);
-  Clock::duration dealing{};
+  Clock::duration sampling{};
   Clock::duration reading{};
   std::int64_t count = 0;
   const auto end = Clock::now() + std::min(options.time, std::chrono::milliseconds(500));
   for (; Clock::now() < end || count < 3; ++count) {
     const auto begin = Clock::now();
     const auto shard = sampler.next();
-    const auto dealt = Clock::now();
+    const auto chosen = Clock::now();
     data.read(shard.samples, buffer.rows(static_cast<std::int64_t>(shard.samples.size())));
-    reading += Clock::now() - dealt;
-    dealing += dealt - begin;
+    reading += Clock::now() - chosen;
+    sampling += chosen - begin;
   }
   const auto batches = static_cast<double>(count);
-  return {microseconds(dealing) / batches, microseconds(reading) / batches};
+  return {microseconds(sampling) / batches, microseconds(reading) / batches};
 }
 
 struct Measured {
@@ -118,12 +119,12 @@ Measured measure(const Dataset& data, const BenchOptions& options, int workers) 
                        .order = {.kind = options.order},
                        .workers = workers,
                        .prefetch = options.prefetch});
-  (void)loader.next();  // threads are started, pages of the ring are there
+  (void)loader.next();  // starts the threads and touches the memory
   const auto before = loader.times();
   const auto begin = Clock::now();
   while (Clock::now() - begin < options.time) {
     (void)loader.next();
-    // A step on a device leaves the processor alone, so this sleeps.
+    // Sleeps: a step on a device does not use the processor.
     if (options.step.count() > 0) std::this_thread::sleep_for(options.step);
   }
   Measured measured{.times = loader.times(),
@@ -152,7 +153,7 @@ void print_row(int workers, const Measured& measured) {
       microseconds(measured.times.read) / batches, 100 * measured.times.wait_fraction());
 }
 
-// What the table means: which number of workers to take, and when a step would wait for it.
+// The conclusion from the table: the best number of workers, and the shortest step without waiting.
 std::string verdict(const BenchOptions& options,
                     const std::vector<std::pair<int, Measured>>& rows) {
   const auto cost = [](const auto& row) {
@@ -169,17 +170,16 @@ std::string verdict(const BenchOptions& options,
   const std::pair<int, Measured>* ahead = nullptr;  // the best that reads ahead
   for (const auto& row : rows) {
     if (row.first == 0) {
-      text +=
-          fmt::format("Read in line (workers = 0), every step is longer by {:.1f} us. ", cost(row));
+      text += fmt::format("Without workers (0), loading adds {:.1f} us to every step. ", cost(row));
     } else if (ahead == nullptr || cost(row) < cost(*ahead)) {
       ahead = &row;
     }
   }
   if (ahead != nullptr) {
-    text += fmt::format("With workers = {} a step of {:.1f} us or more does not wait. ",
+    text += fmt::format("With workers = {}, a step of {:.1f} us or more does not wait for data. ",
                         ahead->first, cost(*ahead));
   }
-  return text + "Try your step's time with --step.";
+  return text + "Give the time of your step with --step.";
 }
 
 }  // namespace
@@ -198,9 +198,9 @@ int run_bench(const std::vector<std::string>& arguments) {
                            options.batch);
   const auto parts = measure_parts(*data, options);
   std::cout << fmt::format(
-      "a batch on one thread: {:.1f} us to deal its samples, {:.1f} us to read them\n"
-      "workers     samples/s      MB/s  us per batch   waited us    read us  waited\n",
-      parts.deal, parts.read);
+      "a batch on one thread: {:.1f} us to choose its samples, {:.1f} us to read them\n"
+      "workers     samples/s      MB/s  us per batch     wait us    read us    wait\n",
+      parts.sample, parts.read);
   std::vector<std::pair<int, Measured>> rows;
   for (const int workers : options.workers) {
     rows.emplace_back(workers, measure(*data, options, workers));

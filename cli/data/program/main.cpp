@@ -1,5 +1,5 @@
-// lockstep-data: what `lockstep data` and `lockstep bench data` need LibTorch for. The lockstep
-// command becomes this program; it is not meant to be typed.
+// lockstep-data: the part of `lockstep data` and `lockstep bench data` that needs LibTorch. The
+// lockstep command executes it; users do not.
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -12,7 +12,8 @@ int main(int argc, char** argv) {
   const std::string_view verb = argc > 1 ? argv[1] : "";
   if (verb != "audit" && verb != "bench") {
     std::cerr
-        << "This program serves `lockstep data audit` and `lockstep bench data`: use those.\n";
+        << "lockstep-data is started by `lockstep data audit` and `lockstep bench data`: use those "
+           "commands.\n";
     return 2;
   }
   const std::vector<std::string> arguments(argv + 2, argv + argc);

@@ -16,8 +16,8 @@ void SampleAudit::add_step(std::span<const std::int64_t> global_batch) {
   std::ranges::sort(sorted);
   for (const auto sample : sorted) {
     if (sample < 0 || sample >= static_cast<std::int64_t>(counts_.size())) {
-      throw UsageError(fmt::format("step {} gives sample {}, but there are {}", num_steps_, sample,
-                                   counts_.size()));
+      throw UsageError(fmt::format("step {} has sample {}, but there are {} samples", num_steps_,
+                                   sample, counts_.size()));
     }
     auto& count = counts_[static_cast<std::size_t>(sample)];
     if (count < 255) ++count;

@@ -1,5 +1,5 @@
-// The audit sees the classic mistakes: no sampler at all, a wrong world size, an epoch that was not
-// set; and finds nothing wrong with lockstep's own sampler.
+// The audit detects the common mistakes: no sampler, a wrong world size, an epoch that was not set;
+// and finds no fault in lockstep's own sampler.
 #include "cli/data/program/sample_audit.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ AuditResult audit_sampler(std::int64_t size, int world, std::int64_t epoch) {
   return counts.result();
 }
 
-TEST(SampleAudit, EachOnceIsRight) {
+TEST(SampleAudit, EachSampleOnceIsCorrect) {
   const auto result = audit(6, {{5, 1}, {0, 2}, {4, 3}});
   EXPECT_EQ(result.num_once, 6);
   EXPECT_EQ(result.num_missing, 0);
@@ -63,18 +63,18 @@ TEST(SampleAudit, RanksWithoutASamplerRepeatEverything) {
 }
 
 TEST(SampleAudit, AWrongWorldSizeLeavesSamplesOut) {
-  // Two ranks that believe in a world of four.
+  // Two ranks whose samplers have world size four.
   const auto result = audit(8, {{0, 1}, {4, 5}});
   EXPECT_EQ(result.num_missing, 4);
   EXPECT_EQ(result.first_missing, (Samples{2, 3, 6, 7}));
 }
 
-TEST(SampleAudit, ANumberThatIsNoSampleIsRefused) {
+TEST(SampleAudit, AnInvalidSampleNumberIsRefused) {
   EXPECT_THROW(audit(2, {{0, 2}}), UsageError);
   EXPECT_THROW(audit(2, {{-1}}), UsageError);
 }
 
-TEST(SampleAudit, BatchesAreComparedAsSetsAndOrdersAsTheyCame) {
+TEST(SampleAudit, BatchesAreComparedAsSetsAndOrdersAsSequences) {
   const auto one = audit(4, {{0, 1}, {2, 3}});
   const auto other = audit(4, {{1, 0}, {3, 2}});
   const auto later = audit(4, {{2, 3}, {0, 1}});
@@ -83,7 +83,7 @@ TEST(SampleAudit, BatchesAreComparedAsSetsAndOrdersAsTheyCame) {
   EXPECT_NE(one.batches, later.batches);
 }
 
-TEST(SampleAudit, FindsTheSamplerRightAtEveryWorldAndShuffledEveryEpoch) {
+TEST(SampleAudit, FindsNoFaultInTheSamplerAtAnyWorldSizeAndANewOrderPerEpoch) {
   const auto alone = audit_sampler(1000, 1, 0);
   for (const int world : {2, 3, 4, 6, 12}) {
     const auto result = audit_sampler(1000, world, 0);

@@ -1,4 +1,4 @@
-// What the program lockstep-data does for the lockstep command.
+// The verbs of the program lockstep-data.
 #pragma once
 
 #include <string>

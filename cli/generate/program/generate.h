@@ -1,4 +1,4 @@
-// The work of `lockstep generate`.
+// Generates text for `lockstep generate`.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@
 namespace lockstep::cli {
 
 enum class GenerationEnd {
-  enough,   // as many tokens as were asked for
-  of_text,  // the model has ended its text
-  stopped,  // somebody wanted no more
+  enough,   // the requested number of tokens
+  of_text,  // the model generated its end-of-text token
+  stopped,  // wants_more() returned false
 };
 
-/// What to write text with, and when to stop.
+/// Receives the text, and decides when to stop.
 struct GenerationView {
-  std::function<void(std::string_view piece)> show;  // called for the prompt, then for each token
-  std::function<bool()> wants_more;                  // asked before each token
+  std::function<void(std::string_view piece)> show;  // called with the prompt, then per token
+  std::function<bool()> wants_more;                  // called before each token
 };
 
 struct GenerationReport {
@@ -26,8 +26,8 @@ struct GenerationReport {
   double seconds = 0;
 };
 
-/// Shows the prompt and what follows it. Throws UsageError when the tokenizer does not take the
-/// prompt or the model has diverged.
+/// Shows the prompt and generates the text that follows. Throws UsageError when the tokenizer does
+/// not accept the prompt or the model has diverged.
 GenerationReport generate(const TrainedGpt& trained, const GenerateRequest& request,
                           const GenerationView& view);
 

@@ -101,7 +101,7 @@ class GenerateTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  // What the weights of `step` write after `prompt`, by plain loops.
+  // The text of the weights of `step` after `prompt`, by plain loops.
   static std::string text_of(int step, const std::string& prompt,
                              const models::GenerationOptions& options, int count) {
     const std::vector<std::int64_t> tokens(prompt.begin(), prompt.end());
@@ -118,12 +118,12 @@ class GenerateTest : public ::testing::Test {
   const std::string run_ = folder_ + "/run";
 };
 
-TEST_F(GenerateTest, TheCommandWritesWhatTheBestCheckpointSays) {
+TEST_F(GenerateTest, TheCommandWritesTheTextOfTheBestCheckpoint) {
   const auto answer = ask("--run '" + run_ + "' --prompt 'To be' --tokens 50 --seed 9 -k 7 -t 0.5");
   EXPECT_EQ(answer.code, 0) << answer.error;
   EXPECT_EQ(answer.out,
             text_of(2, "To be", {.temperature = 0.5, .top_k = 7, .seed = 9}, 50) + "\n");
-  EXPECT_NE(answer.error.find("step 2, the best"), std::string::npos) << answer.error;
+  EXPECT_NE(answer.error.find("step 2 (best)"), std::string::npos) << answer.error;
   EXPECT_NE(answer.error.find("50 tokens"), std::string::npos) << answer.error;
 }
 
@@ -138,7 +138,7 @@ TEST_F(GenerateTest, AnyCheckpointCanBeChosen) {
   }
 }
 
-TEST_F(GenerateTest, ADamagedCheckpointIsNotUsedInSilence) {
+TEST_F(GenerateTest, ADamagedCheckpointIsSkippedWithAMessage) {
   std::fstream(run_ + "/checkpoints/step-3/model.safetensors",
                std::ios::in | std::ios::out | std::ios::binary)
       .seekp(-1, std::ios::end)
@@ -149,10 +149,10 @@ TEST_F(GenerateTest, ADamagedCheckpointIsNotUsedInSilence) {
   EXPECT_THROW((void)load_trained_gpt({.run = run_, .prompt = "x", .checkpoint = "3"}), UsageError);
 }
 
-TEST_F(GenerateTest, AStepThatIsNotThereGetsThoseThatAre) {
+TEST_F(GenerateTest, AMissingStepIsAnsweredWithTheExistingSteps) {
   const auto answer = ask("--run '" + run_ + "' --prompt x --checkpoint 7");
   EXPECT_EQ(answer.code, 2);
-  EXPECT_NE(answer.error.find("those of 3, 2, 1"), std::string::npos) << answer.error;
+  EXPECT_NE(answer.error.find("steps 3, 2, 1"), std::string::npos) << answer.error;
 }
 
 TEST_F(GenerateTest, WeightsOfAnotherShapeThanTheConfigurationAreNamed) {
@@ -162,7 +162,7 @@ TEST_F(GenerateTest, WeightsOfAnotherShapeThanTheConfigurationAreNamed) {
   EXPECT_NE(answer.error.find("h.2."), std::string::npos) << answer.error;
 }
 
-TEST_F(GenerateTest, WhatCannotBeIsRefusedBeforeLibTorchIsLoaded) {
+TEST_F(GenerateTest, AnInvalidRequestIsRefusedBeforeLibTorchIsLoaded) {
   EXPECT_EQ(ask("--run '" + run_ + "' --prompt ''").code, 2);
   const auto answer = ask("--run '" + folder_ + "/nowhere' --prompt x");
   EXPECT_EQ(answer.code, 2);
@@ -170,7 +170,7 @@ TEST_F(GenerateTest, WhatCannotBeIsRefusedBeforeLibTorchIsLoaded) {
   EXPECT_NE(answer.error.find("lockstep train gpt"), std::string::npos) << answer.error;
 }
 
-TEST_F(GenerateTest, TheModelsOwnEndOfTextEndsIt) {
+TEST_F(GenerateTest, TheEndOfTextTokenEndsTheText) {
   // A vocabulary of the 256 bytes, without merges, and <|endoftext|>.
   const auto table = folder_ + "/tiny.tiktoken";
   {
@@ -185,7 +185,8 @@ TEST_F(GenerateTest, TheModelsOwnEndOfTextEndsIt) {
   shape.head = models::GptHead::separate;
   trained.net = models::Gpt(shape);
   {
-    // The last norm gives a constant, and the head's row of the end likes it best.
+    // The last norm gives a constant, for which the head's row of end of text has the largest
+    // logit.
     const torch::NoGradGuard no_gradients;
     auto weights = trained.net->named_parameters();
     weights["ln_f.weight"].zero_();
@@ -215,7 +216,7 @@ TEST_F(GenerateTest, AnInterruptEndsTheTextWithItsLine) {
             "--tokens", "100000000", nullptr);
     ::_exit(127);
   }
-  // The text is there as it is made.
+  // The text is written while it is generated.
   while (contents(out).size() < 20) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ::kill(child, SIGINT);
   int status = 0;

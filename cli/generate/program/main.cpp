@@ -20,13 +20,12 @@ namespace {
 using namespace lockstep;
 using namespace lockstep::cli;
 
-// Below this many parameters a token is quicker with one thread: they wait for each other more than
-// they work.
+// Below this number of parameters one thread is faster: more would mostly wait for each other.
 constexpr std::int64_t kParametersWorthThreads = 10'000'000;
 
 void say(const std::string& line) { std::cerr << line << '\n'; }
 
-// A terminal gets text that is safe for it, a file or a pipe the bytes as they are; both at once.
+// Writes text that is safe for a terminal, or the unchanged bytes to a file or pipe; unbuffered.
 class Output {
  public:
   void show(std::string_view piece) {
@@ -50,8 +49,7 @@ int run(const GenerateRequest& request) {
   if (size < kParametersWorthThreads) torch::set_num_threads(1);
   const StopSignals signals;
   say(fmt::format("{}: step {}{}, {:.1f} M parameters; seed {}", request.run, trained.step,
-                  trained.is_best ? ", the best" : "", static_cast<double>(size) / 1e6,
-                  request.seed));
+                  trained.is_best ? " (best)" : "", static_cast<double>(size) / 1e6, request.seed));
   Output output;
   const auto report =
       generate(trained, request,
@@ -59,9 +57,9 @@ int run(const GenerateRequest& request) {
                 .wants_more = [&] { return signals.received() == 0 && std::cout.good(); }});
   output.end();
   if (!std::cout) throw SystemError("cannot write the text", errno);
-  say(fmt::format("{} tokens, {:.0f} a second{}", report.num_tokens,
+  say(fmt::format("{} tokens, {:.0f} tokens per second{}", report.num_tokens,
                   static_cast<double>(report.num_tokens) / report.seconds,
-                  report.end == GenerationEnd::of_text   ? "; the model ended its text"
+                  report.end == GenerationEnd::of_text   ? "; the model generated end of text"
                   : report.end == GenerationEnd::stopped ? "; stopped"
                                                          : ""));
   return report.end == GenerationEnd::stopped ? 128 + signals.received() : 0;

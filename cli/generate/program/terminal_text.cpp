@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kUnknown = "\xef\xbf\xbd";  // U+FFFD
 
-// How many bytes a character has that begins with `first`; 1 for a byte that begins none.
+// The number of bytes of a character whose first byte is `first`; 1 for an invalid first byte.
 std::size_t wanted_bytes(char first) {
   const int ones = std::countl_one(static_cast<unsigned char>(first));
   return ones >= 2 && ones <= 4 ? static_cast<std::size_t>(ones) : 1;

@@ -1,6 +1,6 @@
-// Text of a model for a terminal, piece by piece. A model may write any bytes: a character that
-// comes in two pieces is shown when it is whole, and what is no UTF-8 or would be obeyed by the
-// terminal instead of shown (control characters but line end and tab) is shown as U+FFFD.
+// Makes the text of a model safe for a terminal, piece by piece. A model can generate any bytes. A
+// character that arrives in several pieces is shown once it is complete. Invalid UTF-8 and control
+// characters, except line end and tab, are shown as U+FFFD.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace lockstep::cli {
 
 class TerminalText {
  public:
-  /// What can be shown of all pieces so far and was not given before.
+  /// Adds a piece and returns the new text that can be shown.
   [[nodiscard]] std::string add(std::string_view piece);
-  /// The rest: of a character that never became whole.
+  /// Returns U+FFFD for a character that is still incomplete, else nothing.
   [[nodiscard]] std::string end();
 
  private:
-  std::string held_;  // the first bytes of a character
+  std::string held_;  // the first bytes of an incomplete character
 };
 
 }  // namespace lockstep::cli

@@ -22,12 +22,12 @@ std::string shown(const std::string& text) {
   return whole;
 }
 
-TEST(TerminalText, TextIsShownAsItIs) {
+TEST(TerminalText, PlainTextIsShownUnchanged) {
   EXPECT_EQ(shown("O Romeo,\n\twherefore"), "O Romeo,\n\twherefore");
   EXPECT_EQ(shown("über 5 € und 😀"), "über 5 € und 😀");
 }
 
-TEST(TerminalText, ACharacterIsShownWhenItIsWhole) {
+TEST(TerminalText, ACharacterIsShownOnceItIsComplete) {
   TerminalText terminal;
   EXPECT_EQ(terminal.add("a\xe2"), "a");
   EXPECT_EQ(terminal.add("\x82"), "");
@@ -35,7 +35,7 @@ TEST(TerminalText, ACharacterIsShownWhenItIsWhole) {
   EXPECT_EQ(terminal.end(), "");
 }
 
-TEST(TerminalText, WhatATerminalWouldObeyIsNotGivenToIt) {
+TEST(TerminalText, ControlCharactersAreReplaced) {
   EXPECT_EQ(shown("\x1b[2J"), kUnknown + "[2J");
   EXPECT_EQ(shown("a\rb\x7f\0"s), "a" + kUnknown + "b" + kUnknown + kUnknown);
   EXPECT_EQ(shown("\xc2\x9b"
@@ -43,7 +43,7 @@ TEST(TerminalText, WhatATerminalWouldObeyIsNotGivenToIt) {
             kUnknown + "31m");  // the eight-bit form of the same
 }
 
-TEST(TerminalText, WhatIsNoUtf8IsOneSignForEachAttempt) {
+TEST(TerminalText, InvalidUtf8IsOneReplacementPerAttempt) {
   EXPECT_EQ(shown("\xff"
                   "a\x80"),
             kUnknown + "a" + kUnknown);

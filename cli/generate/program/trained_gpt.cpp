@@ -22,7 +22,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const SavedConfig& saved) {
   auto tokenizer = open_tokenizer(saved.files.tokenizer);
   if (tokenizer->vocabulary_size() != saved.files.vocabulary) {
     throw UsageError(fmt::format(
-        "the run was trained on {} tokens of {}, which has {} now: put back the table it had",
+        "the run was trained with a vocabulary of {} from {}, which now has {}: restore that table",
         saved.files.vocabulary, saved.files.tokenizer, tokenizer->vocabulary_size()));
   }
   return tokenizer;
@@ -32,8 +32,8 @@ bool is_kept_as_best(const Manifest& manifest) {
   return std::ranges::find(manifest.kept_as, kBest) != manifest.kept_as.end();
 }
 
-// Which checkpoint a request stands for, as find_checkpoints spells it.
-std::string place_of(FileSystem& files, const GenerateRequest& request) {
+// The path of the requested checkpoint, for find_checkpoints.
+std::string path_of(FileSystem& files, const GenerateRequest& request) {
   const auto folder = request.run + "/checkpoints";
   if (request.checkpoint == "last") return request.run;
   if (request.checkpoint == kBest) return request.run + "/" + kBest;
@@ -42,7 +42,7 @@ std::string place_of(FileSystem& files, const GenerateRequest& request) {
   }
   const auto path = folder + "/step-" + request.checkpoint;
   if (files.list(path)) return path;
-  throw UsageError(fmt::format("{} has no checkpoint of step {}; it has those of {}", request.run,
+  throw UsageError(fmt::format("{} has no checkpoint of step {}; it has steps {}", request.run,
                                request.checkpoint, fmt::join(list_steps(files, folder), ", ")));
 }
 
@@ -68,7 +68,7 @@ TrainedGpt load_trained_gpt(const GenerateRequest& request) {
   const auto saved = config_of(request);
   const auto files = local_file_system();
   TrainedGpt trained{.net = models::Gpt(gpt_of(saved)), .tokenizer = tokenizer_of(saved)};
-  const auto checkpoint = newest_valid_at(*files, place_of(*files, request));
+  const auto checkpoint = newest_valid_at(*files, path_of(*files, request));
   load(*files, checkpoint, trained.net);
   trained.step = checkpoint.manifest.step;
   trained.checkpoint = checkpoint.path;

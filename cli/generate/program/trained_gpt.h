@@ -1,5 +1,5 @@
-// A GPT as a run has left it: the model with the weights of one of its checkpoints, and the
-// tokenizer that its text was made into tokens with.
+// The GPT of a run: the model with the weights of one of the run's checkpoints, and the run's
+// tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,11 @@ struct TrainedGpt {
   std::unique_ptr<Tokenizer> tokenizer;
   std::int64_t step = 0;        // of the checkpoint
   std::string checkpoint = {};  // its folder
-  bool is_best = false;         // it is kept as the best
+  bool is_best = false;         // it is the kept checkpoint best
 };
 
-/// Loads the checkpoint that was asked for, once every byte of it is found to be as it was written.
-/// Throws UsageError when there is no such checkpoint, when it does not fit the run's
-/// configuration, or the tokenizer is not there any more.
+/// Verifies every byte of the requested checkpoint and loads it. Throws UsageError when it does not
+/// exist or does not fit the run's configuration, and when the tokenizer is missing.
 [[nodiscard]] TrainedGpt load_trained_gpt(const GenerateRequest& request);
 
 }  // namespace lockstep::cli

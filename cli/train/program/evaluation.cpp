@@ -11,19 +11,19 @@
 
 namespace lockstep::cli {
 
-Scores evaluate(Task& task, const ProcessGroup& group, const EvaluationOptions& options) {
+EvalResult evaluate(Task& task, const ProcessGroup& group, const EvaluationOptions& options) {
   const torch::NoGradGuard no_grad;
-  Loader loader(*task.held_out(), evaluation_options(options.sizes, group.rank()));
-  Scores scores;
+  Loader loader(*task.validation(), evaluation_options(options.sizes, group.rank()));
+  EvalResult result;
   task.net().eval();
   std::int64_t done = 0;
   for (const auto& batch : loader.epoch()) {
-    if (batch.count() > 0) task.score(batch, scores);
+    if (batch.count() > 0) task.evaluate(batch, result);
     if (++done == options.batches) break;
   }
   task.net().train();
-  reduce(group, scores.loss, scores.accuracy);
-  return scores;
+  reduce(group, result.loss, result.accuracy);
+  return result;
 }
 
 bool Best::add(double loss, std::int64_t step) {
@@ -52,25 +52,25 @@ void Best::load_state_json(std::string_view text) {
     since_ = json.at("since");
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(
-        fmt::format("the saved state of the best evaluation cannot be read: {}", error.what()));
+        fmt::format("the checkpoint has no valid best evaluation (part best): {}", error.what()));
   }
 }
 
-MetricRow evaluation_row(std::int64_t step, const Scores& scores) {
-  MetricRow row{.step = step, .kind = MetricKind::eval, .metrics = {{"loss", scores.loss.value()}}};
-  if (const auto accuracy = scores.accuracy.try_value()) {
+MetricRow evaluation_row(std::int64_t step, const EvalResult& result) {
+  MetricRow row{.step = step, .kind = MetricKind::eval, .metrics = {{"loss", result.loss.value()}}};
+  if (const auto accuracy = result.accuracy.try_value()) {
     row.metrics.push_back({"accuracy", *accuracy});
   }
   return row;
 }
 
-std::string evaluation_line(std::int64_t step, const Scores& scores, const Best& best,
+std::string evaluation_line(std::int64_t step, const EvalResult& result, const Best& best,
                             std::int64_t patience) {
-  auto line = fmt::format("step {}: held-out loss {:.4f}", step, scores.loss.value());
-  if (const auto accuracy = scores.accuracy.try_value()) {
-    line += fmt::format(", {:.2f} % right", 100 * *accuracy);
+  auto line = fmt::format("step {}: validation loss {:.4f}", step, result.loss.value());
+  if (const auto accuracy = result.accuracy.try_value()) {
+    line += fmt::format(", accuracy {:.2f} %", 100 * *accuracy);
   }
-  if (best.loss() && best.step() == step) line += ", the best so far";
+  if (best.loss() && best.step() == step) line += ", best so far";
   if (patience > 0) line += fmt::format(" ({} of {})", best.since(), patience);
   return line;
 }

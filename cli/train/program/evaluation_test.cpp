@@ -9,10 +9,10 @@
 namespace lockstep::cli {
 namespace {
 
-Scores scores_of(double loss) {
-  Scores scores;
-  scores.loss.add(loss);
-  return scores;
+EvalResult result_of(double loss) {
+  EvalResult result;
+  result.loss.add(loss);
+  return result;
 }
 
 TEST(Best, IsTheLowestFiniteLossAndCountsTheEvaluationsSince) {
@@ -43,22 +43,22 @@ TEST(Best, IsSavedWhole) {
 TEST(EvaluationLine, SaysWhetherItIsTheBestAndHowMuchPatienceIsUsed) {
   Best best;
   best.add(2.5, 40);
-  EXPECT_EQ(evaluation_line(40, scores_of(2.5), best, 0),
-            "step 40: held-out loss 2.5000, the best so far");
+  EXPECT_EQ(evaluation_line(40, result_of(2.5), best, 0),
+            "step 40: validation loss 2.5000, best so far");
   best.add(2.75, 50);
-  EXPECT_EQ(evaluation_line(50, scores_of(2.75), best, 3),
-            "step 50: held-out loss 2.7500 (1 of 3)");
+  EXPECT_EQ(evaluation_line(50, result_of(2.75), best, 3),
+            "step 50: validation loss 2.7500 (1 of 3)");
 }
 
 TEST(EvaluationLine, HasTheAccuracyWhereThereAreClasses) {
-  auto scores = scores_of(2.5);
-  scores.accuracy.correct = 3;
-  scores.accuracy.count = 4;
-  EXPECT_EQ(evaluation_line(1, scores, {}, 0), "step 1: held-out loss 2.5000, 75.00 % right");
-  const auto row = evaluation_row(1, scores);
+  auto result = result_of(2.5);
+  result.accuracy.correct = 3;
+  result.accuracy.count = 4;
+  EXPECT_EQ(evaluation_line(1, result, {}, 0), "step 1: validation loss 2.5000, accuracy 75.00 %");
+  const auto row = evaluation_row(1, result);
   EXPECT_EQ(row.kind, MetricKind::eval);
   EXPECT_EQ(row.metrics, (std::vector<Metric>{{"loss", 2.5}, {"accuracy", 0.75}}));
-  EXPECT_EQ(evaluation_row(1, scores_of(2.5)).metrics, (std::vector<Metric>{{"loss", 2.5}}));
+  EXPECT_EQ(evaluation_row(1, result_of(2.5)).metrics, (std::vector<Metric>{{"loss", 2.5}}));
 }
 
 }  // namespace

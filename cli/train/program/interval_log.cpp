@@ -15,7 +15,7 @@ MetricRow interval_row(const WorkPerStep& work, const Interval& interval, const 
   const auto per_second = units_per_second(work, interval);
   MetricRow row{.step = state.step, .kind = MetricKind::train};
   row.metrics = {{"loss", interval.loss.value()},
-                 {"rate", state.rate},
+                 {"lr", state.lr},
                  {"gradient_norm", state.gradient_norm},
                  {work.unit == "tok" ? "tokens_per_second" : "samples_per_second", per_second},
                  {"step_ms", 1e3 * interval.seconds.value() / static_cast<double>(interval.steps)},
@@ -37,12 +37,12 @@ Progress live_progress(const WorkPerStep& work, const Meter& meter, const StepSt
   Progress result{.step = state.step,
                   .steps = work.steps,
                   .loss = loss,
-                  .rate = state.rate,
+                  .lr = state.lr,
                   .units_per_second = static_cast<double>(work.units) / meter.mean_step().count(),
                   .unit = work.unit,
                   .data_wait = split.data_wait / split.steps,
                   .exposed = split.exposed / split.steps};
-  // Evaluations and saves take their time too: they are in the mean over all steps so far.
+  // The mean over all steps so far includes evaluations and saves.
   const auto each = split.whole().count() / static_cast<double>(meter.steps());
   const double left = work.steps ? static_cast<double>(*work.steps - state.step) * each
                                  : state.seconds_left.value_or(0);

@@ -11,7 +11,7 @@ using std::chrono_literals::operator""s;
 
 const WorkPerStep kWork{
     .units = 1000, .operations_per_unit = 2e6, .peak_operations = 8e9, .steps = 20};
-const StepState kState{.step = 12, .rate = 0.5, .gradient_norm = 3, .epoch = 1};
+const StepState kState{.step = 12, .lr = 0.5, .gradient_norm = 3, .epoch = 1};
 
 // Four steps of half a second on the slowest rank.
 Interval four_steps() {
@@ -40,7 +40,7 @@ std::map<std::string, MetricValue> values_of(const MetricRow& row) {
   return values;
 }
 
-TEST(IntervalLog, ARowHasTheRatesOfTheSlowestRankAndWhatTheyAreOfThePeak) {
+TEST(IntervalLog, ARowHasTheSpeedOfTheSlowestRankAlsoRelativeToThePeak) {
   const auto row = interval_row(kWork, four_steps(), kState);
   EXPECT_EQ(row.step, 12);
   EXPECT_EQ(row.kind, MetricKind::train);
@@ -54,7 +54,7 @@ TEST(IntervalLog, ARowHasTheRatesOfTheSlowestRankAndWhatTheyAreOfThePeak) {
   EXPECT_FALSE(values.contains("loss_scale"));
 }
 
-TEST(IntervalLog, ARowLeavesOutWhatIsNotKnown) {
+TEST(IntervalLog, ARowHasNoUnknownFigures) {
   auto work = kWork;
   work.unit = "img";
   work.operations_per_unit = 0;
@@ -68,7 +68,7 @@ TEST(IntervalLog, ARowLeavesOutWhatIsNotKnown) {
   EXPECT_EQ(values.at("loss_scale"), MetricValue(1024.0));
 }
 
-TEST(IntervalLog, TheTimeLeftCountsEvaluationsAndSavesToo) {
+TEST(IntervalLog, TheTimeLeftIncludesEvaluationsAndSaves) {
   // 4 s for 2 steps, 8 steps left.
   EXPECT_EQ(live_progress(kWork, two_steps(), kState, 2).left, 16s);
   auto timed = kWork;
@@ -78,7 +78,7 @@ TEST(IntervalLog, TheTimeLeftCountsEvaluationsAndSavesToo) {
   EXPECT_EQ(live_progress(timed, two_steps(), state, 2).left, 7s);
 }
 
-TEST(IntervalLog, LiveProgressIsThisRanksAndAnIntervalsThatOfAllRanks) {
+TEST(IntervalLog, LiveProgressIsOfThisRankAndIntervalProgressOfAllRanks) {
   const auto live = live_progress(kWork, two_steps(), kState, 2);
   EXPECT_EQ(live.loss, 2);
   EXPECT_EQ(live.units_per_second, 1000);

@@ -17,11 +17,11 @@ struct Range {
     least = std::min(least, value);
     most = std::max(most, value);
   }
-  /// Which of `cells` equal parts the value lies in.
+  /// The index of the value's cell when the range is split into `cells` equal parts.
   [[nodiscard]] int cell(double value, int cells) const {
     if (most == least) return 0;
-    const double place = (value - least) / (most - least) * cells;
-    return std::clamp(static_cast<int>(place), 0, cells - 1);
+    const double position = (value - least) / (most - least) * cells;
+    return std::clamp(static_cast<int>(position), 0, cells - 1);
   }
 };
 

@@ -1,4 +1,4 @@
-// Curves as text, for the end of a run. Pure.
+// Plots curves as text, for the end of a run. Pure functions.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@ struct PlotPoint {
 
 struct PlotCurve {
   char mark = '.';
-  std::vector<PlotPoint> points = {};  // those that are not finite are left out
+  std::vector<PlotPoint> points = {};  // points that are not finite are left out
 };
 
 struct PlotOptions {
-  int width = 64;   // columns of the field, without the numbers at its side
-  int height = 10;  // lines of it
+  int width = 64;   // columns of the field, without the labels
+  int height = 10;  // lines of the field
   std::string x_name = "step";
 };
 
-/// The curves in one field, later ones over earlier ones, with the least and greatest values at its
-/// sides. Empty when there are fewer than two points.
+/// Draws the curves in one field, later ones over earlier ones, and labels the axes with the
+/// smallest and largest values. Empty when there are fewer than two points.
 [[nodiscard]] std::string text_plot(const std::vector<PlotCurve>& curves,
                                     const PlotOptions& options = {});
 

@@ -1,4 +1,4 @@
-// lockstep-train: one rank of `lockstep train`, which starts it. Its argument is the run's folder.
+// lockstep-train: one rank of `lockstep train`, which starts it with the run's folder as argument.
 #include <exception>
 #include <iostream>
 #include <string>
@@ -9,7 +9,7 @@
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "This program serves `lockstep train`: use that.\n";
+    std::cerr << "lockstep-train is started by `lockstep train`: use that command.\n";
     return 2;
   }
   try {

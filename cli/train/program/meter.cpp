@@ -5,7 +5,7 @@
 namespace lockstep::cli {
 namespace {
 
-double share(Seconds part, Seconds whole) { return whole.count() > 0 ? part / whole : 0; }
+double fraction(Seconds part, Seconds whole) { return whole.count() > 0 ? part / whole : 0; }
 
 }  // namespace
 
@@ -23,9 +23,9 @@ void Meter::add(const StepCost& cost, const Mean& loss) {
 
 Interval Meter::take(const ProcessGroup& group) {
   Interval interval{.steps = interval_steps_, .loss = loss_};
-  interval.data_wait.add(share(now_.data_wait, now_.whole));
-  interval.worst_data_wait.add(share(now_.data_wait, now_.whole));
-  interval.exposed.add(share(now_.exposed, now_.whole));
+  interval.data_wait.add(fraction(now_.data_wait, now_.whole));
+  interval.worst_data_wait.add(fraction(now_.data_wait, now_.whole));
+  interval.exposed.add(fraction(now_.exposed, now_.whole));
   interval.seconds.add(now_.whole.count());
   reduce(group, interval.loss, interval.data_wait, interval.worst_data_wait, interval.exposed,
          interval.seconds);
@@ -40,7 +40,7 @@ Seconds Meter::mean_step() const {
   return interval_steps_ > 0 ? now_.whole / static_cast<double>(interval_steps_) : last_mean_;
 }
 
-double matrix_product_rate() {
+double matrix_product_speed() {
   constexpr std::int64_t size = 512;
   constexpr int rounds = 6;
   const torch::NoGradGuard no_grad;

@@ -1,5 +1,5 @@
-// Where a run's time goes: what each step took, joined over the ranks interval by interval, and in
-// all.
+// Measures where the time of a run goes: per step, reduced over the ranks per interval, and in
+// total.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,21 @@ using Seconds = std::chrono::duration<double>;
 
 struct StepCost {
   Seconds whole{0};
-  Seconds data_wait{0};  // the loader had no batch ready
-  Seconds exposed{0};    // waited for other ranks after backward had nothing left to do
+  Seconds data_wait{0};  // waiting for the loader
+  Seconds exposed{0};    // exposed communication: waiting for gradients after backward
 };
 
-/// What all ranks together did since the last time.
+/// The figures of all ranks since the previous interval.
 struct Interval {
   std::int64_t steps = 0;
   Mean loss = {};
-  Mean data_wait = {};           // shares of the time, over ranks
-  Maximum worst_data_wait = {};  // of any rank
+  Mean data_wait = {};           // fraction of the time, mean over ranks
+  Maximum worst_data_wait = {};  // the largest of any rank
   Mean exposed = {};
   Maximum seconds = {};  // of the slowest rank
 };
 
-/// Of this rank, since the program started.
+/// The time of this rank since the program started, by what it did.
 struct TimeSplit {
   Seconds steps{0};
   Seconds data_wait{0};
@@ -47,12 +47,12 @@ class Meter {
   void add_evaluation(Seconds time) { split_.evaluation += time; }
   void add_saving(Seconds time) { split_.saving += time; }
 
-  /// Ends an interval. Collective.
+  /// Ends an interval and returns its figures. Collective: every rank calls this.
   [[nodiscard]] Interval take(const ProcessGroup& group);
 
   [[nodiscard]] const TimeSplit& split() const noexcept { return split_; }
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
-  /// A step's mean time in this interval, or in the one before where this has none yet.
+  /// The mean time per step of this interval, or of the previous one while this has no step.
   [[nodiscard]] Seconds mean_step() const;
 
  private:
@@ -64,8 +64,8 @@ class Meter {
   std::int64_t steps_ = 0;
 };
 
-/// Products and sums a second that a product of two square matrices reaches on this thread, now:
-/// what a model's own rate is held against.
-[[nodiscard]] double matrix_product_rate();
+/// Floating-point operations per second of a product of two square matrices on this thread,
+/// measured now: the peak that a model's own figure is compared with.
+[[nodiscard]] double matrix_product_speed();
 
 }  // namespace lockstep::cli

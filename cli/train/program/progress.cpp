@@ -16,7 +16,7 @@ std::string progress_line(const Progress& p, int columns) {
       fmt::format("loss {:.4f}", p.loss),
       fmt::format("{} {}/s", short_number(p.units_per_second), p.unit),
       p.left ? clock_text(*p.left) + " left" : std::string(),
-      fmt::format("rate {:.2e}", p.rate),
+      fmt::format("lr {:.2e}", p.lr),
       fmt::format("data wait {:.1f} %", 100 * p.data_wait),
       fmt::format("exposed comm {:.1f} %", 100 * p.exposed),
   };

@@ -10,7 +10,7 @@ using std::chrono_literals::operator""s;
 const Progress kProgress{.step = 7,
                          .steps = 300,
                          .loss = 2.43125,
-                         .rate = 9.1e-4,
+                         .lr = 9.1e-4,
                          .units_per_second = 41234,
                          .data_wait = 0.001,
                          .exposed = 0.023,
@@ -18,7 +18,7 @@ const Progress kProgress{.step = 7,
 
 TEST(Progress, HasEverythingWhereThereIsRoom) {
   EXPECT_EQ(progress_line(kProgress),
-            "step   7/300  loss 2.4312  41.2k tok/s  0:52 left  rate 9.10e-04  data wait 0.1 %  "
+            "step   7/300  loss 2.4312  41.2k tok/s  0:52 left  lr 9.10e-04  data wait 0.1 %  "
             "exposed comm 2.3 %");
 }
 

@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "cli/train/old_spellings.h"
 #include "lockstep/launch/live_line.h"
 
 namespace lockstep::cli {
@@ -18,8 +19,10 @@ Reporter::Reporter(const ReporterOptions& options, const Environment& environmen
   if (options.rank != 0) return;
   columns_ = live_columns(environment);
   const auto after = options.resumed_at > 0 ? std::optional(options.resumed_at) : std::nullopt;
-  log_.emplace(options.folder,
-               MetricsLogOptions{.after = after, .csv = true, .tensorboard = options.tensorboard});
+  log_.emplace(options.folder, MetricsLogOptions{.after = after,
+                                                 .csv = true,
+                                                 .tensorboard = options.tensorboard,
+                                                 .renamed = renamed_metrics()});
 }
 
 void Reporter::say(std::string_view text) const {

@@ -1,5 +1,5 @@
-// What a person sees of a run, and what stays in its files: rank 0 speaks and writes for all; on
-// other ranks nothing happens.
+// Prints the progress of a run and writes its metrics. Rank 0 does it for all ranks; on other ranks
+// every function does nothing.
 #pragma once
 
 #include <chrono>
@@ -17,33 +17,33 @@ namespace lockstep::cli {
 struct ReporterOptions {
   int rank = 0;
   std::string folder;
-  std::int64_t resumed_at = 0;  // the steps that were done before
+  std::int64_t resumed_at = 0;  // the number of steps at the start; 0: a new run
   bool tensorboard = true;
 };
 
 class Reporter {
  public:
-  /// Opens the metrics of the run on rank 0. Throws as MetricsLog does.
+  /// Opens the metrics of the run, on rank 0. Throws as MetricsLog does.
   Reporter(const ReporterOptions& options, const Environment& environment);
 
-  /// A line, or several, on standard output.
+  /// Prints one or more lines on standard output.
   void say(std::string_view text) const;
 
-  /// Whether a live line would be drawn now: there is a terminal, and the last one is old enough.
+  /// Whether to draw the live line now: there is a terminal, and enough time has passed.
   [[nodiscard]] bool live_due() const;
   void show_live(const Progress& progress);
-  /// A plain line where no live line is drawn, and not more often than every few seconds.
+  /// Prints a plain line if there is no terminal, at most one every few seconds.
   void show_plain(const Progress& progress);
 
-  /// A row of metrics.
+  /// Writes a row of metrics.
   void write(const MetricRow& row);
 
   [[nodiscard]] bool speaks() const noexcept { return log_.has_value(); }
-  /// Of metrics.jsonl; on rank 0.
+  /// The path of metrics.jsonl. Only on rank 0.
   [[nodiscard]] const std::string& metrics_path() const { return log_->path(); }
 
  private:
-  std::optional<int> columns_;  // of a terminal
+  std::optional<int> columns_;  // of the terminal, if there is one
   std::optional<MetricsLog> log_;
   std::chrono::steady_clock::time_point live_at_ = {};
   std::chrono::steady_clock::time_point plain_at_ = {};

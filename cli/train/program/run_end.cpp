@@ -27,16 +27,18 @@ std::uint64_t equal_digest(const FlatParameters& flat, const ProcessGroup& group
   }
   const auto other = find_differing_rank(group, own, "digests at the end of the run");
   if (other) {
-    throw PeerError(*other,
-                    fmt::format("rank {}'s parameters are not those of rank 0: replicas must be "
-                                "equal after every step",
-                                *other));
+    throw PeerError(
+        *other, fmt::format("the parameters of rank {} differ from those of rank 0 at the end of "
+                            "the run: replicas must be bit-identical after every step. Resume "
+                            "the run from a checkpoint, and check the memory of both hosts",
+                            *other));
   }
   return own;
 }
 
 std::string end_reason(std::int64_t steps, bool gave_up, std::int64_t since) {
-  return gave_up ? fmt::format("No better evaluation in {}: ended at step {}.", since, steps)
+  return gave_up ? fmt::format("Stopped at step {1}: no new best loss in {0} evaluations.", since,
+                               steps)
                  : fmt::format("Done: {} steps.", steps);
 }
 
@@ -49,8 +51,10 @@ std::string write_end(const SavedConfig& saved, const SummaryFacts& facts) {
 
 std::string write_end_again(const SavedConfig& saved, const SummaryFacts& facts) {
   write_finished(saved, facts);
-  return fmt::format("Step {} is done already: nothing is left to do. Ask for more with --for{}.",
-                     facts.steps, facts.gave_up ? " and --patience" : "");
+  return fmt::format(
+      "Nothing to do: the run has already done {} steps. To continue it, give a larger {}{}.",
+      facts.steps, length_option(saved.resolved.config.length.unit),
+      facts.gave_up ? " and --patience" : "");
 }
 
 }  // namespace lockstep::cli

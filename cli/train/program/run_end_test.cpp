@@ -20,16 +20,16 @@ class RunEndTest : public ::testing::Test {
   }
 
   std::string folder_ = ::testing::TempDir() + "run_end";
-  SavedConfig saved_{.resolved = resolve(ModelKind::mlp, {{"for", "30st", ""}})};
+  SavedConfig saved_{.resolved = resolve(ModelKind::mlp, {{"steps", "30", ""}})};
   SummaryFacts facts_{.folder = folder_, .why = end_reason(30, false, 0), .steps = 30};
 };
 
-TEST_F(RunEndTest, ItsReasonSaysWhetherTheRunGaveUp) {
+TEST_F(RunEndTest, TheReasonStatesWhetherPatienceEndedTheRun) {
   EXPECT_EQ(end_reason(30, false, 2), "Done: 30 steps.");
-  EXPECT_EQ(end_reason(30, true, 2), "No better evaluation in 2: ended at step 30.");
+  EXPECT_EQ(end_reason(30, true, 2), "Stopped at step 30: no new best loss in 2 evaluations.");
 }
 
-TEST_F(RunEndTest, LeavesTheSummaryAndWhatTheNextStartReads) {
+TEST_F(RunEndTest, WritesTheSummaryAndWhatTheNextStartReads) {
   const auto summary = write_end(saved_, facts_);
   EXPECT_EQ(text_of("summary.txt"), summary);
   EXPECT_NE(summary.find("Done: 30 steps."), std::string::npos);
@@ -41,12 +41,12 @@ TEST_F(RunEndTest, LeavesTheSummaryAndWhatTheNextStartReads) {
   EXPECT_FALSE(finished->gave_up);
 }
 
-TEST_F(RunEndTest, AskedAgainItKeepsTheSummaryAndSaysHowToAskForMore) {
-  std::ofstream(folder_ + "/summary.txt") << "as it was";
-  EXPECT_TRUE(write_end_again(saved_, facts_).ends_with("Ask for more with --for."));
+TEST_F(RunEndTest, ASecondEndKeepsTheSummaryAndStatesHowToContinue) {
+  std::ofstream(folder_ + "/summary.txt") << "unchanged";
+  EXPECT_TRUE(write_end_again(saved_, facts_).ends_with("give a larger --steps."));
   facts_.gave_up = true;
-  EXPECT_TRUE(write_end_again(saved_, facts_).ends_with("Ask for more with --for and --patience."));
-  EXPECT_EQ(text_of("summary.txt"), "as it was");
+  EXPECT_TRUE(write_end_again(saved_, facts_).ends_with("give a larger --steps and --patience."));
+  EXPECT_EQ(text_of("summary.txt"), "unchanged");
   EXPECT_TRUE(try_read_finished(folder_)->gave_up);
 }
 

@@ -1,4 +1,4 @@
-// Classifiers (and regressions) of images and tables: ResNet-18 and the MLP.
+// Classification and regression on images and tables: ResNet-18 and the MLP.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/torch.h>
@@ -13,27 +13,27 @@
 namespace lockstep::cli {
 namespace {
 
-// All data, or a part of the samples held out at random where there is no file of its own for that.
+// Training and validation data. Without files for validation, it is a random part of all samples.
 struct SampleData {
   std::unique_ptr<Dataset> all;
-  std::unique_ptr<Dataset> training = {};  // null: all of it
-  std::unique_ptr<Dataset> held_out = {};
+  std::unique_ptr<Dataset> training = {};  // null: `all`
+  std::unique_ptr<Dataset> validation = {};
 
   [[nodiscard]] const Dataset& to_train() const { return training ? *training : *all; }
 };
 
 SampleData open_samples(const SavedConfig& saved, const std::string& folder) {
   const auto& config = saved.resolved.config;
-  // Fashion-MNIST's mean and deviation; of the right order for other images too.
+  // The mean and standard deviation of Fashion-MNIST, which also suit other images.
   const OpenOptions options{.normalization = Normalization{.mean = {0.2860}, .stddev = {0.3530}}};
   SampleData data{.all = open_dataset(paths_in(folder, saved.files.training), options)};
-  if (!saved.files.held_out.empty()) {
-    data.held_out = open_dataset(paths_in(folder, saved.files.held_out), options);
+  if (!saved.files.validation.empty()) {
+    data.validation = open_dataset(paths_in(folder, saved.files.validation), options);
   } else if (config.val_fraction > 0) {
-    auto parts =
-        split_samples(data.all->size(), config.val_fraction, static_cast<std::uint64_t>(config.seed));
+    auto parts = split_samples(data.all->size(), config.val_fraction,
+                               static_cast<std::uint64_t>(config.seed));
     data.training = std::make_unique<Subset>(*data.all, std::move(parts.remainder));
-    data.held_out = std::make_unique<Subset>(*data.all, std::move(parts.chosen));
+    data.validation = std::make_unique<Subset>(*data.all, std::move(parts.chosen));
   }
   return data;
 }
@@ -42,7 +42,7 @@ const Field& field_of(const Dataset& data, std::string_view name) {
   return data.layout().fields()[static_cast<std::size_t>(data.layout().index_of(name))];
 }
 
-// Every other image, at random, as in a mirror.
+// Mirrors each image with probability 1/2.
 Transform mirror() {
   return in_place([](const Rows& rows, const SampleStreams& random) {
     const int field = rows.layout().index_of("input");
@@ -63,15 +63,15 @@ class SampleTask : public Task {
         has_classes_(field_of(*data_.all, "target").dtype == at::kLong) {}
 
   const Dataset& training() const override { return data_.to_train(); }
-  const Dataset* held_out() const override { return data_.held_out.get(); }
+  const Dataset* validation() const override { return data_.validation.get(); }
 
   at::Tensor loss(const Batch& batch) override {
     return loss_of(forward(batch.input()), batch.target());
   }
-  void score(const Batch& batch, Scores& scores) override {
+  void evaluate(const Batch& batch, EvalResult& result) override {
     const auto out = forward(batch.input());
-    scores.loss.add(loss_of(out, batch.target()), static_cast<double>(batch.count()));
-    if (has_classes_) scores.accuracy.add(out, batch.target());
+    result.loss.add(loss_of(out, batch.target()), static_cast<double>(batch.count()));
+    if (has_classes_) result.accuracy.add(out, batch.target());
   }
 
   std::string unit() const override { return input_.shape.size() == 3 ? "img" : "row"; }
@@ -89,9 +89,8 @@ class SampleTask : public Task {
     const auto largest = target.max().item<std::int64_t>();
     if (largest >= config_.classes) {
       throw UsageError(fmt::format(
-          "a target is class {}, and --classes is {}: begin anew with --classes {} or more "
-          "(--fresh "
-          "where this run has checkpoints). Targets that are quantities need a decimal point",
+          "a target is class {}, but --classes is {}: start again with --classes {} or more (and "
+          "--fresh if this run has checkpoints). Numeric targets need a decimal point",
           largest, config_.classes, largest + 1));
     }
     return torch::cross_entropy_loss(out, target);
@@ -100,7 +99,7 @@ class SampleTask : public Task {
   TrainConfig config_;
   SampleData data_;
   Field input_;
-  bool has_classes_;  // else targets are numbers
+  bool has_classes_;  // false: targets are numbers
 };
 
 class ResNetTask final : public SampleTask {
@@ -108,7 +107,7 @@ class ResNetTask final : public SampleTask {
   ResNetTask(const SavedConfig& saved, const std::string& folder)
       : SampleTask(saved, folder), net_(nullptr) {
     if (input().shape.size() != 3) {
-      throw UsageError(fmt::format("resnet takes images, and {} has {}: use mlp", training().name(),
+      throw UsageError(fmt::format("resnet needs images, but {} has {}: use mlp", training().name(),
                                    lockstep::describe(training().layout())));
     }
     net_ = models::ResNet18(models::ResNetOptions{
@@ -144,7 +143,7 @@ class MlpTask final : public SampleTask {
     return 6.0 * static_cast<double>(weights);
   }
   std::string describe() const override {
-    return fmt::format("perceptron with layers of {}", fmt::join(widths_, ", "));
+    return fmt::format("MLP, layers of {}", fmt::join(widths_, ", "));
   }
 
  private:

@@ -61,8 +61,7 @@ PeakLr peak_lr_for(const TrainConfig& config, std::int64_t global_batch) {
   if (config.lr_scaling == LrScaling::none) {
     return {config.lr, fmt::format("lr {}", config.lr)};
   }
-  const auto rule =
-      config.lr_scaling == LrScaling::linear ? LrRule::linear : LrRule::square_root;
+  const auto rule = config.lr_scaling == LrScaling::linear ? LrRule::linear : LrRule::square_root;
   const auto scaled = scale_lr(config.lr, config.base_batch_size, global_batch, rule);
   return {scaled.lr, describe(scaled)};
 }
@@ -71,8 +70,9 @@ Schedule schedule_for(const TrainConfig& config, const StepCounts& counts, doubl
   const auto warmup = linear_warmup(counts.warmup);
   if (!counts.total) return peak_lr * warmup.then(constant(1));
   if (counts.warmup >= *counts.total) {
-    throw UsageError(fmt::format("--warmup {} is not shorter than the run, which has {} steps: give a shorter warm-up",
-                                 to_string(config.warmup), *counts.total));
+    throw UsageError(fmt::format(
+        "--warmup {} is not shorter than the run, which has {} steps: give a shorter warm-up",
+        to_string(config.warmup), *counts.total));
   }
   return peak_lr * warmup.then(falling(config, *counts.total - counts.warmup));
 }

@@ -21,7 +21,7 @@ TEST(BatchSizesFor, AnotherNumberOfRanksKeepsTheGlobalBatch) {
   EXPECT_THROW((void)batch_sizes_for(saved, 3), UsageError);
 }
 
-TEST(BatchSizesFor, AGlobalBatchGivesTheAccumulation) {
+TEST(BatchSizesFor, AGlobalBatchDeterminesTheNumberOfMicroBatches) {
   const auto saved = saved_with({{"batch", "4", ""}, {"global-batch", "64", ""}}, 2);
   EXPECT_EQ(batch_sizes_for(saved, 2), (BatchSizes{4, 8, 2}));
 }
@@ -29,18 +29,18 @@ TEST(BatchSizesFor, AGlobalBatchGivesTheAccumulation) {
 TEST(StepCounts, EveryLengthBecomesSteps) {
   const auto resolved =
       resolve(ModelKind::gpt,
-              {{"for", "2ep", ""}, {"warmup", "100ktok", ""}, {"evaluate-every", "0.5ep", ""}});
+              {{"epochs", "2", ""}, {"warmup", "100ktok", ""}, {"eval-every", "0.5ep", ""}});
   const auto counts = step_counts(resolved, {.steps_per_epoch = 50, .tokens = 10'000});
   EXPECT_EQ(counts.total, 100);
   EXPECT_EQ(counts.warmup, 10);
-  EXPECT_EQ(counts.evaluate_every, 25);
-  const auto timed = resolve(ModelKind::gpt, {{"for", "10min", ""}});
+  EXPECT_EQ(counts.eval_every, 25);
+  const auto timed = resolve(ModelKind::gpt, {{"time", "10min", ""}});
   EXPECT_EQ(step_counts(timed, {}).total, std::nullopt);
 }
 
-TEST(ScheduleFor, RisesToTheRateAndEndsAtTheFloor) {
+TEST(ScheduleFor, RisesToThePeakLrAndEndsAtTheMinimum) {
   const auto resolved =
-      resolve(ModelKind::gpt, {{"for", "100st", ""}, {"warmup", "10st", ""}, {"rate", "0.5", ""}});
+      resolve(ModelKind::gpt, {{"steps", "100", ""}, {"warmup", "10st", ""}, {"lr", "0.5", ""}});
   const auto counts = step_counts(resolved, {.steps_per_epoch = 1, .tokens = 1});
   const auto schedule = schedule_for(resolved.config, counts, 0.5);
   EXPECT_DOUBLE_EQ(schedule.at(0), 0.05);
@@ -49,24 +49,24 @@ TEST(ScheduleFor, RisesToTheRateAndEndsAtTheFloor) {
   EXPECT_LT(schedule.at(60), schedule.at(50));
 }
 
-TEST(ScheduleFor, AWarmUpAsLongAsTheRunIsRefused) {
-  const auto resolved = resolve(ModelKind::gpt, {{"for", "10st", ""}, {"warmup", "10st", ""}});
+TEST(ScheduleFor, AWarmUpThatIsNotShorterThanTheRunIsRefused) {
+  const auto resolved = resolve(ModelKind::gpt, {{"steps", "10", ""}, {"warmup", "10st", ""}});
   EXPECT_THROW((void)schedule_for(resolved.config, step_counts(resolved, {}), 1), UsageError);
 }
 
 TEST(ScheduleFor, TheDefaultWarmUpFitsAShortRun) {
-  const auto resolved = resolve(ModelKind::gpt, {{"for", "10st", ""}});
+  const auto resolved = resolve(ModelKind::gpt, {{"steps", "10", ""}});
   EXPECT_EQ(step_counts(resolved, {}).warmup, 1);
 }
 
-TEST(RateFor, ScalesWithTheGlobalBatchWhenAsked) {
-  const auto plain = resolve(ModelKind::gpt, {{"rate", "0.1", ""}}).config;
-  EXPECT_DOUBLE_EQ(rate_for(plain, 256).highest, 0.1);
+TEST(PeakLrFor, ScalesWithTheGlobalBatchOnRequest) {
+  const auto plain = resolve(ModelKind::gpt, {{"lr", "0.1", ""}}).config;
+  EXPECT_DOUBLE_EQ(peak_lr_for(plain, 256).value, 0.1);
   const auto scaled =
       resolve(ModelKind::gpt,
-              {{"rate", "0.1", ""}, {"rate-batch", "64", ""}, {"rate-scaling", "square-root", ""}})
+              {{"lr", "0.1", ""}, {"base-batch-size", "64", ""}, {"lr-scaling", "square-root", ""}})
           .config;
-  EXPECT_DOUBLE_EQ(rate_for(scaled, 256).highest, 0.2);
+  EXPECT_DOUBLE_EQ(peak_lr_for(scaled, 256).value, 0.2);
 }
 
 }  // namespace

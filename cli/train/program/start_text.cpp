@@ -14,21 +14,22 @@ std::vector<std::string> start_lines(const SavedConfig& saved, Task& task,
   std::vector<std::string> lines{
       fmt::format("{}: {} parameters", task.describe(), short_number(parameters))};
   if (!saved.files.remark.empty()) lines.push_back("warning: " + saved.files.remark);
-  const auto held_out = task.held_out() ? task.held_out()->size() : 0;
-  lines.push_back(fmt::format("data: {}, {} samples and {} held out; {} steps an epoch",
-                              saved.files.name, task.training().size(), held_out,
-                              facts.steps_per_epoch));
+  const auto validation = task.validation() ? task.validation()->size() : 0;
+  lines.push_back(
+      fmt::format("data: {}, {} training samples, {} validation samples; {} steps per epoch",
+                  saved.files.name, task.training().size(), validation, facts.steps_per_epoch));
   const auto tokens = facts.sizes.global() * task.units_per_sample();
   lines.push_back(
       fmt::format("batch: {}{}", describe(facts.sizes),
                   takes_tokens(config.model) ? fmt::format(" = {} tokens", tokens) : ""));
-  lines.push_back(fmt::format("optimizer: {}", facts.schedule));
-  if (!facts.rate_reason.empty()) lines.push_back(facts.rate_reason);
+  lines.push_back(fmt::format("lr: {}", facts.schedule));
+  if (!facts.lr_reason.empty()) lines.push_back(facts.lr_reason);
   const int threads = at::get_num_threads();
-  lines.push_back(fmt::format("ranks: {} on the CPU, {} thread{} each; gradients through {}",
+  lines.push_back(fmt::format("ranks: {} on the CPU, {} thread{} per rank; gradients through {}",
                               group.size(), threads, threads == 1 ? "" : "s", backend_text(group)));
-  lines.push_back(fmt::format("run: {}{}", facts.folder,
-                              facts.step > 0 ? fmt::format(", from step {} on", facts.step) : ""));
+  lines.push_back(
+      fmt::format("run: {}{}", facts.folder,
+                  facts.step > 0 ? fmt::format(", resumed at step {}", facts.step) : ""));
   return lines;
 }
 

@@ -1,4 +1,4 @@
-// What a run says of itself before its first step.
+// The lines that a run prints before its first step.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct StartFacts {
   std::string folder;
   BatchSizes sizes = {};
   std::int64_t steps_per_epoch = 0;
-  std::string schedule;     // Schedule::describe()
-  std::string rate_reason;  // empty: the rate is as given
-  std::int64_t step = 0;    // the steps that were done before
+  std::string schedule;   // Schedule::describe()
+  std::string lr_reason;  // empty: lr is not scaled
+  std::int64_t step = 0;  // the number of steps at the start; 0: a new run
 };
 
 /// The lines, from model to folder.
@@ -24,7 +24,7 @@ struct StartFacts {
                                                    const ProcessGroup& group,
                                                    const StartFacts& facts);
 
-/// How the gradients of `group` travel: the only place that says so.
+/// The backend of `group` and the reason for its choice.
 [[nodiscard]] std::string backend_text(const ProcessGroup& group);
 
 }  // namespace lockstep::cli

@@ -23,16 +23,16 @@ PlotCurve curve_of(const std::vector<MetricRow>& rows, MetricKind kind, char mar
   return curve;
 }
 
-std::string scores_text(const SummaryFacts& facts) {
-  if (!facts.scores || !facts.scores->loss.try_value()) return {};
-  auto text = fmt::format("  held-out loss   {:.4f} over {} {}", facts.scores->loss.value(),
-                          static_cast<std::int64_t>(facts.scores->loss.count), facts.unit);
-  if (const auto accuracy = facts.scores->accuracy.try_value()) {
-    text += fmt::format("; {:.2f} % right", 100 * *accuracy);
+std::string validation_text(const SummaryFacts& facts) {
+  if (!facts.validation || !facts.validation->loss.try_value()) return {};
+  auto text = fmt::format("  validation loss {:.4f} over {} {}", facts.validation->loss.value(),
+                          static_cast<std::int64_t>(facts.validation->loss.count), facts.unit);
+  if (const auto accuracy = facts.validation->accuracy.try_value()) {
+    text += fmt::format(", accuracy {:.2f} %", 100 * *accuracy);
   }
   if (facts.best_loss) {
     text += facts.best_step == facts.steps
-                ? ", the best so far"
+                ? ", best so far"
                 : fmt::format("; best {:.4f} at step {}", *facts.best_loss, facts.best_step);
   }
   return text + "\n";
@@ -44,8 +44,8 @@ std::string split_text(const SummaryFacts& facts) {
     return split.whole().count() > 0 ? 100 * (part / split.whole()) : 0;
   };
   return fmt::format(
-      "  time            {}: computing {:.1f} %, waiting for ranks {:.1f} %, for data {:.1f} %, "
-      "evaluating {:.1f} %, saving {:.1f} %\n",
+      "  time            {}: compute {:.1f} %, exposed communication {:.1f} %, data wait {:.1f} %, "
+      "evaluation {:.1f} %, checkpoints {:.1f} %\n",
       clock_text(std::chrono::seconds(std::llround(split.whole().count()))),
       percent(split.compute()), percent(split.exposed), percent(split.data_wait),
       percent(split.evaluation), percent(split.saving));
@@ -53,15 +53,15 @@ std::string split_text(const SummaryFacts& facts) {
 
 std::string next_commands(const SavedConfig& saved, const SummaryFacts& facts) {
   const auto& config = saved.resolved.config;
-  const auto longer = to_string({2 * config.length.amount, config.length.unit});
+  const auto longer = value_text({2 * config.length.amount, config.length.unit});
   std::string text;
   if (config.model == ModelKind::gpt) {
     text += fmt::format("  {} generate --run {} --prompt \"…\"\n", facts.command, facts.folder);
   }
   const auto patience =
       facts.gave_up ? fmt::format(" --patience {}", 2 * config.patience) : std::string();
-  text += fmt::format("  {} train {} --run {} --for {}{}\n", facts.command, name_of(config.model),
-                      facts.folder, longer, patience);
+  text += fmt::format("  {} train {} --run {} {} {}{}\n", facts.command, name_of(config.model),
+                      facts.folder, length_option(config.length.unit), longer, patience);
   text += fmt::format("  {} ckpt export {} -o model.safetensors\n", facts.command, facts.folder);
   return text;
 }
@@ -72,27 +72,28 @@ std::string summary_text(const SavedConfig& saved, const SummaryFacts& facts) {
   const auto plot = text_plot({curve_of(facts.metrics, MetricKind::train, '.'),
                                curve_of(facts.metrics, MetricKind::eval, 'o')});
   auto text = fmt::format("\n{}\n", facts.why);
-  if (!plot.empty()) text += fmt::format("\nloss ('.' training, 'o' held-out)\n{}\n", plot);
-  text += scores_text(facts);
+  if (!plot.empty()) text += fmt::format("\nloss ('.' training, 'o' validation)\n{}\n", plot);
+  text += validation_text(facts);
   if (facts.split_steps > 0) {
     const double seconds = facts.split.steps.count();
     const auto units = static_cast<double>(facts.split_steps * facts.units_per_step);
-    text += fmt::format("  throughput      {} {}/s on {} rank{}, {:.1f} ms a step\n",
+    text += fmt::format("  throughput      {} {}/s on {} rank{}, {:.1f} ms per step\n",
                         short_number(units / seconds), facts.unit, facts.world,
                         facts.world == 1 ? "" : "s",
                         1e3 * seconds / static_cast<double>(facts.split_steps));
     text += split_text(facts);
   }
-  text += fmt::format("  replicas        equal on {} rank{}, digest {:016x}\n", facts.world,
+  text += fmt::format("  replicas        bit-identical on {} rank{}, digest {:016x}\n", facts.world,
                       facts.world == 1 ? "" : "s", facts.digest);
   if (facts.failures > 0) {
-    text += fmt::format("  failures        {}, each resumed from a checkpoint\n", facts.failures);
+    text += fmt::format("  failures        {}; the run resumed from a checkpoint each time\n",
+                        facts.failures);
   }
   text += fmt::format("  checkpoints     {}/checkpoints\n", facts.folder);
   text += fmt::format("  metrics         {0}/metrics.jsonl, metrics.csv{1}\n", facts.folder,
                       saved.resolved.config.tensorboard ? ", tensorboard/" : "");
   if (!facts.sample.empty()) {
-    text += fmt::format("\nWhat it writes now:\n{}\n", quoted_text(facts.sample, "  | "));
+    text += fmt::format("\nSample text:\n{}\n", quoted_text(facts.sample, "  | "));
   }
   return text + "\nNext:\n" + next_commands(saved, facts);
 }

@@ -1,4 +1,4 @@
-// The end of a run, as a person wants it: how it went, where things are, what to type next.
+// The summary at the end of a run: results, paths, and the next commands.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 namespace lockstep::cli {
 
 struct SummaryFacts {
-  std::string command = "lockstep";  // as it is typed here
+  std::string command = "lockstep";  // as the user types it
   std::string folder;
-  std::string why;       // it ended
-  bool gave_up = false;  // for lack of a better evaluation
+  std::string why;       // end_reason()
+  bool gave_up = false;  // its patience ended: too many evaluations without a new best
   std::int64_t steps = 0;
   std::vector<MetricRow> metrics = {};
-  std::optional<Scores> scores = {};  // of the last evaluation
+  std::optional<EvalResult> validation = {};  // of the last evaluation
   std::optional<double> best_loss = {};
   std::int64_t best_step = 0;
   TimeSplit split = {};
-  std::int64_t split_steps = 0;     // that the split is of
+  std::int64_t split_steps = 0;     // the number of steps in `split`
   std::int64_t units_per_step = 0;  // over all ranks
   std::string unit = {};
   int world = 1;
@@ -35,7 +35,7 @@ struct SummaryFacts {
 
 [[nodiscard]] std::string summary_text(const SavedConfig& saved, const SummaryFacts& facts);
 
-/// `text` with bytes that would disturb a terminal shown as spaces, line by line with `indent`.
+/// `text` with `indent` before each line, and with spaces in place of control characters.
 [[nodiscard]] std::string quoted_text(std::string_view text, std::string_view indent);
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-// Language models: a GPT, and the encoder that lockstep's speed is quoted for.
+// Language models: a GPT, and the encoder of lockstep's benchmarks.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -17,11 +17,11 @@
 namespace lockstep::cli {
 namespace {
 
-// The first tokens for training, the last for evaluation: neighbours in a text are alike, so that
-// windows held out from between would flatter.
+// The first tokens are for training, the last for validation. Validation windows between training
+// windows would make the validation loss too low: neighboring parts of a text are alike.
 struct TokenData {
   std::unique_ptr<TokenWindows> training;
-  std::unique_ptr<TokenWindows> held_out;
+  std::unique_ptr<TokenWindows> validation;
 };
 
 Tokens part_of(const Tokens& all, std::int64_t begin, std::int64_t end, std::string_view what) {
@@ -41,26 +41,26 @@ TokenData open_tokens(const SavedConfig& saved, const std::string& folder) {
   const auto path = paths_in(folder, saved.files.training).front();
   const auto all = tokens_in_file(TokenFile(FileBytes::map(path)));
   const auto count = all.count();
-  const auto kept = static_cast<std::int64_t>(static_cast<double>(count) * config.held_out);
+  const auto kept = static_cast<std::int64_t>(static_cast<double>(count) * config.val_fraction);
   const TokenWindowsOptions windows{.window = config.context};
   if (count - kept <= config.context || (kept > 0 && kept <= config.context)) {
     throw UsageError(fmt::format(
-        "{} has {} tokens, of which {} are held out: too few for windows of {}. Give more text, a "
-        "smaller --context or another --held-out",
+        "{} has {} tokens, {} of them for validation: too few for --context {}. Give more text, a "
+        "smaller --context or another --val-fraction",
         path, count, kept, config.context));
   }
   TokenData data;
   data.training =
       std::make_unique<TokenWindows>(part_of(all, 0, count - kept, "training part"), windows);
   if (kept > 0) {
-    data.held_out =
-        std::make_unique<TokenWindows>(part_of(all, count - kept, count, "held-out part"), windows);
+    data.validation = std::make_unique<TokenWindows>(
+        part_of(all, count - kept, count, "validation part"), windows);
   }
   return data;
 }
 
-at::Tensor cross_entropy(const at::Tensor& scores, const at::Tensor& target) {
-  return torch::cross_entropy_loss(scores.flatten(0, 1), target.flatten());
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target) {
+  return torch::cross_entropy_loss(logits.flatten(0, 1), target.flatten());
 }
 
 class TokenTask : public Task {
@@ -69,13 +69,13 @@ class TokenTask : public Task {
       : config_(saved.resolved.config), data_(open_tokens(saved, folder)) {}
 
   const Dataset& training() const override { return *data_.training; }
-  const Dataset* held_out() const override { return data_.held_out.get(); }
+  const Dataset* validation() const override { return data_.validation.get(); }
 
   at::Tensor loss(const Batch& batch) override {
     return cross_entropy(forward(batch.input()), batch.target());
   }
-  void score(const Batch& batch, Scores& scores) override {
-    scores.loss.add(loss(batch), static_cast<double>(batch.count() * config_.context));
+  void evaluate(const Batch& batch, EvalResult& result) override {
+    result.loss.add(loss(batch), static_cast<double>(batch.count() * config_.context));
   }
 
   std::string unit() const override { return "tok"; }
@@ -84,8 +84,8 @@ class TokenTask : public Task {
  protected:
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& tokens) = 0;
 
-  /// Forward and backward of `weights` in matrix products, and attention's own products, for a
-  /// token: 6 a weight, and 12 a layer, place and channel (Chowdhery et al. 2022, appendix B).
+  /// Operations of forward and backward per token: 6 per weight that a matrix product uses, and 12
+  /// per layer, position and channel for attention (Chowdhery et al. 2022, appendix B).
   [[nodiscard]] double operations(std::int64_t weights) const {
     return 6.0 * static_cast<double>(weights) +
            12.0 * static_cast<double>(config_.layers * config_.width * config_.context);
@@ -108,17 +108,16 @@ class GptTask final : public TokenTask {
 
   double operations_per_unit() const override {
     const auto& o = net_->options();
-    // Embeddings of positions are looked up; those of tokens too, but the head multiplies with
-    // them.
+    // Position embeddings are only looked up. Token embeddings count: the head multiplies by them.
     return operations(12 * o.layers * o.width * o.width + o.vocabulary * o.width);
   }
   std::string describe() const override {
     const auto& o = net_->options();
-    return fmt::format("GPT of {} layers, width {}, {} heads, context {}, {} tokens to choose from",
-                       o.layers, o.width, o.heads, o.context, o.vocabulary);
+    return fmt::format("GPT, {} layers, width {}, {} heads, context {}, vocabulary {}", o.layers,
+                       o.width, o.heads, o.context, o.vocabulary);
   }
 
-  // From a line break, as a text begins.
+  // The prompt is a line break.
   std::string sample(std::int64_t tokens) override {
     const torch::NoGradGuard no_grad;
     std::vector<Token> encoded;
@@ -153,8 +152,9 @@ class TransformerTask final : public TokenTask {
                  .dropout = config().dropout},
         net_(options_) {
     if (saved.files.vocabulary > options_.vocabulary) {
-      throw UsageError(fmt::format("the transformer has {} tokens, the tokenizer {}",
-                                   options_.vocabulary, saved.files.vocabulary));
+      throw UsageError(fmt::format(
+          "the transformer has vocabulary {}, but the tokenizer has {}: use --tokenizer bytes",
+          options_.vocabulary, saved.files.vocabulary));
     }
   }
 
@@ -165,8 +165,9 @@ class TransformerTask final : public TokenTask {
   }
   std::string describe() const override {
     return fmt::format(
-        "encoder of {} layers, width {}, {} heads; every place sees all others, so "
-        "its loss measures nothing but that it learns",
+        "encoder, {} layers, width {}, {} heads, for benchmarks (each position sees its own "
+        "target, "
+        "so the loss is not comparable)",
         options_.layers, options_.width, options_.heads);
   }
 

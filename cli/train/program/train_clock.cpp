@@ -10,7 +10,8 @@ std::string TrainClock::state_json() const { return nlohmann::json{{"seconds", s
 void TrainClock::load_state_json(std::string_view json) {
   const auto value = nlohmann::json::parse(json, nullptr, false);
   if (!value.is_object() || !value.contains("seconds") || !value["seconds"].is_number()) {
-    throw UsageError("the saved time of training cannot be read");
+    throw UsageError(
+        "the checkpoint has no valid training time (part clock): is it of another program?");
   }
   seconds = value["seconds"];
 }

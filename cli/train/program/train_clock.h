@@ -1,4 +1,4 @@
-// How long a run has trained, for one whose length is a time.
+// The training time of a run whose length is a time.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace lockstep::cli {
 
-/// Offers what a checkpoint saves.
+/// A checkpoint saves and loads it.
 struct TrainClock {
   double seconds = 0;
 
   [[nodiscard]] std::string state_json() const;
-  /// Throws UsageError for anything that state_json does not write.
+  /// Throws UsageError for a text that state_json does not write.
   void load_state_json(std::string_view json);
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/sibling.h"
+#include "cli/train/old_spellings.h"
 #include "cli/train/program/run_end.h"
 #include "cli/train/program/start_text.h"
 #include "lockstep/base/error.h"
@@ -50,10 +51,11 @@ RunOptions run_options(const SavedConfig& saved, const StepCounts& counts, const
           .seed = static_cast<std::uint64_t>(config.seed),
           .data_id = task.training().id(),
           .configuration = deciding_json(saved),
+          .translate_configuration = noted_configuration_with_new_names,
           .log = Log({.rank = rank, .level = LogLevel::warning})};
 }
 
-// A loss scale that has been halved down to here is not what gradients suffer from.
+// If gradients overflow at this loss scale, the model has diverged.
 constexpr double kLeastLossScale = 1.0 / 65536;
 
 std::optional<at::ScalarType> lower_type(Precision precision) {
@@ -80,19 +82,19 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
           saved_.resolved,
           {loader_.steps_per_epoch(),
            takes_tokens(config_.model) ? sizes_.global() * task_->units_per_sample() : 0})),
-      rate_(rate_for(config_, sizes_.global())),
-      schedule_(schedule_for(config_, counts_, rate_.highest)),
+      peak_lr_(peak_lr_for(config_, sizes_.global())),
+      schedule_(schedule_for(config_, counts_, peak_lr_.value)),
       scaler_({.enabled = config_.precision == Precision::float16}),
       run_(world, folder_, run_options(saved_, counts_, *task_, world.rank())) {
   if (config_.deterministic) deterministic_.emplace();
-  group_.barrier().wait();  // so that all ranks measure at once, as they compute
-  Mean rate;
-  rate.add(matrix_product_rate());
-  reduce(group_, rate);
+  group_.barrier().wait();  // all ranks measure at the same time, as they compute
+  Mean speed;
+  speed.add(matrix_product_speed());
+  reduce(group_, speed);
   work_ = {.units = sizes_.global() * task_->units_per_sample(),
            .unit = task_->unit(),
            .operations_per_unit = task_->operations_per_unit(),
-           .peak_operations = rate.sum,
+           .peak_operations = speed.sum,
            .steps = counts_.total};
   open_run();
 }
@@ -103,7 +105,7 @@ void Training::open_run() {
   run_.track("loader", loader_);
   run_.track("best", best_);
   if (config_.precision == Precision::float16) run_.track("scaler", scaler_);
-  run_.track("clock", clock_);  // stays 0 where the length is no time
+  run_.track("clock", clock_);  // 0 unless the length is a time
   const auto resumed_at = run_.resume();
   reporter_.emplace(ReporterOptions{.rank = world_.rank(),
                                     .folder = folder_,
@@ -119,7 +121,7 @@ void Training::announce() {
                    .sizes = sizes_,
                    .steps_per_epoch = loader_.steps_per_epoch(),
                    .schedule = schedule_.describe(),
-                   .rate_reason = config_.rate_scaling == RateScaling::none ? "" : rate_.reason,
+                   .lr_reason = config_.lr_scaling == LrScaling::none ? "" : peak_lr_.reason,
                    .step = run_.step()});
   for (const auto& line : lines) reporter_->say(line);
 }
@@ -139,7 +141,8 @@ bool Training::run() {
     meter_.add_saving(Clock::now() - begin);
     if (told_to_stop) {
       reporter_->say(fmt::format(
-          "stopped at step {}, which is saved. The same command goes on from there.", run_.step()));
+          "stopped at step {}; a checkpoint is saved. The same command resumes the run.",
+          run_.step()));
       return false;
     }
   }
@@ -163,7 +166,7 @@ void Training::step() {
   for (bool ends_step = false; !ends_step;) {
     const auto batch = loader_.next();
     const auto mean = loss_of(batch);
-    scaler_.scale(mean).backward();  // averaged over ranks when the step's last one returns
+    scaler_.scale(mean).backward();  // the last one of a step averages gradients over ranks
     loss.add(mean.detach(), static_cast<double>(batch.count()));
     cost.data_wait += batch.metrics.wait;
     ends_step = batch.ends_step;
@@ -187,20 +190,20 @@ at::Tensor Training::loss_of(const Batch& batch) {
 }
 
 void Training::update_weights() {
-  const auto rate = schedule_.at(run_.step());
+  const auto lr = schedule_.at(run_.step());
   auto& flat = ddp_.flat();
   if (config_.precision == Precision::float16) {
     scaler_.unscale(flat);
   } else if (ddp_.non_finite()) {
     refuse_non_finite();
   }
-  norm_ = config_.clip > 0 ? clip_grad_norm(flat, config_.clip) : grad_norm(flat);
+  norm_ = config_.max_grad_norm > 0 ? clip_grad_norm(flat, config_.max_grad_norm) : grad_norm(flat);
   if (config_.precision == Precision::float16) {
-    scaler_.step(*optimizer_, rate);
+    scaler_.step(*optimizer_, lr);
     scaler_.update();
     if (scaler_.current_scale() < kLeastLossScale) refuse_non_finite();
   } else {
-    optimizer_->step(rate);
+    optimizer_->step(lr);
   }
   optimizer_->zero_grad();
 }
@@ -208,17 +211,19 @@ void Training::update_weights() {
 void Training::refuse_non_finite() const {
   const auto names = ddp_.non_finite_parameters();
   throw UsageError(fmt::format(
-      "the gradient of step {} is not finite on some rank{}: the run has diverged. Its checkpoints "
-      "before that stand in {}; begin anew with --fresh and a lower --rate, a longer --warmup or "
+      "the gradient of step {} is not finite on at least one rank{}: the run has diverged. Earlier "
+      "checkpoints are in {}; start again with --fresh and a lower --lr, a longer --warmup or "
       "--precision fp32",
       run_.step() + 1,
-      names.empty() ? "" : fmt::format(" (here {}, {} in all)", names[0], names.size()),
+      names.empty() ? ""
+                    : fmt::format(" (on rank {}: {}, {} parameter{} in total)", world_.rank(),
+                                  names[0], names.size(), names.size() == 1 ? "" : "s"),
       run_.checkpoints_folder()));
 }
 
 StepState Training::state() const {
   StepState state{.step = run_.step() + 1,
-                  .rate = schedule_.at(run_.step()),
+                  .lr = schedule_.at(run_.step()),
                   .gradient_norm = norm_,
                   .epoch = loader_.state().epoch};
   if (config_.precision == Precision::float16) state.loss_scale = scaler_.current_scale();
@@ -234,23 +239,23 @@ void Training::log_interval() {
 }
 
 bool Training::evaluation_due() const {
-  if (task_->held_out() == nullptr) return false;
+  if (task_->validation() == nullptr) return false;
   const auto next = run_.step() + 1;
   if (!counts_.total && clock_.seconds >= config_.length.amount) return true;
-  return next % counts_.evaluate_every == 0 || next == counts_.total;
+  return next % counts_.eval_every == 0 || next == counts_.total;
 }
 
 bool Training::evaluate_now() {
   const auto begin = Clock::now();
   const auto next = run_.step() + 1;
-  // As many samples as when the run was begun, whatever the number of ranks is now.
-  const auto wanted = config_.evaluate_batches * config_.batch * saved_.world;
+  // The number of samples does not change with the number of ranks.
+  const auto wanted = config_.eval_batches * config_.batch * saved_.world;
   const auto each = sizes_.local * sizes_.world;
-  scores_ = evaluate(*task_, group_, {.sizes = sizes_, .batches = (wanted + each - 1) / each});
-  scored_at_ = next;
-  const bool is_best = best_.add(scores_->loss.value(), next);
-  auto row = evaluation_row(next, *scores_);
-  reporter_->say(evaluation_line(next, *scores_, best_, config_.patience));
+  result_ = evaluate(*task_, group_, {.sizes = sizes_, .batches = (wanted + each - 1) / each});
+  evaluated_at_ = next;
+  const bool is_best = best_.add(result_->loss.value(), next);
+  auto row = evaluation_row(next, *result_);
+  reporter_->say(evaluation_line(next, *result_, best_, config_.patience));
   if (reporter_->speaks() && config_.sample_tokens > 0) {
     const auto sample = task_->sample(config_.sample_tokens);
     if (!sample.empty()) {
@@ -276,8 +281,8 @@ void Training::finish() {
   if (!reporter_->speaks()) return;
   auto facts = end_facts();
   facts.command = typed_command(Environment::of_process());
-  facts.metrics = read_metrics(reporter_->metrics_path());
-  if (scored_at_ == run_.step()) facts.scores = scores_;
+  facts.metrics = read_metrics(reporter_->metrics_path(), {.renamed = renamed_metrics()});
+  if (evaluated_at_ == run_.step()) facts.validation = result_;
   facts.best_loss = best_.loss();
   facts.best_step = best_.step();
   facts.split = meter_.split();

@@ -1,4 +1,4 @@
-// The training loop of `lockstep train`, built from what the library offers to any loop.
+// The training loop of `lockstep train`, built from the library's public headers.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,12 @@ namespace lockstep::cli {
 
 class Training {
  public:
-  /// Collective, as everything here. Throws UsageError for a configuration that does not fit the
-  /// data or the number of ranks.
+  /// Collective, as every function of this class. Throws UsageError for a configuration that does
+  /// not fit the data or the number of ranks.
   Training(const World& world, std::string folder, SavedConfig saved);
 
-  /// Trains to the end, or until a signal asks for a stop; says so. Returns whether it is the end.
+  /// Trains until the end of the run or until a signal requests a stop, and prints which. Returns
+  /// whether the run has ended.
   bool run();
 
  private:
@@ -41,13 +42,13 @@ class Training {
   [[nodiscard]] at::Tensor loss_of(const Batch& batch);
   void update_weights();
   void refuse_non_finite() const;
-  /// Of the step that was done last.
+  /// The state after the current step.
   [[nodiscard]] StepState state() const;
   void log_interval();
   [[nodiscard]] bool evaluation_due() const;
-  /// Returns whether it is the best so far.
+  /// Returns whether the result is the best so far.
   bool evaluate_now();
-  /// What is known of the end before the summary's figures are.
+  /// The reason for the end, without the figures of the summary.
   [[nodiscard]] SummaryFacts end_facts() const;
   void finish();
 
@@ -63,19 +64,19 @@ class Training {
   std::unique_ptr<FlatOptimizer> optimizer_;
   Loader loader_;
   StepCounts counts_;
-  Rate rate_;
+  PeakLr peak_lr_;
   Schedule schedule_;
   GradScaler scaler_;
   Best best_;
   TrainClock clock_;
   std::optional<Deterministic> deterministic_;
   Run run_;
-  std::optional<Reporter> reporter_;  // once it is known where the run goes on
+  std::optional<Reporter> reporter_;  // set once the resumed step is known
   WorkPerStep work_;
   Meter meter_;
-  std::optional<Scores> scores_;  // of the last evaluation
-  std::int64_t scored_at_ = -1;   // its step
-  double norm_ = 0;               // of the last gradient
+  std::optional<EvalResult> result_;  // of the last evaluation
+  std::int64_t evaluated_at_ = -1;    // its step
+  double norm_ = 0;                   // of the last gradient
 };
 
 }  // namespace lockstep::cli

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kStep = "step";
 
-// The whole file; empty when there is none.
+// The contents of the file; empty when it does not exist.
 std::string contents(const std::string& path) {
   if (!std::filesystem::exists(path)) return {};
   std::ifstream file(path, std::ios::binary);
@@ -41,6 +41,12 @@ std::vector<std::string> split(std::string_view line) {
   }
 }
 
+std::string header_of(const std::vector<std::string>& columns) {
+  std::string line(kStep);
+  for (const auto& column : columns) line += "," + column;
+  return line + "\n";
+}
+
 std::optional<std::int64_t> step_of(std::string_view row) {
   std::int64_t step = 0;
   const auto end = row.data() + std::min(row.find(','), row.size());
@@ -49,7 +55,7 @@ std::optional<std::int64_t> step_of(std::string_view row) {
   return step;
 }
 
-// The whole lines of `text`, without their ends.
+// The complete lines of `text`, without line ends.
 std::vector<std::string_view> whole_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   for (auto end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
@@ -61,27 +67,31 @@ std::vector<std::string_view> whole_lines(std::string_view text) {
 
 }  // namespace
 
-CsvWriter::CsvWriter(std::string path, std::int64_t last_step) : path_(std::move(path)) {
+CsvWriter::CsvWriter(std::string path, const CsvOptions& options) : path_(std::move(path)) {
   const auto before = contents(path_);
   const auto lines = whole_lines(before);
   if (lines.empty()) return;
   columns_ = split(lines.front());
   if (columns_.front() != kStep) {
-    throw UsageError(
-        fmt::format("{} begins with {}, not with a column called step: it is no table of this "
-                    "program. Move it away or give another folder.",
-                    path_, in_quotes(lines.front())));
+    throw UsageError(fmt::format(
+        "{} begins with {}, not with the column step: it is not a table of this program. "
+        "Move it, or use another folder.",
+        path_, in_quotes(lines.front())));
   }
   columns_.erase(columns_.begin());
-  std::string kept = std::string(lines.front()) + "\n";
+  for (auto& column : columns_) {
+    const auto found = options.renamed.find(column);
+    if (found != options.renamed.end()) column = found->second;
+  }
+  auto kept = header_of(columns_);
   for (const auto row : std::span(lines).subspan(1)) {
     const auto step = step_of(row);
     if (!step) {
       throw UsageError(fmt::format(
-          "{} has the row {}, which begins with no step: move the file away or mend it.", path_,
-          in_quotes(row)));
+          "{} has the row {}, which does not begin with a step: move the file, or correct it.",
+          path_, in_quotes(row)));
     }
-    if (*step <= last_step) kept += std::string(row) + "\n";
+    if (*step <= options.last_step) kept += std::string(row) + "\n";
   }
   if (kept != before) replace(kept);
   file_ = FileDescriptor::open(path_, O_WRONLY | O_APPEND);
@@ -104,9 +114,7 @@ void CsvWriter::add_columns(std::span<const Cell> cells) {
     if (std::ranges::find(columns_, name) == columns_.end()) columns_.push_back(name);
   }
   if (file_ && columns_.size() == num_before) return;
-  std::string text(kStep);
-  for (const auto& column : columns_) text += "," + column;
-  text += "\n";
+  auto text = header_of(columns_);
   const auto before = contents(path_);
   const auto lines = whole_lines(before);
   for (std::size_t i = 1; i < lines.size(); ++i) {

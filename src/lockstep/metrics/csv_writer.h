@@ -1,8 +1,9 @@
-// A table of numbers as comma-separated values: a line of column names, then a line a step. The
-// first column is the step. A view for spreadsheets; what must not be lost is elsewhere.
+// A table of numbers as comma-separated values: a line of column names, then one line per step. The
+// first column is the step. The table is a view for spreadsheets; metrics.jsonl is the record.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,19 +13,24 @@
 
 namespace lockstep {
 
+struct CsvOptions {
+  std::int64_t last_step = -1;  // rows of later steps are removed: a resumed run writes them again
+  std::map<std::string, std::string> renamed = {};  // new names of columns, by their old names
+};
+
 class CsvWriter {
  public:
   using Cell = std::pair<std::string, double>;  // name of the column, value
 
-  /// Opens `path` or makes it. Of a table that is there, rows of steps above `last_step` go, and so
-  /// does a row that was cut off: a resumed run writes them again. Throws SystemError, and
-  /// UsageError for a file that is no such table.
-  CsvWriter(std::string path, std::int64_t last_step);
+  /// Opens `path`, or creates it with the first row. Removes from an existing table the rows after
+  /// options.last_step and a truncated last row, and renames its columns. Throws SystemError, and
+  /// UsageError for a file that is not such a table.
+  explicit CsvWriter(std::string path, const CsvOptions& options = {});
 
-  /// Appends a row; it is in the file when this returns. Columns are those of the first row; a
-  /// column that `cells` has not stays empty, and a name that is no column yet becomes the last one
-  /// (the file is then written anew, once). NaN and infinities are written as nan and inf. Names
-  /// have no comma, quote or line end. One thread at a time. Throws SystemError.
+  /// Appends a row; it is in the file when this returns. The columns are those of the first row. A
+  /// column without a value in `cells` stays empty. A new name becomes the last column, and the
+  /// file is rewritten once. NaN and infinities are written as nan and inf. Names contain no comma,
+  /// quote or line end. One thread at a time. Throws SystemError.
   void row(std::int64_t step, std::span<const Cell> cells);
 
  private:
@@ -33,7 +39,7 @@ class CsvWriter {
 
   std::string path_;
   std::vector<std::string> columns_;  // without the step
-  FileDescriptor file_;               // open once there are columns
+  FileDescriptor file_;               // open once the file exists
 };
 
 }  // namespace lockstep

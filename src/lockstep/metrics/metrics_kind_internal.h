@@ -1,4 +1,4 @@
-// How metrics.jsonl spells what a line is.
+// The names of the kinds of lines in metrics.jsonl.
 #pragma once
 
 #include <array>

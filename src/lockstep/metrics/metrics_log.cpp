@@ -37,21 +37,22 @@ std::string as_line(const Json& json) {
 }
 
 void check_names(const MetricRow& row) {
-  const auto may_be = [](char letter) {
+  const auto is_allowed = [](char letter) {
     return std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
            std::string_view("_.-/").find(letter) != std::string_view::npos;
   };
   std::set<std::string_view> seen{"kind", "step", "time"};
   for (const auto& metric : row.metrics) {
-    if (metric.name.empty() || !std::ranges::all_of(metric.name, may_be)) {
+    if (metric.name.empty() || !std::ranges::all_of(metric.name, is_allowed)) {
       throw UsageError(
-          fmt::format("A metric cannot be called {}: names are of letters, digits, _ . - and /.",
+          fmt::format("{} is not a valid name of a metric: use letters, digits, _ . - and /.",
                       in_quotes(metric.name)));
     }
     if (!seen.insert(metric.name).second) {
       throw UsageError(
-          fmt::format("The row of step {} has two values called {}: give one another name.",
-                      row.step, metric.name));
+          fmt::format("The name {} is used twice or reserved in the row of step {}: choose another "
+                      "name.",
+                      metric.name, row.step));
     }
   }
 }
@@ -62,10 +63,11 @@ std::optional<double> try_number(const MetricValue& value) {
   return std::nullopt;
 }
 
-// Cuts off what follows the last line end: a line that was being written when the program died.
+// Removes the bytes after the last line end: a line that was being written when the program died.
 void drop_torn_line(const FileDescriptor& file, const std::string& path) {
   struct stat facts {};
-  if (::fstat(file.number(), &facts) != 0) throw SystemError("cannot look at " + path, errno);
+  if (::fstat(file.number(), &facts) != 0)
+    throw SystemError("cannot get the size of " + path, errno);
   std::array<char, 4096> chunk{};
   auto end = facts.st_size;
   while (end > 0) {
@@ -78,14 +80,15 @@ void drop_torn_line(const FileDescriptor& file, const std::string& path) {
     if (last != std::string_view::npos) break;
   }
   if (end != facts.st_size && ::ftruncate(file.number(), end) != 0) {
-    throw SystemError("cannot cut " + path, errno);
+    throw SystemError("cannot truncate " + path, errno);
   }
 }
 
 void make_folder(const std::string& folder) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
-  if (failure) throw SystemError(fmt::format("cannot make the folder {}", folder), failure.value());
+  if (failure)
+    throw SystemError(fmt::format("cannot create the folder {}", folder), failure.value());
 }
 
 }  // namespace
@@ -97,8 +100,9 @@ MetricsLog::MetricsLog(const std::string& folder, const MetricsLogOptions& optio
   drop_torn_line(file_, path_);
   if (options.csv) {
     const auto last_step = options.after.value_or(-1);
-    tables_.try_emplace(MetricKind::train, folder + "/metrics.csv", last_step);
-    tables_.try_emplace(MetricKind::eval, folder + "/metrics_eval.csv", last_step);
+    const CsvOptions table{.last_step = last_step, .renamed = options.renamed};
+    tables_.try_emplace(MetricKind::train, folder + "/metrics.csv", table);
+    tables_.try_emplace(MetricKind::eval, folder + "/metrics_eval.csv", table);
   }
   if (options.tensorboard) {
     tensorboard_.emplace(folder + "/tensorboard",

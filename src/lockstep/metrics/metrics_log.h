@@ -1,13 +1,13 @@
-// What a run measures, row by row, in files of its folder:
-//   metrics.jsonl                     the truth: one object a line, in the order of writing
+// The metrics of a run, row by row, in files of its folder:
+//   metrics.jsonl                     the complete record: one JSON object per line, only appended
 //   metrics.csv, metrics_eval.csv     the numbers of train and eval rows as tables
-//   tensorboard/events.out.tfevents…  the same for TensorBoard, a new file a start
+//   tensorboard/events.out.tfevents…  the same for TensorBoard, one file per start
 //
 //   {"kind":"start","format":"lockstep-metrics","version":1,"time":1763265600.125,"after":null}
 //   {"kind":"train","step":10,"time":1763265601.5,"loss":5.25,"tokens_per_second":41000}
 //
-// A run that goes on after step n adds a line of kind start with "after":n. What lines before it
-// say of later steps is void: those steps are done again. The tables have only what counts.
+// A run that resumes after step n appends a line of kind start with "after":n. Earlier lines with
+// later steps are then invalid: the run repeats those steps. The tables contain only valid rows.
 #pragma once
 
 #include <cstdint>
@@ -25,47 +25,51 @@ namespace lockstep {
 
 enum class MetricKind {
   train,  // measured while training
-  eval,   // measured on held-out data
-  event   // something happened: in no table
+  eval,   // measured on validation data
+  event   // something happened; not in the tables
 };
 
-/// NaN and infinities are null in JSON, and are read back as NaN. Texts are in no table.
+/// NaN and infinities are null in JSON and are read back as NaN. Texts are not in the tables.
 using MetricValue = std::variant<double, std::int64_t, std::string>;
 
 struct Metric {
-  std::string name;  // of letters, digits, _ . - and /; not kind, step or time
+  std::string name;  // letters, digits, _ . - and /; not kind, step or time
   MetricValue value;
 
   friend bool operator==(const Metric&, const Metric&) = default;
 };
 
 struct MetricRow {
-  std::int64_t step = 0;  // how many steps were done
+  std::int64_t step = 0;  // the number of completed steps
   MetricKind kind = MetricKind::train;
   std::vector<Metric> metrics = {};  // each name once, written in this order
 
   friend bool operator==(const MetricRow&, const MetricRow&) = default;
 };
 
+/// Today's name of each renamed metric, by the name that an earlier version of the program wrote.
+using RenamedMetrics = std::map<std::string, std::string>;
+
 struct MetricsLogOptions {
-  std::optional<std::int64_t> after = {};  // the step that a resumed run goes on from; none: anew
+  std::optional<std::int64_t> after =
+      {};  // the step that the run resumes after; nullopt: a new run
   bool csv = true;
   bool tensorboard = true;
+  RenamedMetrics renamed = {};  // columns of existing tables get their new names
 };
 
 class MetricsLog {
  public:
-  /// Makes `folder` where it is missing, and opens the files in it. A line that a crash has cut off
-  /// is taken away. One rank has one for a folder, rank 0 as a rule. Throws SystemError, and
-  /// UsageError for a file of that name that is something else.
+  /// Creates `folder` if it does not exist, and opens the files in it. Removes a last line that a
+  /// crash has truncated. One rank calls this per folder, usually rank 0. Throws SystemError, and
+  /// UsageError for an existing file with other contents.
   explicit MetricsLog(const std::string& folder, const MetricsLogOptions& options = {});
 
-  /// Writes `row` to every file, with the time of now, before it returns; whoever kills the program
-  /// after that does not lose it. One thread at a time. Throws SystemError, and UsageError for a
-  /// name that cannot be.
+  /// Writes `row` to every file, with the current time. After it returns, the row survives the end
+  /// of the process. One thread at a time. Throws SystemError, and UsageError for an invalid name.
   void write(const MetricRow& row);
 
-  /// Of metrics.jsonl.
+  /// The path of metrics.jsonl.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
@@ -77,9 +81,14 @@ class MetricsLog {
   std::optional<TensorBoardFile> tensorboard_;
 };
 
-/// The rows of a metrics.jsonl that count, in the order of the file; a last line that was cut off
-/// is left out. Safe while the file is being written. Throws SystemError when it cannot be read,
-/// UsageError with the line's number when it is something else.
-[[nodiscard]] std::vector<MetricRow> read_metrics(const std::string& path);
+struct ReadMetricsOptions {
+  RenamedMetrics renamed = {};  // metrics of earlier rows get their new names
+};
+
+/// Returns the valid rows of a metrics.jsonl, in the order of the file, without a truncated last
+/// line. May be called while the file is being written. Throws SystemError when the file is not
+/// readable, UsageError with the number of the line that is not a row of metrics.
+[[nodiscard]] std::vector<MetricRow> read_metrics(const std::string& path,
+                                                  const ReadMetricsOptions& options = {});
 
 }  // namespace lockstep

@@ -62,7 +62,7 @@ TEST_F(MetricsLogTest, ValuesAreWrittenInTheirOrder) {
   EXPECT_NE(text.find("\"z\":1,\"a\":2,\"m\":3}\n"), std::string::npos) << text;
 }
 
-TEST_F(MetricsLogTest, TheViewsCanBeLeftOut) {
+TEST_F(MetricsLogTest, TablesAndTensorBoardCanBeLeftOut) {
   MetricsLog log(folder_, {.csv = false, .tensorboard = false});
   log.write(row(1, 2));
   EXPECT_EQ(lines().size(), 2u);
@@ -82,7 +82,7 @@ TEST_F(MetricsLogTest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(read_metrics(log.path()), rows);
 }
 
-TEST_F(MetricsLogTest, NoNumberIsLostInSilence) {
+TEST_F(MetricsLogTest, NaNIsWrittenAndReadBack) {
   MetricsLog log(folder_);
   log.write(row(1, std::nan("")));
   EXPECT_TRUE(lines()[1]["loss"].is_null());
@@ -90,30 +90,41 @@ TEST_F(MetricsLogTest, NoNumberIsLostInSilence) {
   EXPECT_TRUE(std::isnan(std::get<double>(read_metrics(jsonl_).at(0).metrics.at(0).value)));
 }
 
-TEST_F(MetricsLogTest, OfAResumedRunOnlyTheStepsThatCountAreRead) {
+TEST_F(MetricsLogTest, OfAResumedRunOnlyValidRowsAreRead) {
   {
     MetricsLog log(folder_);
     for (int step = 1; step <= 6; ++step) log.write(row(step, step));
   }
-  append(jsonl_, R"({"kind":"train","step":7,"lo)");  // cut off by a crash
+  append(jsonl_, R"({"kind":"train","step":7,"lo)");  // truncated by a crash
   EXPECT_EQ(read_metrics(jsonl_).size(), 6u);
   MetricsLog log(folder_, {.after = 4});
   log.write(row(5, 50));
   const auto rows = read_metrics(jsonl_);
   EXPECT_EQ(rows, (std::vector{row(1, 1), row(2, 2), row(3, 3), row(4, 4), row(5, 50)}));
-  EXPECT_EQ(lines().size(), 9u) << "the truth keeps what was done twice";
+  EXPECT_EQ(lines().size(), 9u) << "metrics.jsonl keeps the steps that were repeated";
   EXPECT_EQ(contents(path("metrics.csv")), "step,loss\n1,1\n2,2\n3,3\n4,4\n5,50\n");
   EXPECT_EQ(num_event_files(), 2u);
 }
 
-TEST_F(MetricsLogTest, ARunThatBeginsAnewInItsFolderVoidsAllBefore) {
+TEST_F(MetricsLogTest, ARenamedMetricIsReadAndContinuedUnderItsNewName) {
+  const RenamedMetrics renamed{{"rate", "lr"}};
+  { MetricsLog(folder_).write({.step = 1, .metrics = {{"loss", 2.0}, {"rate", 0.5}}}); }
+  MetricsLog log(folder_, {.after = 1, .renamed = renamed});
+  log.write({.step = 2, .metrics = {{"loss", 1.0}, {"lr", 0.25}}});
+  EXPECT_EQ(read_metrics(jsonl_, {.renamed = renamed}),
+            (std::vector<MetricRow>{{.step = 1, .metrics = {{"loss", 2.0}, {"lr", 0.5}}},
+                                    {.step = 2, .metrics = {{"loss", 1.0}, {"lr", 0.25}}}}));
+  EXPECT_EQ(contents(path("metrics.csv")), "step,loss,lr\n1,2,0.5\n2,1,0.25\n");
+}
+
+TEST_F(MetricsLogTest, ANewRunInTheFolderInvalidatesAllEarlierRows) {
   { MetricsLog(folder_).write(row(0, 1)); }
   MetricsLog log(folder_);
   log.write(row(0, 2));
   EXPECT_EQ(read_metrics(jsonl_), std::vector{row(0, 2)});
 }
 
-TEST_F(MetricsLogTest, ALineCutOffIsFoundHoweverLongItIs) {
+TEST_F(MetricsLogTest, ATruncatedLineOfAnyLengthIsRemoved) {
   { MetricsLog(folder_).write(row(1, 1)); }
   const auto before = contents(jsonl_);
   append(jsonl_, "{\"kind\":\"event\",\"text\":\"" + std::string(10'000, 'x'));
@@ -122,7 +133,7 @@ TEST_F(MetricsLogTest, ALineCutOffIsFoundHoweverLongItIs) {
   EXPECT_EQ(lines().size(), 3u);
 }
 
-TEST_F(MetricsLogTest, NamesThatCannotBeAreRefusedBeforeAnythingIsWritten) {
+TEST_F(MetricsLogTest, InvalidNamesAreRefusedBeforeAnythingIsWritten) {
   MetricsLog log(folder_);
   for (const std::string name : {"", "a,b", "a b", "a\n", "step", "kind", "time"}) {
     EXPECT_THROW(log.write({.step = 1, .metrics = {{"fine", 1.0}, {name, 1.0}}}), UsageError)
@@ -133,7 +144,7 @@ TEST_F(MetricsLogTest, NamesThatCannotBeAreRefusedBeforeAnythingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(path("metrics.csv")));
 }
 
-TEST_F(MetricsLogTest, AFileThatIsNoLogIsRefusedWithItsLine) {
+TEST_F(MetricsLogTest, AFileThatIsNotALogIsRefusedWithTheLineNumber) {
   for (const std::string line :
        {"no json", "[1]", "{}", R"({"kind":"odd","step":1})", R"({"kind":"train"})",
         R"({"kind":"start"})", R"({"kind":"train","step":1,"loss":[1]})"}) {

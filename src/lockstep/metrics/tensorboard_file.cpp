@@ -25,7 +25,7 @@ constexpr std::array<std::uint32_t, 256> kCrcTable = [] {
   return table;
 }();
 
-// A CRC of bytes that hold their own CRC is a constant; the mask keeps such files checkable.
+// The CRC of bytes that contain their own CRC is a constant; the mask avoids that.
 std::uint32_t masked_crc(std::string_view bytes) {
   const auto crc = crc32c(std::as_bytes(std::span(bytes)));
   return std::rotr(crc, 15) + 0xa282ead8u;
@@ -40,7 +40,7 @@ std::string little_endian(Number number) {
   return bytes;
 }
 
-// The encodings of protobuf that events need. Each gives a whole field: key, then value.
+// The protobuf encodings that events use. Each returns a complete field: key, then value.
 enum WireType { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
 
 std::string varint(std::uint64_t number) {
@@ -73,12 +73,12 @@ std::string event(std::int64_t step, const std::string& what) {
   return double_field(1, now.count()) + integer_field(2, step) + what;
 }
 
-// An event's summary of one value, under a tag.
+// The summary of an event: one value with a tag.
 std::string summary(std::string_view tag, const std::string& value) {
   return bytes_field(5, bytes_field(1, bytes_field(1, tag) + value));
 }
 
-// A tensor of one string, and the metadata that gives it to TensorBoard's plugin for texts.
+// A tensor of one string, with the metadata of TensorBoard's text plugin.
 std::string text_value(std::string_view text) {
   constexpr std::int64_t string_type = 7;
   const auto shape = bytes_field(2, integer_field(1, 1));
@@ -93,7 +93,7 @@ std::string host_name() {
   return name.data();
 }
 
-// Nanoseconds in the middle: two starts in one second still sort by time.
+// With nanoseconds, so that two starts in one second sort by time.
 std::string file_name() {
   const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(
                        std::chrono::system_clock::now().time_since_epoch())
@@ -105,7 +105,8 @@ std::string file_name() {
 void make_folder(const std::string& folder) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
-  if (failure) throw SystemError(fmt::format("cannot make the folder {}", folder), failure.value());
+  if (failure)
+    throw SystemError(fmt::format("cannot create the folder {}", folder), failure.value());
 }
 
 }  // namespace

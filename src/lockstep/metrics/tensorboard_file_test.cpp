@@ -16,7 +16,7 @@ using namespace std::string_literals;
 
 std::uint32_t crc_of(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
 
-// The payloads of a file whose frames are whole.
+// The payloads of a file with valid records.
 std::vector<std::string> payloads(const std::string& file) {
   std::vector<std::string> found;
   for (std::size_t at = 0; at < file.size();) {
@@ -32,20 +32,20 @@ std::vector<std::string> payloads(const std::string& file) {
 
 using TensorBoardFileTest = FolderTest;
 
-TEST_F(TensorBoardFileTest, TheChecksumIsCastagnolis) {
+TEST_F(TensorBoardFileTest, TheChecksumIsCrc32c) {
   EXPECT_EQ(crc_of("123456789"), 0xE3069283u);
   EXPECT_EQ(crc_of(""), 0u);
   EXPECT_EQ(crc_of(std::string(32, '\0')), 0x8A9136AAu);  // RFC 3720, B.4
   EXPECT_EQ(crc_of(std::string(32, '\xff')), 0x62A8AB43u);
 }
 
-// TensorBoard's own record writer made the same of "abc".
+// The expected bytes are from TensorBoard's own record writer.
 TEST_F(TensorBoardFileTest, ARecordIsFramedAsInTheGoldenBytes) {
   EXPECT_EQ(tensorboard_record("abc"),
             "\x03\0\0\0\0\0\0\0"s + "\xb0\x99\x49\x0e" + "abc" + "\x6e\x57\xf1\x21");
 }
 
-TEST_F(TensorBoardFileTest, EventsAreTheGoldenBytesButForTheTime) {
+TEST_F(TensorBoardFileTest, EventsAreTheGoldenBytesExceptTheTime) {
   TensorBoardFile file(folder_);
   file.scalar("train/loss", 1.5, 300);
   file.text("eval/sample", "To be", 7);
@@ -76,7 +76,7 @@ TEST_F(TensorBoardFileTest, EventsAreTheGoldenBytesButForTheTime) {
             "\x4a\x08\x0a\x06\x0a\x04text"s);                        // for the plugin text
 }
 
-TEST_F(TensorBoardFileTest, EveryStartHasAFileOfItsOwnThatSortsAfterTheOneBefore) {
+TEST_F(TensorBoardFileTest, EveryStartHasItsOwnFileThatSortsAfterThePreviousOne) {
   std::string last;
   for (int start = 0; start < 5; ++start) {
     const TensorBoardFile file(path("runs/mine"));
@@ -86,14 +86,14 @@ TEST_F(TensorBoardFileTest, EveryStartHasAFileOfItsOwnThatSortsAfterTheOneBefore
   }
 }
 
-TEST_F(TensorBoardFileTest, AResumedRunSaysFromWhichStepEarlierFilesAreVoid) {
+TEST_F(TensorBoardFileTest, AResumedRunStatesFromWhichStepEarlierFilesAreInvalid) {
   const TensorBoardFile file(folder_, {.first_step = 5});
   const auto events = payloads(contents(file.path()));
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[1].substr(9), "\x10\x05\x3a\x02\x08\x01");
 }
 
-TEST_F(TensorBoardFileTest, AFolderThatCannotBeMadeIsNamed) {
+TEST_F(TensorBoardFileTest, AFolderThatIsNotCreatedIsNamed) {
   try {
     const TensorBoardFile file("/proc/nowhere");
     FAIL() << "made a folder in /proc";

@@ -1,4 +1,4 @@
-// A folder of its own for each test, gone with it, and what its files say.
+// A temporary folder per test, and functions that read and write its files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class FolderTest : public ::testing::Test {
     std::ofstream(path, std::ios::binary | std::ios::app) << text;
   }
 
-  const std::string folder_ = ::testing::TempDir() + "lockstep_trace_" +
+  const std::string folder_ = ::testing::TempDir() + "lockstep_metrics_" +
                               ::testing::UnitTest::GetInstance()->current_test_info()->name() +
                               "_" + std::to_string(::getpid());
 };
