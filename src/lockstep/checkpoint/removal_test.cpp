@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/commit.h"
@@ -90,6 +91,15 @@ TEST_F(Removal, ContinuesWithTheOtherCheckpointsIfOneFails) {
   (void)prune(*files, checkpoints, {.valid = {3, 4}, .newest = 2}, kNonce);
   EXPECT_FALSE(fs::exists(checkpoints / "step-2"));
   EXPECT_FALSE(fs::exists(checkpoints / fmt::format("step-2.gone-{}", kNonce)));
+}
+
+TEST_F(Removal, AmendReplacesWhatAnInterruptedOneHasLeft) {
+  const auto step = make(checkpoints / "step-7", {kManifestName, "manifest.json.next"});
+  amend(*files, checkpoints, {.step = 7, .kept_as = {"best"}});
+  EXPECT_FALSE(fs::exists(step / "manifest.json.next"));
+  std::stringstream text;
+  text << std::ifstream(step / kManifestName).rdbuf();
+  EXPECT_NE(text.str().find("best"), std::string::npos) << text.str();
 }
 
 }  // namespace
