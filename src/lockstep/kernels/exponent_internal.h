@@ -47,7 +47,8 @@ struct FloatBits<BFloat16> {
 
 template <typename Stored>
 [[gnu::always_inline]] constexpr typename FloatBits<Stored>::Word note_of(Stored value) noexcept {
-  return FloatBits<Stored>::kExponent.note(std::bit_cast<typename FloatBits<Stored>::Word>(value));
+  constexpr auto exponent = FloatBits<Stored>::kExponent;  // a copy: device code sees no statics
+  return exponent.note(std::bit_cast<typename FloatBits<Stored>::Word>(value));
 }
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // Sixteen partial sums per chunk, as on the host (squares.cpp): a half-warp has one chunk, and each
-// of its lanes one of the sums. The chain of additions of a lane is as long as the chunk, so the
-// lanes load many elements ahead of their additions.
+// of its lanes one of the sums. The additions of a lane depend on each other, and there are few
+// chunks, so each lane loads the next batch of elements before it adds the last one.
 #include "lockstep/kernels/launch_internal.h"
 #include "lockstep/kernels/squares.h"
 
@@ -8,30 +8,48 @@ namespace lockstep {
 namespace {
 
 constexpr unsigned kLanes = 16;
-constexpr unsigned kAhead = 16;       // loads in flight per lane
+constexpr unsigned kBatch = 32;       // loads in flight per lane
 constexpr unsigned kSumThreads = 64;  // few chunks per block: a model has more SMs than chunks
 
+// Elements of one lane, in the order in which it adds them.
 template <typename Stored>
-__global__ void squares(const Stored* values, const DeviceChunk* chunks, std::size_t size,
-                        double* sums) {
-  const std::size_t index = (blockIdx.x * kSumThreads + threadIdx.x) / kLanes;
-  const unsigned lane = threadIdx.x % kLanes;
-  const auto chunk = index < size ? chunks[index] : DeviceChunk{};
-  const auto* const first = values + chunk.begin;
-  double sum = 0;
-  std::uint32_t i = lane;
-  for (; i + (kAhead - 1) * kLanes < chunk.count; i += kAhead * kLanes) {
-    Stored ahead[kAhead];
+struct Batch {
+  Stored element[kBatch];
+
+  __device__ void load(const Stored* first) {
 #pragma unroll
-    for (unsigned j = 0; j < kAhead; ++j) ahead[j] = first[i + j * kLanes];
+    for (unsigned i = 0; i < kBatch; ++i) element[i] = first[i * kLanes];
+  }
+  __device__ void add_squares(double& sum) const {
 #pragma unroll
-    for (unsigned j = 0; j < kAhead; ++j) {
-      const auto value = static_cast<double>(widened(ahead[j]));
+    for (unsigned i = 0; i < kBatch; ++i) {
+      const auto value = static_cast<double>(widened(element[i]));
       sum += value * value;
     }
   }
-  for (; i < chunk.count; i += kLanes) {
-    const auto value = static_cast<double>(widened(first[i]));
+};
+
+template <typename Stored>
+__global__ void squares(const Stored* __restrict__ values, const DeviceChunk* chunks,
+                        std::size_t size, double* sums) {
+  const std::size_t index = (blockIdx.x * kSumThreads + threadIdx.x) / kLanes;
+  const unsigned lane = threadIdx.x % kLanes;
+  const auto chunk = index < size ? chunks[index] : DeviceChunk{};
+  const auto* const first = values + chunk.begin + lane;
+  constexpr std::uint32_t kStride = kBatch * kLanes;
+  const auto batches = chunk.count / kStride;
+  double sum = 0;
+  Batch<Stored> now;
+  Batch<Stored> next;
+  if (batches > 0) now.load(first);
+  for (std::uint32_t i = 1; i < batches; ++i) {
+    next.load(first + i * kStride);
+    now.add_squares(sum);
+    now = next;
+  }
+  if (batches > 0) now.add_squares(sum);
+  for (auto i = batches * kStride + lane; i < chunk.count; i += kLanes) {
+    const auto value = static_cast<double>(widened(first[i - lane]));
     sum += value * value;
   }
   double whole = 0;
@@ -46,6 +64,7 @@ __global__ void norm(const double* sums, std::size_t count, const std::uint32_t*
   double total = 0;
   double range_sum = 0;
   std::size_t range = 0;
+  std::size_t range_end = num_ranges > 0 ? range_ends[0] : count;
   for (std::size_t begin = 0; begin < count; begin += kThreads) {
     const auto here = min(static_cast<std::size_t>(kThreads), count - begin);
     if (threadIdx.x < here) near[threadIdx.x] = sums[begin + threadIdx.x];
@@ -53,11 +72,10 @@ __global__ void norm(const double* sums, std::size_t count, const std::uint32_t*
     if (threadIdx.x == 0) {
       for (std::size_t i = 0; i < here; ++i) {
         range_sum += near[i];
-        while (range < num_ranges && range_ends[range] == begin + i + 1) {
-          total += range_sum;
-          range_sum = 0;
-          ++range;
-        }
+        if (begin + i + 1 < range_end) continue;
+        total += range_sum;
+        range_sum = 0;
+        range_end = ++range < num_ranges ? range_ends[range] : count + 1;
       }
     }
     __syncthreads();
