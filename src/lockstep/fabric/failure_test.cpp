@@ -293,8 +293,8 @@ TEST_P(Failure, ARankKilledWhileGroupsAreCreatedIsNamed) {
         EXPECT_EQ(error.rank(), victim) << error.what();
         EXPECT_LT(std::chrono::steady_clock::now() - last, 10s) << error.what();
       }
-      self.note("heard");
-      stay.wait();  // rank 0 serves the store, which tells the others the rank that has ended
+      self.note("detected");
+      stay.wait();  // rank 0 serves the store, which names the ended rank to the others
     };
     const auto outcomes = testing::run_ranks_as_processes(
         kSize, body, {.expect = testing::Expect::anything, .meanwhile = [&](const auto& ranks) {
@@ -304,7 +304,7 @@ TEST_P(Failure, ARankKilledWhileGroupsAreCreatedIsNamed) {
                         std::this_thread::sleep_for(std::chrono::milliseconds(20 * victim));
                         ranks.send_signal(victim, SIGKILL);
                         for (int rank = 0; rank < kSize; ++rank) {
-                          if (rank != victim) ranks.wait_for_note(rank, "heard", soon());
+                          if (rank != victim) ranks.wait_for_note(rank, "detected", soon());
                         }
                         for (int rank = 0; rank < kSize; ++rank) {
                           if (rank != victim) ranks.send_signal(rank, StayUntilTold::kSignal);

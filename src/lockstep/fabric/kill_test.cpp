@@ -104,10 +104,10 @@ void survive(TransportKind kind, int rank, int size, int victim, const World& wo
   try {
     work_forever(*group, random);
   } catch (const PeerError& error) {
-    const auto heard = Clock::now().time_since_epoch().count();
+    const auto detected = Clock::now().time_since_epoch().count();
     const auto record = KillRecord::read();
-    const auto took = static_cast<double>(heard - record.nanoseconds) / 1e9;
-    ::printf("rank %d of %d heard of rank %d after %.3f s: %s\n", rank, size, victim, took,
+    const auto took = static_cast<double>(detected - record.nanoseconds) / 1e9;
+    ::printf("rank %d of %d detected rank %d after %.3f s: %s\n", rank, size, victim, took,
              error.what());
     const std::string text = error.what();
     EXPECT_EQ(error.rank(), victim) << text;

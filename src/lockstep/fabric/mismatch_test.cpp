@@ -194,7 +194,7 @@ TEST_P(GroupTest, AMissingCallIsNamedAtTheDeadlineWhileItsRankStays) {
         group.wait(*barrier, Deadline::after(std::chrono::milliseconds(300)));
         return;
       }
-      // Waits for a message that never comes, until the others have given up.
+      // Waits for a message that is never sent, until the others have given up.
       std::byte byte{};
       const auto never = group.receive({.peer = 0, .count = 1}, std::span(&byte, 1), nullptr);
       while (!group.done(*never)) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -12,7 +12,7 @@ namespace {
 constexpr float kFar = 80.0F;
 
 // e to the power of z for |z| <= kFar, to about two units in the last place: 2^n e^r, where n is
-// whole and |r| <= ln(2) / 2. NaN stays.
+// an integer and |r| <= ln(2) / 2. NaN stays NaN.
 [[gnu::always_inline]] inline float exponential(float z) noexcept {
   constexpr float rounder = 0x1.8p23F;  // adding it rounds to an integer; the low bits are n
   const float shifted = z * 1.44269504F + rounder;

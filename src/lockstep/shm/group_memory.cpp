@@ -76,9 +76,9 @@ std::byte* GroupMemory::inline_buffer(int rank, std::uint64_t call,
   auto* const area = memory_->bytes().data() + ranks_begin(size_) + times(rank, kRankArea);
   // The buffers of consecutive calls are not adjacent: a core's prefetch beyond the buffer that it
   // reads must not touch a buffer that another core is about to write.
-  const auto slot = call * 21 % kMaxCallsInFlight;
-  return bytes <= kSmallInlineBytes ? area + slot * kSmallInlineBytes
-                                    : area + kSmallArea + slot * kMaxInlineBytes;
+  const auto index = call * 21 % kMaxCallsInFlight;
+  return bytes <= kSmallInlineBytes ? area + index * kSmallInlineBytes
+                                    : area + kSmallArea + index * kMaxInlineBytes;
 }
 
 std::byte* GroupMemory::staged_input(int rank, std::uint64_t round) const noexcept {
