@@ -11,17 +11,17 @@ int main() {
   const auto world = lockstep::init();
   const lockstep::ProcessGroup group(world);
   torch::manual_seed(1);
-  const auto inputs = torch::randn({4800, 16});
+  const auto inputs = torch::randn({4800, 4});
   const auto targets = inputs.sin().sum(1, /*keepdim=*/true);
   const lockstep::TensorDataset data({{"input", inputs}, {"target", targets}});
   lockstep::Loader loader(
       data, {.batch = lockstep::derive_batch_sizes({.world = world.size(), .global = 48}),
              .rank = world.rank()});
-  torch::nn::Sequential net(torch::nn::Linear(16, 256), torch::nn::ReLU(),
+  torch::nn::Sequential net(torch::nn::Linear(4, 256), torch::nn::Tanh(),
                             torch::nn::Linear(256, 1));
   lockstep::JsonlWriter trace("trace-" + std::to_string(world.rank()) + ".jsonl");
   const lockstep::Ddp ddp(*net, group, {.trace = &trace});
-  torch::optim::AdamW optimizer(net->parameters(), 1e-3);
+  torch::optim::AdamW optimizer(net->parameters(), 3e-3);
 
   lockstep::Run run(world, "runs/tutorial", {.save_every = 100, .data_id = data.id()});
   run.track("model", net);

@@ -5,11 +5,11 @@
 
 int main() {
   torch::manual_seed(1);
-  const auto inputs = torch::randn({4800, 16});
+  const auto inputs = torch::randn({4800, 4});
   const auto targets = inputs.sin().sum(1, /*keepdim=*/true);
-  torch::nn::Sequential net(torch::nn::Linear(16, 256), torch::nn::ReLU(),
+  torch::nn::Sequential net(torch::nn::Linear(4, 256), torch::nn::Tanh(),
                             torch::nn::Linear(256, 1));
-  torch::optim::AdamW optimizer(net->parameters(), 1e-3);
+  torch::optim::AdamW optimizer(net->parameters(), 3e-3);
 
   for (std::int64_t step = 1; step <= 400; ++step) {
     const auto rows = torch::randint(4800, {48}, torch::kLong);

@@ -51,6 +51,17 @@ NEEDS = {
 COMMAND = re.compile(r"^\s*(\$ )?(lockstep|make|cmake|ctest|python3?|torchrun|mpirun|srun|pip|apt(-get)?|git|tools/\S+|"
                      r"build/\S+|benchmarks/\S+)\s")
 HANDLED_ELSEWHERE = ("cpp", "diff")
+SUB_VERBS = {"train": ["gpt", "resnet", "mlp", "transformer"], "data": ["inspect", "tokenize", "audit", "fetch"],
+             "ckpt": ["inspect", "verify", "diff", "export", "import"], "bench": ["comm", "data"],
+             "run": [], "generate": [], "version": []}
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+# Options of other programs that pages speak of.
+FOREIGN = {"--build", "--preset", "--target", "--install", "--prefix",  # cmake
+           "--logdir",  # tensorboard
+           "--against",  # tools/measure_build
+           # torchrun
+           "--no-python", "--standalone", "--rdzv-id", "--rdzv-endpoint", "--rdzv-backend", "--tee", "--log-dir",
+           "--local-ranks-filter"}
 
 
 def without_comment(line):
@@ -123,6 +134,18 @@ def replaced(block, commands):
             raise AssertionError(f"{block.place}: the tag 'replace: {value}' fits no command")
         commands = [command.replace(old, new) for command in commands]
     return commands
+
+
+def options_of(text):
+    """(verb, option) of every option that a page names. The verb is empty where the page does not say it."""
+    for span in re.findall(r"`([^`\n]+)`", text):
+        words = span.split()
+        verb = words[1] if words[0].endswith("lockstep") and len(words) > 1 and words[1] in SUB_VERBS else ""
+        if verb == "run":  # what follows the program is the program's
+            span = re.split(r" (?:\./|build/|PROGRAM)", span)[0]
+        if verb or span.startswith("-"):
+            for option in OPTION.findall(span):
+                yield verb, option
 
 
 class Page:
@@ -199,6 +222,26 @@ class CommandsTest(unittest.TestCase):
         print(f"{counts['run']} commands run; not run: "
               + ", ".join(f"{counts[need]} need {need} ({NEEDS[need]})" for need in NEEDS if counts[need]))
 
+    def test_options_that_pages_name_exist(self):
+        known = {}
+        with tempfile.TemporaryDirectory() as folder:
+            page = Page(folder)
+            for verb, subs in SUB_VERBS.items():
+                texts = [page.run(["lockstep", verb, *sub, "--help"]) for sub in [[], *([sub] for sub in subs)]]
+                self.assertEqual([code for code, _ in texts], [0] * len(texts), verb)
+                text = re.sub(r"--\[no-\]([\w-]+)", r"--\1 --no-\1", "".join(text for _, text in texts))
+                known[verb] = {"--help", *OPTION.findall(text)}
+        known[""] = FOREIGN.union(*known.values())
+        count, unknown = 0, []
+        for path in pages.pages(ROOT):
+            text = path.read_text()
+            named = set(options_of(text))
+            count += len(named)
+            unknown += [f"{path.relative_to(ROOT)}: lockstep {verb} has no {option}" for verb, option in sorted(named)
+                        if option not in known[verb]]
+        print(f"{count} options")
+        self.assertEqual(unknown, [], "\n" + "\n".join(unknown))
+
     def test_n_ranks_train_as_one_process_does(self):
         """docs/tutorial.md says so: the losses differ in their last digits only."""
         def losses(*command):
@@ -211,8 +254,8 @@ class CommandsTest(unittest.TestCase):
         two = losses(f"{BUILD}/bin/lockstep", "run", "-n", "2", f"{BUILD}/examples/tutorial_n_ranks")
         self.assertEqual(len(one), 4)
         for a, b in zip(one, two, strict=True):
-            # Sums in another order: float32 rounding, which 400 steps of AdamW amplify.
-            self.assertLess(abs(a - b), 0.01 * a)
+            # The sums are grouped differently: float32 rounding, which 400 steps of AdamW amplify.
+            self.assertLess(abs(a - b), 1e-3 * a)
 
     def test_blocks_that_no_rule_covers_are_errors(self):
         def block(language, *lines, tags=()):

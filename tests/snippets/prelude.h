@@ -1,5 +1,6 @@
-// What the code of pages and header comments takes for granted: variables of a training program, declared and never
-// defined, because nothing here is run. A block that declares one of these names itself means its own.
+// What the code of pages and header comments takes for granted: variables of a training program,
+// declared and never defined, because nothing here is run. A block that declares one of these names
+// itself means its own.
 #pragma once
 
 #include <torch/torch.h>
@@ -52,6 +53,7 @@ extern lockstep::FlatParameters& flat;
 extern lockstep::AdamW optimizer;
 extern lockstep::GradScaler scaler;
 extern lockstep::Run run;
+extern lockstep::TraceSink& sink;
 extern std::int64_t step, steps;
 extern at::Tensor input, target, loss, logits, gradient, x;
 

@@ -1,4 +1,5 @@
-// The C++ of the pages and of header comments, compiled and never run: extract.py writes snippets.inc.
+// The C++ of the pages and of header comments, compiled and never run. extract.py writes
+// snippets.inc.
 #include <torch/torch.h>
 
 #include <nlohmann/json.hpp>
