@@ -82,7 +82,7 @@ class BackwardWatch::Settling {
     return shared;
   }
 
-  // When a callback throws, the engine destroys the remaining ones without calling them.
+  // When a callback throws, autograd destroys the remaining ones without calling them.
   static void fail_all() noexcept {
     while (const auto next = take_first()) next->fail();
   }

@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace autograd = torch::autograd;
 
-// With the highest sequence number, autograd's engine runs a node as soon as its gradient is ready,
+// With the highest sequence number, autograd runs a node as soon as its gradient is ready,
 // as it does for LibTorch's accumulators: listeners are called while backward() still computes.
 GradientSlots::Node::Node(int index, Entry entry, std::shared_ptr<Shared> shared)
     : autograd::Node(UINT64_MAX),

@@ -1,4 +1,4 @@
-// How gradients reach flat memory. Each parameter has an autograd node in place of LibTorch's
+// How gradients reach flat buffers. Each parameter has an autograd node in place of LibTorch's
 // gradient accumulator. If `.grad` is undefined, the node copies the gradient into the parameter's
 // slot and makes `.grad` a view of the slot; otherwise it adds the gradient to the slot. So no
 // gradient is zeroed or copied twice, whatever the user does with `.grad` between steps. The same

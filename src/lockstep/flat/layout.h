@@ -1,4 +1,4 @@
-// Where parameters and their gradients lie in flat memory: a pure function of the parameters'
+// Where parameters and their gradients lie in flat buffers: a pure function of the parameters'
 // metadata.
 //
 // Words: a *segment* is one contiguous stretch of memory for one dtype and device; parameters and

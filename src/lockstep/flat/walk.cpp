@@ -38,7 +38,7 @@ auto with_elements(const at::Tensor& tensor, Walk walk) {
     case at::kBFloat16:
       return walk(elements_of<BFloat16>(tensor));
     default:
-      throw UsageError(fmt::format("flat memory holds floating-point numbers; {} is unsupported",
+      throw UsageError(fmt::format("flat buffers hold floating-point numbers; {} is unsupported",
                                    c10::toString(tensor.scalar_type())));
   }
 }

@@ -1,4 +1,4 @@
-// Single-pass operations over flat memory: each reads every element once and writes it at most
+// Single-pass operations over flat buffers: each reads every element once and writes it at most
 // once, on LibTorch's intra-op threads. They take dense CPU tensors of float32, float64, float16 or
 // bfloat16; complex numbers count as pairs. Results are bit-identical on every processor and with
 // any number of threads. They throw UsageError for other dtypes.

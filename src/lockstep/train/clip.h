@@ -1,4 +1,4 @@
-// Gradient clipping by norm over flat memory: one pass computes the norm, one pass scales.
+// Gradient clipping by norm over flat buffers: one pass computes the norm, one pass scales.
 //
 // Ranks need no communication: averaged gradients are bit-identical on all ranks, and so are their
 // norm and the clipped gradients. With loss scaling, call unscale, clip, step in this order.

@@ -1,4 +1,4 @@
-// The base of optimizers over flat memory: parameter groups, named state, and a step count per
+// The base of optimizers over flat buffers: parameter groups, named state, and a step count per
 // parameter, because a parameter may get no gradient in some steps.
 //
 // Every rank makes the same step with the same gradients, so replicas stay equal without

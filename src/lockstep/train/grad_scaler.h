@@ -55,7 +55,7 @@ class GradScaler {
   /// Throws UsageError for float16 gradients, and for a parameter that was already unscaled in this
   /// step.
   bool unscale(at::TensorList parameters, UnscaleOptions options = {});
-  /// The same for flat memory, in one pass.
+  /// The same for flat buffers, in one pass.
   bool unscale(FlatParameters& flat, UnscaleOptions options = {});
 
   /// Calls `optimizer.step(arguments…)` unless a gradient is non-finite. Returns whether it did.

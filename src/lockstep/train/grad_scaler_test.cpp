@@ -105,7 +105,7 @@ TEST(GradScaler, UnscalesSparseGradientsByTheirSum) {
   EXPECT_FALSE(scaler.unscale({parameter}));
 }
 
-TEST(GradScaler, UnscalesFlatMemoryAsTensors) {
+TEST(GradScaler, UnscalesFlatBuffersAsTensors) {
   torch::nn::Linear layer(5, 3);
   ProcessGroup group(World::alone());
   FlatParameters flat(*layer, group);

@@ -1,4 +1,4 @@
-// Finds the gradients in flat memory; every function over them begins with this.
+// Finds the gradients in flat buffers; every function over them begins with this.
 #pragma once
 
 #include <vector>

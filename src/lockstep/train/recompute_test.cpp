@@ -151,7 +151,7 @@ TEST(Recompute, RunsParameterHooksOnceInTheOuterGraph) {
   EXPECT_FALSE(nested) << "the callback ran at the end of the inner backward";
 }
 
-TEST(Recompute, FillsFlatMemory) {
+TEST(Recompute, FillsFlatBuffers) {
   torch::manual_seed(5);
   Block plain;
   torch::manual_seed(5);

@@ -1,4 +1,4 @@
-// SGD over flat memory, as torch.optim's, with momentum, dampening, Nesterov momentum and weight
+// SGD over flat buffers, as torch.optim's, with momentum, dampening, Nesterov momentum and weight
 // decay. adam.h describes how results compare with LibTorch's bit by bit.
 #pragma once
 

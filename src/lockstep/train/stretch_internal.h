@@ -1,4 +1,4 @@
-// Converts ranges of flat memory to the plain pointers that the optimizer kernels take.
+// Converts ranges of flat buffers to the plain pointers that the optimizer kernels take.
 #pragma once
 
 #include <ATen/core/Tensor.h>
