@@ -152,7 +152,7 @@ TEST_P(ProcessGroupOfSize, AListReturnsOneWork) {
   });
 }
 
-TEST_P(ProcessGroupOfSize, RegisteredMemoryGivesTheSameBitsAndOutlivesItsGroup) {
+TEST_P(ProcessGroupOfSize, RegisteredMemoryIsBitIdenticalToOrdinaryMemoryAndOutlivesItsGroup) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(GetParam(), [&](Rank& self) {

@@ -1,4 +1,4 @@
-// Messages between two ranks: sizes around the thresholds of the mailbox, tags in any order,
+// Messages between two ranks: sizes around the thresholds of the message queue, tags in any order,
 // messages to the own rank, many messages in flight.
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ TEST_P(GroupTest, TagsAreReceivedInAnotherOrderThanSent) {
   });
 }
 
-// More messages than a mailbox has envelopes, and the oldest is received last.
+// More messages than a message queue has envelopes, and the oldest is received last.
 TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
   run_group(setting(), [](Group& group) {
     const int size = group.size();

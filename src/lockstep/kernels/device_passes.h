@@ -64,7 +64,7 @@ struct DeviceNorm {
 };
 
 /// Adds `count` sums of launch_squares in order. `range_ends` holds the index behind the last sum
-/// of each of `num_ranges` ranges of flat memory: each range is summed first, then the ranges.
+/// of each of `num_ranges` ranges of a flat buffer: each range is summed first, then the ranges.
 void launch_norm(const double* sums, std::size_t count, const std::uint32_t* range_ends,
                  std::size_t num_ranges, double max_norm, DeviceNorm* result, DeviceStream stream);
 

@@ -109,7 +109,7 @@ TEST(InstructionSets, AdamGivesTheBitsOfItsDefinition) {
   }
 }
 
-TEST(InstructionSets, AdamGivesTheSameBitsForEveryPartitionOfTheMemory) {
+TEST(InstructionSets, AdamIsBitIdenticalForEveryPartitionOfTheMemory) {
   auto values = draw<float>(1);
   const auto gradients = draw<float>(2, 0.1);
   auto averages = draw<float>(3, 0.1);
@@ -185,7 +185,7 @@ void expect_types_agree(const char* type, const std::vector<std::uint64_t>& expe
 }
 
 // The constants were computed on aarch64; x86-64 must give the same.
-TEST(InstructionSets, LoopsGiveTheSameBitsOnEveryArchitecture) {
+TEST(InstructionSets, LoopsAreBitIdenticalOnEveryArchitecture) {
   expect_types_agree<float>("float", {0x67a5529edf0809e4, 0xf1357c74608fd349, 0x014f62bca10c2170});
   expect_types_agree<double>("double",
                              {0x6824079f540f244a, 0x12d26d395a78295d, 0x014f62bca10c2170});
@@ -203,7 +203,7 @@ TEST(InstructionSets, LoopsGiveTheSameBitsOnEveryArchitecture) {
                          [&](auto set) { return sgd_result<BFloat16>(nesterov, set); });
 }
 
-TEST(InstructionSets, GeluAndSoftmaxGiveTheSameBitsOnEveryArchitecture) {
+TEST(InstructionSets, GeluAndSoftmaxAreBitIdenticalOnEveryArchitecture) {
   const auto gelu = [&]<typename T>(InstructionSet set, T) {
     const auto x = draw<T>(9, 10);
     const auto dy = draw<T>(10);

@@ -62,7 +62,7 @@ TEST(Reduce, GivesTheBitsOfTheSerialTree) {
   });
 }
 
-TEST(Reduce, GivesTheSameBitsForEveryPartitionOfASpan) {
+TEST(Reduce, IsBitIdenticalForEveryPartitionOfASpan) {
   constexpr std::size_t kCount = 700;
   for_each_reduction([](const Reduction& reduction) {
     const auto sources = draw_sources(reduction.dtype, kCount, 5, 1);
@@ -213,7 +213,7 @@ TEST(Reduce, TheAverageOfIntegersIsRefused) {
   }
 }
 
-TEST(Reduce, EveryInstructionSetGivesTheSameBits) {
+TEST(Reduce, IsBitIdenticalOnEveryInstructionSet) {
   for_each_reduction([](const Reduction& reduction) {
     for (const int size : {2, 7, 8}) {
       const auto sources = draw_sources(reduction.dtype, 1000, size, 4);

@@ -21,7 +21,7 @@ ShmDataPlane::ShmDataPlane(const ShmOptions& options, std::shared_ptr<GroupRegis
       exchange_(std::move(exchange)),
       memory_(std::move(memory)),
       peers_(std::move(peers)),
-      mail_states_(static_cast<std::size_t>(size())) {
+      message_states_(static_cast<std::size_t>(size())) {
   if (rank() != 0) return;
   // Rank 0 decides before it is present; the others read the value once all ranks are present.
   auto bytes = options_.one_shot_bytes ? options_.one_shot_bytes : registry_->threshold(size());
@@ -122,7 +122,7 @@ bool ShmDataPlane::is_one_shot(const Call& call) const noexcept {
 
 std::shared_ptr<MessageOperation> ShmDataPlane::send(const Message& message,
                                                      std::span<const std::byte> bytes) {
-  auto& state = mail_states_[static_cast<std::size_t>(message.peer)];
+  auto& state = message_states_[static_cast<std::size_t>(message.peer)];
   auto own = std::make_shared<ShmMessage>();
   own->message = message;
   own->sends = true;
@@ -136,9 +136,9 @@ std::shared_ptr<MessageOperation> ShmDataPlane::send(const Message& message,
 
 std::shared_ptr<MessageOperation> ShmDataPlane::receive(const Message& message,
                                                         std::span<std::byte> bytes) {
-  auto& state = mail_states_[static_cast<std::size_t>(message.peer)];
+  auto& state = message_states_[static_cast<std::size_t>(message.peer)];
   auto& turns = state.turns[message.tag];
-  if (!turns) turns = std::make_shared<MailState::Turns>();
+  if (!turns) turns = std::make_shared<MessageState::Turns>();
   auto own = std::make_shared<ShmMessage>();
   own->message = message;
   own->incoming = bytes;

@@ -13,8 +13,8 @@
 #include "lockstep/rendezvous/peers.h"
 #include "lockstep/shm/connect.h"
 #include "lockstep/shm/group_memory_internal.h"
-#include "lockstep/shm/mailbox_internal.h"
 #include "lockstep/shm/memory_exchange_internal.h"
+#include "lockstep/shm/messages_internal.h"
 #include "lockstep/shm/recipes_internal.h"
 
 namespace lockstep {
@@ -61,7 +61,7 @@ class ShmDataPlane final : public DataPlane {
   std::optional<std::size_t> one_shot_bytes_;  // nullopt: not yet known
   std::uint64_t phases_ = 0;
   std::uint64_t rounds_ = 0;
-  std::vector<MailState> mail_states_;  // by peer
+  std::vector<MessageState> message_states_;  // by peer
 };
 
 /// Measures the one-shot threshold of `group`, whose data plane is `plane`: the largest inline

@@ -22,7 +22,7 @@ constexpr std::size_t kRankArea = kInlineArea + 4 * kStageBytes + kApart;
 static_assert(sizeof(RankState) <= kApart);  // RankState is in this gap
 
 std::size_t ranks_begin(int size) { return kHeaderBytes + aligned(ControlBlocks::bytes_for(size)); }
-std::size_t mailboxes_begin(int size) { return ranks_begin(size) + times(size, kRankArea); }
+std::size_t message_queues_begin(int size) { return ranks_begin(size) + times(size, kRankArea); }
 
 std::atomic<std::uint64_t>& header_of(const SharedMemory& memory) {
   return *reinterpret_cast<std::atomic<std::uint64_t>*>(memory.bytes().data());
@@ -53,7 +53,7 @@ std::span<std::byte> Allocation::bytes() const noexcept {
 }
 
 std::size_t GroupMemory::bytes_for(int size) {
-  return whole_pages(mailboxes_begin(size) + times(size * size, sizeof(Mailbox)));
+  return whole_pages(message_queues_begin(size) + times(size * size, sizeof(MessageQueue)));
 }
 
 GroupMemory::GroupMemory(std::shared_ptr<SharedMemory> memory, int rank, int size)
@@ -90,9 +90,10 @@ std::byte* GroupMemory::staged_result(int rank, std::uint64_t round) const noexc
   return staged_input(rank, round) + 2 * kStageBytes;
 }
 
-Mailbox& GroupMemory::mailbox(int from, int to) const noexcept {
-  auto* boxes = reinterpret_cast<Mailbox*>(memory_->bytes().data() + mailboxes_begin(size_));
-  return boxes[from * size_ + to];
+MessageQueue& GroupMemory::message_queue(int from, int to) const noexcept {
+  auto* queues =
+      reinterpret_cast<MessageQueue*>(memory_->bytes().data() + message_queues_begin(size_));
+  return queues[from * size_ + to];
 }
 
 RankState& GroupMemory::state(int rank) const noexcept {

@@ -1,6 +1,6 @@
 // The shared memory of a group: the control blocks; per rank, inline buffers for small inputs and a
-// staging area for data outside registered memory; per pair of ranks, a mailbox. And the registered
-// memory that the group has allocated, as this rank has it mapped.
+// staging area for data outside registered memory; per pair of ranks, a message queue. And the
+// registered memory that the group has allocated, as this rank has it mapped.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ struct alignas(128) Envelope {
   std::array<std::byte, kEnvelopeBytes> bytes;  // the data of a small message
 };
 
-struct alignas(128) Mailbox {
+struct alignas(128) MessageQueue {
   std::atomic<std::uint64_t> offers;   // envelopes offered so far
   std::atomic<std::uint64_t> written;  // pieces of claimed messages written by the sender
   std::atomic<std::uint64_t> read;     // pieces read by the receiver
@@ -116,7 +116,7 @@ class GroupMemory {
   /// computed.
   [[nodiscard]] std::byte* staged_input(int rank, std::uint64_t round) const noexcept;
   [[nodiscard]] std::byte* staged_result(int rank, std::uint64_t round) const noexcept;
-  [[nodiscard]] Mailbox& mailbox(int from, int to) const noexcept;
+  [[nodiscard]] MessageQueue& message_queue(int from, int to) const noexcept;
   [[nodiscard]] RankState& state(int rank) const noexcept;
 
   /// Gives up the group. A rank moves data only while RankState::moving is set and while the group

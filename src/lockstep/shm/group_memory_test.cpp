@@ -74,7 +74,7 @@ TEST(GroupMemory, AnAllocationIsUnmappedBySweepAfterAllRanksHaveDroppedIt) {
   EXPECT_EQ(pair.first.locate(next.first->bytes()), (Location{1, 0})) << "numbers are not reused";
 }
 
-TEST(GroupMemory, InlineBuffersStagingAreasAndMailboxesDoNotOverlap) {
+TEST(GroupMemory, InlineBuffersStagingAreasAndMessageQueuesDoNotOverlap) {
   Pair pair;
   const auto* begin = pair.memory->bytes().data();
   const auto* end = begin + pair.memory->bytes().size();
@@ -91,8 +91,8 @@ TEST(GroupMemory, InlineBuffersStagingAreasAndMailboxesDoNotOverlap) {
       areas.emplace_back(pair.first.staged_result(rank, round), kStageBytes);
     }
     for (int to = 0; to < 2; ++to) {
-      areas.emplace_back(reinterpret_cast<const std::byte*>(&pair.first.mailbox(rank, to)),
-                         sizeof(Mailbox));
+      areas.emplace_back(reinterpret_cast<const std::byte*>(&pair.first.message_queue(rank, to)),
+                         sizeof(MessageQueue));
     }
   }
   std::sort(areas.begin(), areas.end());

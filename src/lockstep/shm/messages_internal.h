@@ -1,9 +1,9 @@
-// One message between two ranks through their mailbox, and the recipes of its two sides.
+// One message between two ranks through their message queue, and the recipes of its two sides.
 //
 // The sender offers an envelope that describes the message. The data of a small message is in the
 // envelope; data in registered memory is read in place. The receiver copies the data and marks the
-// envelope as taken. Other data passes through the mailbox in pieces, once the receiver has claimed
-// the message; a receiver claims one message at a time.
+// envelope as taken. Other data passes through the message queue in pieces, once the receiver has
+// claimed the message; a receiver claims one message at a time.
 //
 // Messages are offered in the order of sending, each in any free envelope, so that messages of one
 // tag arrive in order. When all kEnvelopes wait for a receive of their tags, later messages wait
@@ -22,7 +22,7 @@
 namespace lockstep {
 
 // The state of a rank's messages with one peer.
-struct MailState {
+struct MessageState {
   std::uint64_t sent = 0;
   std::atomic<std::uint64_t> offered = 0;  // of the messages sent
   std::atomic<std::uint64_t> freed = 0;    // envelopes freed after use
@@ -44,8 +44,8 @@ class ShmMessage final : public MessageOperation {
   std::span<std::byte> incoming = {};
   std::uint64_t number = 0;  // of the messages sent to this peer, or of the receives of this tag
   GroupMemory* memory = nullptr;
-  MailState* state = nullptr;
-  std::shared_ptr<MailState::Turns> turns = {};  // of a receive
+  MessageState* state = nullptr;
+  std::shared_ptr<MessageState::Turns> turns = {};  // of a receive
 
   [[nodiscard]] Awaited reaches(const std::atomic<std::uint64_t>& word,
                                 std::uint64_t target) const {
@@ -61,7 +61,7 @@ class ShmMessage final : public MessageOperation {
 };
 
 /// The recipes throw PeerError if sender and receiver disagree on dtype or count.
-[[nodiscard]] Recipe send_recipe(ShmMessage& mail);
-[[nodiscard]] Recipe receive_recipe(ShmMessage& mail);
+[[nodiscard]] Recipe send_recipe(ShmMessage& operation);
+[[nodiscard]] Recipe receive_recipe(ShmMessage& operation);
 
 }  // namespace lockstep
