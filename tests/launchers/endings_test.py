@@ -1,5 +1,5 @@
-"""The end of a job: signals at any moment of its start, full disks, closed descriptors, stopped supervisors. What a
-person is told, and the exit code, must not depend on any of them."""
+"""The end of a job: signals at any moment of its start, full disks, closed descriptors, stopped supervisors. Report and
+exit code must not depend on any of them."""
 
 import datetime
 import os
@@ -24,7 +24,7 @@ class Endings(JobTest):
             begin = time.monotonic()
             job.send_signal(signal.SIGTERM)
             output = job.communicate(timeout=60)[0]
-            # Before its handlers are there, the launcher dies of it; the default grace is 30 s.
+            # Before its handlers are installed, the launcher dies of it; the default grace period is 30 s.
             self.assertIn(job.returncode, (128 + signal.SIGTERM, -signal.SIGTERM), output)
             self.assertLess(time.monotonic() - begin, 10, output)
             self.assertNotIn("SIGKILL", output)
@@ -37,7 +37,7 @@ class Endings(JobTest):
         self.assertIn("no end.json", output)
         self.run_job(LOCKSTEP, "run", "-n", "1", "--run-dir", "run", "sh", "-c", "rm -rf run", code=0)
 
-    def test_a_limit_on_file_sizes_cuts_the_log_and_nothing_else(self):
+    def test_a_limit_on_file_sizes_ends_the_log_and_nothing_else(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 
@@ -45,7 +45,7 @@ class Endings(JobTest):
         job = subprocess.run([LOCKSTEP, "run", "-n", "1", "bash", "-c", script], cwd=self.folder, timeout=60,
                              env=self.environment, capture_output=True, text=True, preexec_fn=limit)
         self.assertEqual(job.returncode, 4, job.stderr)
-        self.assertIn("the log of rank 0 is cut", job.stderr)
+        self.assertIn("the log of rank 0 ends here", job.stderr)
         self.assertRegex(job.stderr, r"rank 0\b.*exit code 4")
 
     def test_closed_descriptors_change_nothing(self):
@@ -53,7 +53,7 @@ class Endings(JobTest):
             line = f'exec "{LOCKSTEP}" run -n 2 sh -c "sleep 0.3; exit 5" {closed}'
             self.run_job("sh", "-c", line, code=5)
 
-    def test_a_reader_that_is_gone_changes_nothing(self):
+    def test_a_reader_that_has_ended_changes_nothing(self):
         read, write = os.pipe()
         os.close(read)
         job = subprocess.run([LOCKSTEP, "run", "-n", "2", "sh", "-c", "echo word; exit 3"], cwd=self.folder, timeout=60,
@@ -75,7 +75,7 @@ class Endings(JobTest):
         self.assertEqual(job.wait(timeout=60), 3, output)
         self.assertTrue(output.rstrip().splitlines()[-1].startswith("next:"), output[-500:])
 
-    def test_a_stopped_supervisor_holds_nobody(self):
+    def test_a_stopped_supervisor_delays_no_process(self):
         job = self.start(LOCKSTEP, "run", "-n", "2", "--grace", "1s", "sleep", "100")
         self.wait_for(lambda: len(self.processes()) >= 5, "both ranks")
         rank = next(pid for pid in self.processes() if pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
@@ -98,17 +98,17 @@ class Endings(JobTest):
     def test_a_rank_that_leaves_the_others_with_code_0_is_named_first(self):
         output = self.run_job(LOCKSTEP, "run", "-n", "3", PRINT_WORLD, "leave", "1", code=1)
         block = output[output.rindex("lockstep |"):].splitlines()
-        self.assertRegex(block[0], r"rank 1\b.*exit code 0 while other ranks still made calls")
+        self.assertRegex(block[0], r"rank 1\b.*exit code 0 while other ranks were still in collectives")
         self.assertRegex(block[1], r"rank [02]\b.*exit code 1")
 
-    def test_a_path_that_is_not_there_is_not_given_another_dot(self):
+    def test_a_path_that_does_not_exist_gets_no_second_dot(self):
         output = self.run_job(LOCKSTEP, "run", "./nosuch", code=127)
         self.assertNotIn("././", output)
 
     def test_ranks_that_never_met_are_ended_at_once(self):
         self.run_job(LOCKSTEP, "run", "-n", "2", "sh", "-c", "[ $RANK = 0 ] && exit 6; sleep 100", code=6)
         ended = [datetime.datetime.fromisoformat(rank["ended"].rstrip("Z")) for rank in self.end_record()["ranks"]]
-        # The others of a group would have 5 s to say why.
+        # Ranks that have met would have 5 s to report the reason.
         self.assertLess((ended[1] - ended[0]).total_seconds(), 4.5)
 
     def test_many_ranks_need_no_higher_limit_of_descriptors(self):
@@ -120,7 +120,7 @@ class Endings(JobTest):
         logs = [log.read_text() for log in self.folder.glob("runs/*/logs/*.log")]
         self.assertEqual(sum(f"sum {ranks * (ranks - 1) // 2}\n" in log for log in logs), ranks)
 
-    def test_programs_that_never_call_init_are_told_so(self):
+    def test_programs_that_never_call_init_are_reported(self):
         output = self.run_job(LOCKSTEP, "run", "-n", "2", "true")
         self.assertIn("lockstep::init()", output)
         self.assertNotIn("lockstep::init()", self.run_job(LOCKSTEP, "run", "-n", "2", PRINT_WORLD))

@@ -1,4 +1,4 @@
-"""Ranks and launchers that fail, are killed, stopped or do not listen: the right message and code, nothing left."""
+"""Ranks and launchers that fail, are killed, are stopped or ignore signals: correct message and exit code, no process left."""
 
 import base64
 import os
@@ -37,14 +37,14 @@ class Faults(JobTest):
             self.assertRegex(output, rf"rank {victim}\b.*SIGKILL")
             self.expect_nothing_left()
 
-    def test_when_the_launcher_is_killed_ranks_and_their_children_go_within_two_seconds(self):
+    def test_when_the_launcher_is_killed_ranks_and_their_children_end_within_two_seconds(self):
         job = self.start(LOCKSTEP, "run", "-n", "2", "bash", "-c", f"sleep 100 & {PRINT_WORLD} wait; wait")
         self.wait_for_workers(2)
         job.kill()
         job.wait()
         self.expect_nothing_left(within=2)
 
-    def test_a_stopped_rank_is_named_and_so_is_its_going_on(self):
+    def test_a_stopped_rank_is_named_and_named_again_when_it_continues(self):
         job = self.start(LOCKSTEP, "run", "-n", "2", PRINT_WORLD, "wait")
         victim = self.wait_for_workers(2)[1]
         lines = []
@@ -53,13 +53,13 @@ class Faults(JobTest):
         os.kill(victim, signal.SIGSTOP)
         self.wait_for(lambda: any(re.search(rf"rank 1\b.*stopped.*process {victim}", line) for line in lines), "the notice")
         os.kill(victim, signal.SIGCONT)
-        self.wait_for(lambda: any(re.search(rf"rank 1\b.*goes on.*process {victim}", line) for line in lines), "the notice")
+        self.wait_for(lambda: any(re.search(rf"rank 1\b.*continues.*process {victim}", line) for line in lines), "the notice")
         job.send_signal(signal.SIGTERM)
         job.wait(timeout=30)
         reader.join()
         self.expect_nothing_left()
 
-    def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(self):
+    def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(self):
         job = self.start(LOCKSTEP, "run", "-n", "2", "--grace", "1s", PRINT_WORLD, "ignore", "1")
         self.wait_for_workers(2)
         time.sleep(0.5)
@@ -81,24 +81,24 @@ class Faults(JobTest):
         self.assertEqual(job.returncode, 128 + signal.SIGINT)
         self.expect_nothing_left()
 
-    def test_a_failed_group_is_started_again_and_that_is_counted(self):
+    def test_failed_ranks_are_restarted_and_restarts_are_counted(self):
         output = self.run_job(LOCKSTEP, "run", "-n", "2", "--max-restarts", "2", PRINT_WORLD, "fail-once", "1")
         self.assertIn("restart 1 of 2", output)
         self.assertEqual(self.end_record()["restarts"], 1)
         self.expect_nothing_left()
 
-    def test_a_program_that_is_not_there_is_code_127_and_one_that_cannot_run_126(self):
+    def test_a_missing_program_is_code_127_and_one_that_is_not_executable_126(self):
         self.assertIn("./nowhere", self.run_job(LOCKSTEP, "run", "-n", "2", "./nowhere", code=127))
         (self.folder / "text").write_text("no program")
         self.assertIn("./text", self.run_job(LOCKSTEP, "run", "-n", "2", "./text", code=126))
 
-    def test_a_program_that_a_loader_or_a_shell_cannot_execute_is_not_restarted(self):
+    def test_a_program_that_a_loader_or_a_shell_did_not_execute_is_not_restarted(self):
         for code in (126, 127):
             output = self.run_job(LOCKSTEP, "run", "-n", "2", "--max-restarts", "2", "sh", "-c", f"exit {code}", code=code)
             self.assertNotIn("restart 1 of 2", output)
-            self.assertIn("cannot be executed, so it is not restarted", output)
+            self.assertIn("was not executed, so it is not restarted", output)
 
-    def test_wrong_usage_is_code_2_and_starts_nothing(self):
+    def test_invalid_usage_is_code_2_and_starts_nothing(self):
         self.run_job(LOCKSTEP, "run", "-n", "0", "true", code=2)
         self.run_job(LOCKSTEP, "run", "--grrace", "3", "true", code=2)
         self.assertEqual(list(self.folder.glob("runs/*")), [])
@@ -108,14 +108,14 @@ class Faults(JobTest):
         self.assertEqual([w[:2] for w in worlds(output)], [(63, 64)])
 
     def test_equal_lines_are_folded_with_their_ranks(self):
-        for _ in range(10):  # on a busy machine ranks may print further apart than lines wait for each other
+        for _ in range(10):  # on a busy machine ranks may print further apart than the fold window
             output = self.run_job(LOCKSTEP, "run", "-n", "4", "echo", "the same for all")
             if output.count("the same for all") == 1:
                 break
         self.assertEqual(output.count("the same for all"), 1, output)
         self.assertRegex(output, r"0-3.*4x.*the same for all")
 
-    def test_a_flood_reaches_the_files_whole_and_in_order(self):
+    def test_a_flood_is_in_the_files_completely_and_in_order(self):
         megabytes = 200 if "LOCKSTEP_SOAK_SEED" in os.environ else 24
         each = megabytes * 1_000_000 // 8
         self.run_job(LOCKSTEP, "run", "-n", "8", "--run-dir", "flood", PRINT_WORLD, "flood", str(each), limit=120)
@@ -127,7 +127,7 @@ class Faults(JobTest):
                     self.fail(f"rank {rank}, line {number}: {line!r}")
 
     def test_the_secret_is_in_no_argument_environment_or_log(self):
-        # Before it has met the others a rank has not closed the descriptor yet: this one never does.
+        # A rank closes the descriptor when it has met the others: this program never calls init().
         job = self.start(LOCKSTEP, "run", "-n", "2", "--run-dir", "run", "sleep", "100")
         self.wait_for(lambda: len(self.processes()) >= 5, "both ranks")
         rank = self.wait_for(lambda: next((pid for pid in self.processes()

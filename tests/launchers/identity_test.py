@@ -1,4 +1,4 @@
-"""Who belongs to a job: launchers of an earlier try, other jobs of the same user, names that strangers hold."""
+"""Which processes belong to a job: launchers of an earlier run, other jobs of the same user, names in use by others."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ class Identity(JobTest):
         return self.start(LOCKSTEP, "run", "-n", "1", "--nnodes", "2", "--node-rank", str(number), "--rendezvous",
                           f"127.0.0.1:{port}", "--timeout", "60s", "--run-dir", f"{name}{number}", *command)
 
-    def test_a_launcher_of_an_earlier_try_does_not_join(self):
+    def test_a_launcher_of_an_earlier_run_does_not_join(self):
         port = free_port()
         stale = self.node(1, port, "old", "echo", "old program", "--lr", "0.1")
         time.sleep(0.5)  # it tries to reach node 0
@@ -37,7 +37,7 @@ class Identity(JobTest):
         self.assertNotIn("old program", output)
 
     def test_two_jobs_of_mpich_do_not_mix(self):
-        # Each rank below a shell of its own, as with a script between launcher and program.
+        # Each rank has its own shell as parent, as with a script between launcher and program.
         job = "import os, socket, subprocess, sys\n" \
               "ends = [socket.socketpair() for _ in range(2)]\n" \
               "ranks = [subprocess.Popen(['sh', '-c', sys.argv[1] + '; exit $?'], pass_fds=[end[1].fileno()],\n" \
@@ -62,11 +62,11 @@ class Identity(JobTest):
         first, second = self.plain_rank(0, 3, port), self.plain_rank(1, 3, port)
         time.sleep(2)  # both wait for rank 2
         second.send_signal(signal.SIGKILL)
-        output = first.communicate(timeout=120)[0]  # where it waits for ranks that ask for the secret, 600 s
+        output = first.communicate(timeout=120)[0]  # waiting for ranks that request the secret would take 600 s
         self.assertIn("rank 1", output)
         second.communicate()
 
-    def test_a_name_that_is_taken_is_named_with_its_process(self):
+    def test_a_name_in_use_is_reported_with_its_process(self):
         port = free_port()
         name = f"\0lockstep-{os.getuid()}-0-plain-127.0.0.1:{port}-store"
         holder = ("import os, socket, sys, time\nif sys.argv[1:]: os.setuid(int(sys.argv[1]))\n"
@@ -80,7 +80,7 @@ class Identity(JobTest):
                 self.assertEqual(process.stdout.readline(), "bound\n")
                 rank = self.plain_rank(0, 2, port)
                 output = rank.communicate(timeout=60)[0]
-                self.assertIn(f"is taken by process {process.pid} of {'yours' if user is None else f'user {user}'}", output)
+                self.assertIn(f"is in use by process {process.pid} of {'this user' if user is None else f'user {user}'}", output)
                 process.kill()
                 process.communicate()
 

@@ -1,4 +1,4 @@
-"""What the launcher tests share: starting jobs, reading what they print, and counting what they leave behind."""
+"""Shared by the launcher tests: starts jobs, reads their output, and counts the processes that they leave behind."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ LOCKSTEP = os.environ["LOCKSTEP_COMMAND"]
 PRINT_WORLD = os.environ["LOCKSTEP_PRINT_WORLD"]
 PYTHON = os.environ.get("LOCKSTEP_PYTHON", sys.executable)
 WORLD = re.compile(r"world rank (\d+) of (\d+), local (\d+) of (\d+), node (\d+) of (\d+), hosts (\d+)")
-# A launcher's variables of whoever runs these tests must not reach the jobs.
+# Variables of a launcher around these tests must not reach the jobs.
 CLEAN = {k: v for k, v in os.environ.items()
          if not k.startswith(("LOCKSTEP_", "SLURM_", "OMPI_COMM_", "OMPI_UNIVERSE_", "PMIX_", "PMI_",
                               "TORCHELASTIC_"))
@@ -37,10 +37,10 @@ def expected_worlds(nodes, ranks_each):
 
 
 class JobTest(unittest.TestCase):
-    """Each test has a folder of its own and a token in the environment of everything it starts."""
+    """Each test has its own folder, and a token in the environment of all processes that it starts."""
 
     def setUp(self):
-        # Not in /tmp: emulated hosts have one each, and share only what lies elsewhere.
+        # Not in /tmp: every emulated host has its own, and they share all other folders.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="job_", dir=os.environ["LOCKSTEP_TEST_FOLDER"]))
         self.token = f"LOCKSTEP_TEST_TOKEN={uuid.uuid4()}"
         self.environment = {**CLEAN, "LOCKSTEP_TEST_TOKEN": self.token.partition("=")[2], "HOME": str(self.folder),
@@ -57,7 +57,7 @@ class JobTest(unittest.TestCase):
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def run_job(self, *command, code=0, limit=60, **variables):
-        """Runs `command` to its end; returns what it printed."""
+        """Runs `command` to its end; returns its output."""
         job = self.start(*command, **variables)
         try:
             output, _ = job.communicate(timeout=limit)
@@ -68,14 +68,14 @@ class JobTest(unittest.TestCase):
         return output
 
     def processes(self):
-        """Process numbers of everything alive that this test started, by the token in its environment."""
+        """Ids of all live processes that this test started, by the token in their environment."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
                 if entry.name.isdigit() and self.token.encode() in (entry / "environ").read_bytes().split(b"\0"):
                     if (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
                         found.append(int(entry.name))
-            except OSError:  # it ended while we looked
+            except OSError:  # it has ended meanwhile
                 continue
         return found
 
@@ -88,7 +88,7 @@ class JobTest(unittest.TestCase):
 
     def kill_left_over(self):
         for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(pid, signal.SIGKILL)
 
     def wait_for(self, condition, what, limit=60):
@@ -100,7 +100,7 @@ class JobTest(unittest.TestCase):
         self.fail(f"{what} did not happen within {limit} s")
 
     def workers(self, program="print_world"):
-        """Process numbers of the ranks, by rank."""
+        """Process ids of the ranks, by rank."""
         ranks = {}
         for pid in self.processes():
             try:

@@ -1,13 +1,13 @@
-// Prints its world in one line, then does what its arguments say; what the launcher tests start.
+// The program of the launcher tests. Prints its world in one line, then acts on its arguments:
 //   print_world                 prints and ends
 //   print_world exit CODE RANK  rank RANK ends with CODE, the others wait for it
 //   print_world crash RANK      rank RANK dereferences a null pointer
-//   print_world throw RANK      rank RANK throws what nobody catches
-//   print_world wait            waits to be ended; SIGTERM ends it
-//   print_world ignore RANK     rank RANK ignores SIGTERM, the others end with it
+//   print_world throw RANK      rank RANK throws an exception that is not caught
+//   print_world wait            waits until a signal such as SIGTERM ends it
+//   print_world ignore RANK     rank RANK ignores SIGTERM, the others end by it
 //   print_world fail-once RANK  rank RANK ends with 3 in the first round only
 //   print_world leave RANK      rank RANK ends with 0 while the others are in a barrier
-//   print_world reduce          the ranks add their numbers, and print the sum
+//   print_world reduce          the ranks all-reduce their numbers and print the sum
 //   print_world flood BYTES     writes that many bytes of numbered lines
 #include <chrono>
 #include <csignal>
@@ -28,16 +28,15 @@
 
 namespace {
 
-// Kept out of line so that the stack names it, and from the sanitizer so that it is the signal that
-// ends us.
+// Not inlined, so that the stack names it; not sanitized, so that the signal ends the process.
 [[gnu::noinline, gnu::no_sanitize("undefined")]] void dereference_null() {
-  volatile int* volatile nowhere = nullptr;  // volatile twice: compilers know both ways out
+  volatile int* volatile nowhere = nullptr;  // volatile twice: compilers would optimize either away
   *nowhere = 1;
 }
 
 [[noreturn]] void wait_to_be_ended() {
   std::this_thread::sleep_for(
-      std::chrono::minutes(2));  // a test that leaves us behind is found by its census
+      std::chrono::minutes(2));  // a test that leaves this process behind counts it
   std::_Exit(9);
 }
 

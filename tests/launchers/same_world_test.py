@@ -8,9 +8,9 @@ from job_under_test import LOCKSTEP, PRINT_WORLD, PYTHON, JobTest, expected_worl
 
 
 class SameWorld(JobTest):
-    def test_started_plainly_it_is_a_world_of_one(self):
+    def test_without_a_launcher_it_is_a_world_of_one(self):
         self.assertEqual(worlds(self.run_job(PRINT_WORLD)), expected_worlds(1, 1))
-        self.assertEqual(list(self.folder.glob("runs")), [], "a process started plainly writes nothing")
+        self.assertEqual(list(self.folder.glob("runs")), [], "a process without a launcher writes no files")
 
     def test_lockstep_run(self):
         output = self.run_job(LOCKSTEP, "run", "-n", "4", PRINT_WORLD)
@@ -33,7 +33,7 @@ class SameWorld(JobTest):
         second = self.start(*torchrun, "--node-rank", "1", *common)
         output = self.run_job(*torchrun, "--node-rank", "0", *common)
         output += second.communicate(timeout=60)[0]
-        # torchrun says two nodes; the ranks find out that they share one host.
+        # torchrun gives two nodes; the ranks detect that they share one host.
         self.assertEqual(worlds(output), [(*world[:6], "0000") for world in expected_worlds(2, 2)])
 
     def test_mpirun(self):

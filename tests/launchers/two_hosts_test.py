@@ -1,4 +1,4 @@
-"""The same program on two emulated hosts, under every launcher; and what happens when one of them is lost.
+"""The same program on two emulated hosts, under every launcher; and the loss of one of them.
 
 Run inside `hosts 2`: this process is in the box, sees every host's processes, and reaches them with `on h0 …`.
 """
@@ -71,7 +71,7 @@ class TwoHosts(JobTest):
             self.assertRegex(output, r"rank 3\b.*exit code 5")
         self.expect_nothing_left()
 
-    def test_when_one_nodes_launcher_is_killed_nothing_is_left_on_either(self):
+    def test_when_one_launcher_is_killed_no_process_is_left_on_either_node(self):
         for victim in (1, 0):
             jobs = [self.lockstep_on(node, PRINT_WORLD, "wait") for node in (0, 1)]
             self.wait_for(lambda: len(self.met()) == 4, "four ranks that have met")
@@ -84,8 +84,8 @@ class TwoHosts(JobTest):
             shutil.rmtree(self.folder / "run0")
             shutil.rmtree(self.folder / "run1")
 
-    def test_a_host_that_is_lost_while_bytes_are_on_their_way_to_it_is_noticed(self):
-        # Keep-alive does not look at a connection that has unacknowledged bytes: the kernel tries for 15 minutes.
+    def test_the_loss_of_a_host_with_unacknowledged_bytes_is_detected(self):
+        # Keep-alive does not probe a connection with unacknowledged bytes: the kernel retransmits for 15 minutes.
         script = "[ $RANK = 0 ] && sleep 3 && exit 3; sleep 100"
         jobs = [self.lockstep_on(node, "sh", "-c", script, port="29407") for node in (1, 0)]
         self.wait_for(lambda: (self.folder / "run1/logs/rank-003.log").exists(), "the ranks")
@@ -96,7 +96,7 @@ class TwoHosts(JobTest):
         self.assertRegex(output, r"node 1|rank 0")
         self.assertNotEqual(jobs[1].returncode, 0)
 
-    def test_a_failed_group_is_started_again_on_both_nodes(self):
+    def test_failed_ranks_are_restarted_on_both_nodes(self):
         jobs = [self.lockstep_on(node, "--max-restarts", "2", PRINT_WORLD, "fail-once", "3") for node in (0, 1)]
         outputs = [job.communicate(timeout=60)[0] for job in jobs]
         for job, output in zip(jobs, outputs):
@@ -115,7 +115,7 @@ class TwoHosts(JobTest):
         good.send_signal(signal.SIGTERM)
         good.communicate(timeout=40)
 
-    def test_a_node_that_does_not_come_is_named(self):
+    def test_a_missing_node_is_named(self):
         job = self.start("on", "h0", LOCKSTEP, "run", "-n", "2", "--nnodes", "2", "--node-rank", "0", "--rendezvous",
                          "h0:29401", "--timeout", "1s", PRINT_WORLD)
         output = job.communicate(timeout=30)[0]

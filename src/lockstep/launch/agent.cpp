@@ -26,7 +26,7 @@ constexpr std::size_t kChunkBytes = 64u << 10;
 constexpr std::chrono::seconds kSymbolLimit{10};
 constexpr std::uint32_t kNoWorker = ~0u;
 
-// What an event of the loop is about.
+// The source of an event of the loop.
 enum class Source : std::uint32_t { signal, stop, news, supervisor, output, error };
 
 std::uint64_t tag(Source source, std::uint32_t worker) {
@@ -40,7 +40,7 @@ class Round {
  public:
   explicit Round(Agent& agent)
       : agent_(agent), buffer_(kChunkBytes), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-    if (!epoll_) throw SystemError("cannot make an epoll descriptor", errno);
+    if (!epoll_) throw SystemError("cannot create an epoll descriptor", errno);
   }
 
   RoundOutcome run() {
@@ -70,7 +70,7 @@ class Round {
   void start(const WorkerPlan& plan) {
     const auto index = static_cast<std::uint32_t>(workers_.size());
     auto& worker = *workers_.emplace_back(std::make_unique<Worker>(agent_.options_, plan, clock_));
-    watch(worker.supervisor().line(), tag(Source::news, index));
+    watch(worker.supervisor().socket(), tag(Source::news, index));
     watch(worker.supervisor().process(), tag(Source::supervisor, index));
     watch(worker.supervisor().standard_output.number(), tag(Source::output, index));
     watch(worker.supervisor().standard_error.number(), tag(Source::error, index));
@@ -81,7 +81,7 @@ class Round {
                        [](const auto& worker) { return worker->is_gone(); });
   }
 
-  // Tells or kills if it is time to, and returns when to look again at the latest.
+  // Sends SIGTERM or kills if it is due. Returns when to check again, `latest` or earlier.
   Clock::time_point act_on_policy(Clock::time_point latest) {
     const auto now = Clock::now();
     auto limits = agent_.options_.limits;
@@ -100,13 +100,13 @@ class Round {
     return std::min(latest, decision.look_again.value_or(latest));
   }
 
-  // Whoever is still there two seconds after SIGKILL has a supervisor that does not act.
+  // A worker that still exists two seconds after SIGKILL has a supervisor that does not act.
   void force_end() {
     for (auto& worker : workers_) {
       if (worker->is_gone()) continue;
       agent_.console_.notice(
-          fmt::format("the supervisor process {} of rank {} does not answer (is it stopped?); the "
-                      "launcher kills its processes",
+          fmt::format("the supervisor process {} of rank {} does not answer (it may be stopped); "
+                      "the launcher kills its processes",
                       worker->supervisor().pid(), worker->outcome().rank));
       worker->supervisor().force();
     }
@@ -135,7 +135,7 @@ class Round {
         worker.read(OutputStream::standard_error, buffer_, agent_.console_);
         break;
       case Source::news:
-        if (worker.hear()) record_end(worker);
+        if (worker.receive_news()) record_end(worker);
         break;
       default:
         collect(worker);
@@ -155,10 +155,11 @@ class Round {
       if (!to_end) continue;
       if (signal_ == 0) {
         signal_ = *signal;
-        agent_.console_.notice(fmt::format(
-            "{} is passed on; ranks that still run in {} s are killed{}", signal_name(*signal),
-            std::chrono::duration<double>(agent_.options_.limits.grace).count(),
-            *signal == SIGINT ? ", and at once on the next Ctrl-C" : ""));
+        agent_.console_.notice(
+            fmt::format("{} is forwarded to the ranks; those that still run in {} s are killed{}",
+                        signal_name(*signal),
+                        std::chrono::duration<double>(agent_.options_.limits.grace).count(),
+                        *signal == SIGINT ? ", and at once on the next Ctrl-C" : ""));
       }
       if (!facts_.told) facts_.told = now;
     }
@@ -179,7 +180,7 @@ class Round {
   void collect(Worker& worker) {
     const bool had_ended = worker.has_ended();
     if (!worker.collect(buffer_, agent_.console_)) return;
-    ignore(worker.supervisor().line());
+    ignore(worker.supervisor().socket());
     ignore(worker.supervisor().process());
     if (!had_ended) record_end(worker);
   }
@@ -189,19 +190,20 @@ class Round {
       worker->flush_log();
       if (worker->look_at_supervisor() && worker->is_supervisor_stopped()) {
         agent_.console_.notice(fmt::format(
-            "the supervisor process {0} of rank {1} is stopped, and passes no signal on; "
-            "`kill -CONT {0}` lets it continue",
+            "the supervisor process {0} of rank {1} is stopped and forwards no signals; "
+            "`kill -CONT {0}` continues it",
             worker->supervisor().pid(), worker->outcome().rank));
       }
       if (!worker->look()) continue;
       const auto& outcome = worker->outcome();
       if (worker->is_stopped()) {
-        agent_.console_.notice(fmt::format(
-            "rank {} on {} is stopped (process {}, by a signal or a debugger); the others wait for "
-            "it; `kill -CONT {}` lets it go on",
-            outcome.rank, outcome.host, outcome.pid, outcome.pid));
+        agent_.console_.notice(
+            fmt::format("rank {} on {} is stopped (process {}, by a signal or a debugger); the "
+                        "other ranks wait "
+                        "for it; `kill -CONT {}` continues it",
+                        outcome.rank, outcome.host, outcome.pid, outcome.pid));
       } else {
-        agent_.console_.notice(fmt::format("rank {} on {} goes on (process {})", outcome.rank,
+        agent_.console_.notice(fmt::format("rank {} on {} continues (process {})", outcome.rank,
                                            outcome.host, outcome.pid));
       }
       if (agent_.hooks_.rank_stopped) {
@@ -231,7 +233,7 @@ class Round {
     const bool ended_well = std::none_of(result.ranks.begin(), result.ranks.end(),
                                          [](const RankOutcome& rank) { return rank.failed(); });
     if (ended_well && !stopped_) return RunCause::finished;
-    // A rank here that failed after another node had is a consequence.
+    // A rank that failed here after a failure on another node is a consequence of it.
     if (stopped_ && !(culprit && result.ranks[*culprit].ended < clock_.at(*stopped_))) {
       return RunCause::peer_node;
     }
@@ -253,8 +255,8 @@ class Round {
   FileDescriptor epoll_;
   std::vector<std::unique_ptr<Worker>> workers_;
   StopFacts facts_;
-  int signal_ = 0;                            // the first that told us to end
-  std::optional<Clock::time_point> stopped_;  // when Agent::request_stop was heard
+  int signal_ = 0;                            // the first signal that ends the round
+  std::optional<Clock::time_point> stopped_;  // when Agent::request_stop took effect
 };
 
 Agent::Agent(AgentOptions options, const SignalRelay& relay, Console& console, AgentHooks hooks)
@@ -263,9 +265,9 @@ Agent::Agent(AgentOptions options, const SignalRelay& relay, Console& console, A
       console_(console),
       hooks_(std::move(hooks)),
       stop_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (options_.command.empty()) throw UsageError("there is no program to run: name one");
-  if (options_.workers.empty()) throw UsageError("there are no ranks to run here: ask for one");
-  if (!stop_event_) throw SystemError("cannot make an eventfd", errno);
+  if (options_.command.empty()) throw UsageError("no program to run was given: name one");
+  if (options_.workers.empty()) throw UsageError("0 ranks to run were given: give at least 1");
+  if (!stop_event_) throw SystemError("cannot create an eventfd", errno);
 }
 
 RoundOutcome Agent::run() { return Round(*this).run(); }

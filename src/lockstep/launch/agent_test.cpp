@@ -73,7 +73,7 @@ class AgentTest : public ::testing::Test {
     return outcome;
   }
 
-  // What the console shows so far.
+  // The output of the console so far.
   std::string shown() const {
     std::string text(1 << 22, '\0');
     const auto count = ::pread(paper_.number(), text.data(), text.size(), 0);
@@ -112,7 +112,7 @@ TEST_F(AgentTest, ARoundInWhichEveryRankFinishesIsFinished) {
   EXPECT_NE(shown().find("2 | I am 2 of 3\n"), std::string::npos) << shown();
 }
 
-TEST_F(AgentTest, TheFirstToFailIsTheCulpritAndTheOthersAreEnded) {
+TEST_F(AgentTest, TheFirstRankToFailIsTheCulpritAndTheOthersAreEnded) {
   const auto outcome = run(shell(4, "[ $RANK = 2 ] && { echo oh no; exit 42; }; exec sleep 100"));
   EXPECT_EQ(outcome.cause, RunCause::rank_failed);
   ASSERT_EQ(find_culprit(outcome.ranks), 2u);
@@ -125,7 +125,7 @@ TEST_F(AgentTest, TheFirstToFailIsTheCulpritAndTheOthersAreEnded) {
   EXPECT_GE(outcome.lasted, 200ms) << "the others had no time to report";
 }
 
-TEST_F(AgentTest, OthersThatFailInConsequenceAreNotToldAndNotTheCulprit) {
+TEST_F(AgentTest, RanksThatFailInConsequenceGetNoSignalAndAreNotTheCulprit) {
   auto round = shell(2, "[ $RANK = 1 ] && kill -9 $$; sleep 0.05; exit 1");
   round.limits.report = 20s;  // the round ends as soon as all have ended
   const auto outcome = run(std::move(round));
@@ -143,7 +143,7 @@ TEST_F(AgentTest, AWorkerThatIgnoresTermIsKilledAfterTheGrace) {
   EXPECT_LT(outcome.lasted, 10s);
 }
 
-TEST_F(AgentTest, ASignalIsPassedOnAndRanksThatEndWellMakeAGoodRun) {
+TEST_F(AgentTest, ASignalIsForwardedAndRanksThatThenSucceedMakeTheRunFinished) {
   const auto outcome =
       run(shell(2, "trap 'echo saved; exit 0' TERM; echo up $RANK; while :; do sleep 0.02; done"),
           {}, [&](Agent& /*agent*/) {
@@ -155,7 +155,7 @@ TEST_F(AgentTest, ASignalIsPassedOnAndRanksThatEndWellMakeAGoodRun) {
   EXPECT_EQ(log_of(1), "up 1\nsaved\n");
 }
 
-TEST_F(AgentTest, RanksThatDieOfThePassedSignalMakeTheSignalTheCause) {
+TEST_F(AgentTest, RanksThatDieOfTheForwardedSignalMakeTheSignalTheCause) {
   const auto outcome = run(shell(2, "echo up $RANK; exec sleep 100"), {}, [&](Agent& /*agent*/) {
     EXPECT_TRUE(wait_until_shown("up 0") && wait_until_shown("up 1"));
     ::kill(::getpid(), SIGINT);
@@ -171,7 +171,7 @@ TEST_F(AgentTest, ASecondCtrlCKillsNow) {
   const auto outcome = run(std::move(round), {}, [&](Agent& /*agent*/) {
     EXPECT_TRUE(wait_until_shown("up 0") && wait_until_shown("up 1"));
     ::kill(::getpid(), SIGINT);
-    EXPECT_TRUE(wait_until_shown("SIGINT is passed on"));
+    EXPECT_TRUE(wait_until_shown("SIGINT is forwarded"));
     ::kill(::getpid(), SIGINT);
   });
   EXPECT_EQ(outcome.cause, RunCause::signal);
@@ -179,7 +179,7 @@ TEST_F(AgentTest, ASecondCtrlCKillsNow) {
   EXPECT_LT(outcome.lasted, 20s);
 }
 
-TEST_F(AgentTest, UserSignalsArePassedOnAndEndNothing) {
+TEST_F(AgentTest, UserSignalsAreForwardedAndEndNothing) {
   const auto outcome = run(shell(1,
                                  "trap 'echo one' USR1; trap 'echo two; exit 0' USR2; echo up; "
                                  "while :; do sleep 0.02; done"),
@@ -193,7 +193,7 @@ TEST_F(AgentTest, UserSignalsArePassedOnAndEndNothing) {
   EXPECT_EQ(outcome.signal, 0);
 }
 
-TEST_F(AgentTest, AStoppedRankIsNamedAndNamedAgainWhenItGoesOn) {
+TEST_F(AgentTest, AStoppedRankIsNamedAndNamedAgainWhenItContinues) {
   std::vector<bool> stops;
   const auto outcome = run(shell(2, "[ $RANK = 1 ] && kill -STOP $$; echo on $RANK"),
                            {.rank_stopped =
@@ -214,7 +214,7 @@ TEST_F(AgentTest, AStoppedRankIsNamedAndNamedAgainWhenItGoesOn) {
   EXPECT_TRUE(stops[0]);
 }
 
-TEST_F(AgentTest, AProgramThatIsNotThereOrCannotBeExecutedIsToldApart) {
+TEST_F(AgentTest, AMissingProgramAndOneThatIsNotExecutableAreDistinguished) {
   EXPECT_EQ(run(options(2, {"lockstep-no-such-program"})).cause, RunCause::not_found);
   auto second = options(1, {"/etc/passwd"});
   second.restarts = 1;
@@ -233,7 +233,7 @@ TEST_F(AgentTest, AnotherNodesFailureEndsTheRound) {
   EXPECT_EQ(outcome.ranks[0].status, ExitStatus::signaled(SIGTERM));
 }
 
-TEST_F(AgentTest, TheSecretIsHandedOnByItsDescriptor) {
+TEST_F(AgentTest, TheSecretIsPassedByItsDescriptor) {
   const FileDescriptor secret(::memfd_create("secret", MFD_CLOEXEC));
   ASSERT_EQ(::write(secret.number(), "abc\n", 4), 4);
   auto round = shell(2, "cat /proc/self/fd/$LOCKSTEP_SECRET_FD");
@@ -250,7 +250,7 @@ LOCKSTEP_CRASHES void crash_in_a_worker() {
   sink = 1;
 }
 
-// Executed by the next test as a worker; alone, it has nothing to do.
+// The next test executes this as a worker; otherwise it does nothing.
 TEST(CrashingWorker, CrashesWhenAnAgentStartsIt) {
   const auto descriptor = Environment::of_process().find_integer(Agent::kCrashVariable);
   if (!descriptor) return;
@@ -268,7 +268,7 @@ TEST_F(AgentTest, ACrashIsExplainedWithTheNameOfTheFunction) {
   EXPECT_NE(failure_block(outcome.ranks, {.cause = outcome.cause}).find("#0 "), std::string::npos);
 }
 
-// 40 MB in the unit test; 200 MB when a soak asks for it.
+// 40 MB in the unit test; 200 MB in a soak.
 TEST_F(AgentTest, EveryByteOf8RanksIsInTheirLogsInOrder) {
   const bool soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED").has_value();
   const int num_lines = soak ? 3'125'000 / 4 : 156'250;  // of 32 bytes
@@ -300,7 +300,7 @@ TEST_F(AgentTest, SixtyFourRanksStartAndEnd) {
   std::printf("64 ranks in %lld ms\n", static_cast<long long>(outcome.lasted.count()));
 }
 
-TEST_F(AgentTest, WithoutACommandOrARankItRefuses) {
+TEST_F(AgentTest, AnEmptyCommandOrNoRankIsRefused) {
   Console console({.error = paper_.number()});
   const SignalRelay relay;
   EXPECT_THROW(Agent(options(1, {}), relay, console), UsageError);

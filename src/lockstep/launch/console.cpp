@@ -17,11 +17,11 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::seconds kLastWords{1};
-constexpr int kLookAtStop = 100;  // milliseconds between two looks whether writing is still wanted
+constexpr int kLookAtStop = 100;  // milliseconds between two checks for a requested stop
 
 std::size_t cost_of(const std::string& text) { return text.size() + 64; }
 
-// SIGPIPE would end the launcher, and with it the run, because somebody closed `| head`.
+// Without this, a closed reader such as `| head` would end the launcher and the run by SIGPIPE.
 void block_broken_pipe_signal() {
   sigset_t broken;
   sigemptyset(&broken);
@@ -174,7 +174,7 @@ void Console::print_dropped(std::uint64_t count) {
                   count, count == 1 ? "line is" : "lines are", count == 1 ? "it" : "them"));
 }
 
-// The live line is taken away before anything else is written and put back after it.
+// The live line is erased before other lines are written, and written again after them.
 void Console::print_live(const std::optional<std::string>& changed, bool last) {
   const auto next = last ? "" : printable(changed.value_or(live_), options_.color_error);
   if (printed_.empty() && next == live_) return;
@@ -184,7 +184,7 @@ void Console::print_live(const std::optional<std::string>& changed, bool last) {
 }
 
 void Console::write_out(const std::stop_token& stop) {
-  // Neighbours for the same descriptor go out together.
+  // Consecutive items for the same descriptor are written together.
   for (std::size_t i = 0; i < printed_.size() && !stop.stop_requested();) {
     const int descriptor = printed_[i].first;
     std::string bytes;
@@ -193,7 +193,7 @@ void Console::write_out(const std::stop_token& stop) {
     }
     std::string_view rest = bytes;
     while (!rest.empty() && !stop.stop_requested()) {
-      // After poll's word, a write of PIPE_BUF bytes does not block: finish() can end this thread.
+      // After poll, a write of PIPE_BUF bytes does not block: finish() can end this thread.
       pollfd room{descriptor, POLLOUT, 0};
       if (::poll(&room, 1, kLookAtStop) <= 0) continue;
       const auto count =

@@ -10,11 +10,11 @@
 namespace lockstep {
 namespace {
 
-// The terminal's own colours without black, white and red: neighbours differ, and red means
-// trouble.
+// The terminal's basic colors without black, white and red: neighbors differ, and red is for
+// errors.
 constexpr std::array kColors{36, 33, 32, 35, 34, 96, 93, 92, 95, 94};
 
-// How many bytes of `text` are one letter in UTF-8; 0 if they are none.
+// The number of bytes of the UTF-8 character at the start of `text`; 0 if there is none.
 std::size_t letter_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);
@@ -27,15 +27,16 @@ std::size_t letter_bytes(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  if (first == 0xe0 && byte(1) < 0xa0) return 0;  // too long a form
-  if (first == 0xed && byte(1) > 0x9f) return 0;  // half of a pair
+  if (first == 0xe0 && byte(1) < 0xa0) return 0;  // overlong encoding
+  if (first == 0xed && byte(1) > 0x9f) return 0;  // surrogate
   if (first == 0xf0 && byte(1) < 0x90) return 0;
   if (first == 0xf4 && byte(1) > 0x8f) return 0;
-  if (first == 0xc2 && byte(1) < 0xa0) return 0;  // control letters of the upper half
+  if (first == 0xc2 && byte(1) < 0xa0) return 0;  // C1 control characters
   return length;
 }
 
-// How many bytes of `text` are a colour sequence such as ESC [ 1 ; 31 m; 0 if they are none.
+// The number of bytes of the color sequence, such as ESC [ 1 ; 31 m, at the start of `text`; 0 if
+// there is none.
 std::size_t color_bytes(std::string_view text) {
   if (!text.starts_with("\x1b[")) return 0;
   const auto end = text.find_first_not_of("0123456789;", 2);
@@ -88,7 +89,7 @@ std::string printable(std::string_view text, bool color) {
     }
     text.remove_prefix(length);
   }
-  if (colored) result += "\x1b[0m";  // a colour must not run on into the next line
+  if (colored) result += "\x1b[0m";  // a color must not continue into the next line
   return result;
 }
 

@@ -1,5 +1,5 @@
-// How lines look on a terminal: colour or none, the words in front, and bytes that must not reach a
-// terminal as they are.
+// The form of lines on a terminal: color, prefix, and the escaping of bytes that a terminal must
+// not receive.
 #pragma once
 
 #include <span>
@@ -12,23 +12,23 @@ namespace lockstep {
 
 enum class ColorChoice { automatic, always, never };
 
-/// `choice` beats NO_COLOR, which beats CLICOLOR_FORCE, which beats CLICOLOR=0, TERM=dumb and an
-/// output that is no terminal.
+/// Priority: `choice`, then NO_COLOR, then CLICOLOR_FORCE, then CLICOLOR=0, TERM=dumb and an output
+/// that is not a terminal.
 [[nodiscard]] bool wants_color(ColorChoice choice, const Environment& environment,
                                bool is_terminal);
 
 struct PrefixStyle {
-  int size = 1;  // of the world: sets the width
+  int size = 1;  // of the world: determines the width
   int node = 0;
-  int num_nodes = 1;  // above 1, the node stands in front
+  int num_nodes = 1;  // above 1, the prefix starts with the node
   bool color = false;
 };
 
 /// "3 | ", "1:3 | " with several nodes, "ranks 0-7 (8x) | " for a line of several ranks.
 [[nodiscard]] std::string line_prefix(std::span<const int> ranks, const PrefixStyle& style);
 
-/// `text` with control bytes and what is not UTF-8 shown as \x1b; tabs stay. Colour sequences stay
-/// if `color` and are left out if not.
+/// `text` with control characters and invalid UTF-8 escaped, as in \x1b; tabs stay. Color sequences
+/// stay if `color` is set and are removed otherwise.
 [[nodiscard]] std::string printable(std::string_view text, bool color);
 
 }  // namespace lockstep

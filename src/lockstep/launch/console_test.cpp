@@ -33,7 +33,7 @@ class Paper {
   FileDescriptor file_{::memfd_create("paper", MFD_CLOEXEC)};
 };
 
-TEST(Console, LinesCarryTheirRankAndGoToTheirOwnStream) {
+TEST(Console, LinesHaveTheirRankAndAreWrittenToTheirStream) {
   const Paper out;
   const Paper err;
   Console console({.size = 8, .local_size = 8, .output = out.number(), .error = err.number()});
@@ -63,7 +63,7 @@ TEST(Console, AFoldedLineAppearsWithoutAnyFurtherEvent) {
   EXPECT_EQ(out.text(), "0 | alone\n");
 }
 
-TEST(Console, OnlyTheRanksThatWereAskedForAreShown) {
+TEST(Console, OnlyTheRequestedRanksAreShown) {
   const Paper out;
   Console console(
       {.size = 4, .local_size = 4, .show_ranks = std::vector{1, 3}, .output = out.number()});
@@ -72,7 +72,7 @@ TEST(Console, OnlyTheRanksThatWereAskedForAreShown) {
   EXPECT_EQ(out.text(), "ranks 1,3 (2x) | hello\n");
 }
 
-TEST(Console, WithoutPrefixesLinesAreLeftAsTheyAre) {
+TEST(Console, WithoutPrefixesLinesAreUnchanged) {
   const Paper out;
   Console console({.size = 2, .local_size = 2, .prefix = false, .output = out.number()});
   console.show(0, kOut, {"a"});
@@ -89,7 +89,7 @@ TEST(Console, BinaryBytesDoNotReachTheTerminal) {
   EXPECT_EQ(out.text(), "0 | \\x1b[2J\\x00\\xff\n");
 }
 
-// A pipe that nobody reads is the slowest terminal there is.
+// A pipe without a reader is the slowest terminal.
 struct StuckPipe {
   StuckPipe() {
     std::array<int, 2> ends{};
@@ -101,7 +101,7 @@ struct StuckPipe {
   FileDescriptor write_end;
 };
 
-TEST(Console, ATerminalThatIsStuckBlocksNobodyAndEndsInTime) {
+TEST(Console, ABlockedTerminalBlocksNoRankAndTheConsoleEndsInTime) {
   const StuckPipe pipe;
   const auto start = std::chrono::steady_clock::now();
   Console console({.output = pipe.write_end.number(), .queue_bytes = 1u << 20});
@@ -130,7 +130,7 @@ TEST(Console, DroppedLinesAreCountedWhereTheyAreMissing) {
     }
   });
   EXPECT_TRUE(console.finish(Deadline::after(20s)));
-  pipe.write_end.reset();  // the console writes no more: the reader comes to the end
+  pipe.write_end.reset();  // the console has ended: the reader reaches the end
   reader.join();
   std::istringstream lines(text);
   std::string line;
@@ -148,15 +148,15 @@ TEST(Console, DroppedLinesAreCountedWhereTheyAreMissing) {
   EXPECT_EQ(shown + dropped, num_lines);
 }
 
-TEST(Console, AReaderThatGoesAwayEndsNothing) {
+TEST(Console, AReaderThatClosesEndsNothing) {
   StuckPipe pipe;
   Console console({.output = pipe.write_end.number()});
   pipe.read_end.reset();
-  console.show(0, kOut, {"for nobody"});
+  console.show(0, kOut, {"without a reader"});
   EXPECT_TRUE(console.finish(Deadline::after(5s)));
 }
 
-TEST(Console, TheLaunchersOwnLinesKeepTheirPlace) {
+TEST(Console, LinesOfTheLauncherKeepTheirPosition) {
   const Paper paper;
   Console console({.size = 2, .local_size = 2, .output = paper.number(), .error = paper.number()});
   console.show(0, kOut, {"before"});
@@ -166,7 +166,7 @@ TEST(Console, TheLaunchersOwnLinesKeepTheirPlace) {
   EXPECT_EQ(paper.text(), "0 | before\nlockstep | rank 1 is stopped\n1 | after\n");
 }
 
-TEST(Console, ALiveLineStaysLastAndGoesAtTheEnd) {
+TEST(Console, ALiveLineStaysLastAndIsRemovedAtTheEnd) {
   const Paper paper;
   Console console(
       {.prefix = false, .live = true, .output = paper.number(), .error = paper.number()});

@@ -92,7 +92,7 @@ std::string headline(const CrashRecord& record) {
                           record.thread_name);
   if (record.address) line += fmt::format(" at address 0x{:x}", *record.address);
   if (record.nested) line += "; the stack is damaged, frames are missing";
-  if (!record.whole) line += "; the record was cut short";
+  if (!record.whole) line += "; the record is incomplete";
   return line;
 }
 

@@ -66,12 +66,12 @@ TEST(CrashReport, WithoutTimeForToolsModulesAndOffsetsAreShown) {
   EXPECT_NE(lines[1].find("crash_report_test+0x"), std::string::npos) << lines[1];
 }
 
-TEST(CrashReport, TextWithoutARecordIsNone) {
+TEST(CrashReport, TextWithoutARecordGivesNone) {
   EXPECT_EQ(parse_crash_record(""), std::nullopt);
   EXPECT_EQ(parse_crash_record("hello\nsignal 11 SIGSEGV\n"), std::nullopt);
 }
 
-TEST(CrashReport, ARecordThatWasCutShortIsUsedAndSaysSo) {
+TEST(CrashReport, AnIncompleteRecordIsUsedAndReportedAsIncomplete) {
   const auto record = parse_crash_record(
       "noise\nlockstep-crash 1\nsignal 6 SIGABRT\ncode -6\nsender 7\npid 7\nthread 7 a b\n"
       "frame 0x10\nnested 11 SIGSEGV\nmapping zz\nmapping 10-20 r-xp 5 00:00 0 /nowhere/lib.so\n");
@@ -81,8 +81,8 @@ TEST(CrashReport, ARecordThatWasCutShortIsUsedAndSaysSo) {
   const auto lines = explain_crash(*record, Deadline::after(10s));
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[0],
-            "SIGABRT in thread 7 (a b); the stack is damaged, frames are missing; the record was "
-            "cut short");
+            "SIGABRT in thread 7 (a b); the stack is damaged, frames are missing; the record is "
+            "incomplete");
   EXPECT_EQ(lines[1], "#0 lib.so+0x5");
 }
 

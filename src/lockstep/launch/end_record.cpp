@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "2026-11-15T18:20:51.123Z"; null for a time that never was.
+// "2026-11-15T18:20:51.123Z"; null for a time that is not set.
 Json time_text(RankOutcome::Time time) {
   if (time == RankOutcome::Time{}) return nullptr;
   const auto milliseconds =
@@ -63,7 +63,7 @@ std::string end_record(std::span<const RankOutcome> ranks, const EndFacts& facts
   }
   json["ranks"] = Json::array();
   for (const auto& rank : ranks) json["ranks"].push_back(rank_json(rank));
-  // A program's output may be no UTF-8, which JSON must be.
+  // JSON must be UTF-8; the output of a program may be anything.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -1,4 +1,4 @@
-// How a run ended, as JSON for programs: written once, when everything is over.
+// The end record of a run (end.json): how it ended, as JSON for programs. Written once, at the end.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@ namespace lockstep {
 
 struct EndFacts {
   RunCause cause = RunCause::finished;
-  int exit_code = 0;  // the launcher's
-  int signal = 0;     // that told the launcher to end
+  int exit_code = 0;  // of the launcher
+  int signal = 0;     // that ended the launcher; 0: none
   int restarts = 0;
   int max_restarts = 0;
   std::string reason = {};

@@ -1,4 +1,4 @@
-// Words as the functions that execute a program take them.
+// Argument lists for the functions that execute a program.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// Pointers to the texts and a null pointer after them, as execve and posix_spawn take arguments
-/// and variables. They are valid while `texts` is unchanged.
+/// Pointers to the texts, followed by a null pointer, as execve and posix_spawn expect. They are
+/// valid while `texts` does not change.
 [[nodiscard]] inline std::vector<char*> exec_arguments(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   pointers.reserve(texts.size() + 1);

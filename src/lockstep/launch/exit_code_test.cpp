@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-TEST(ExitStatus, IsWhatTheKernelSaidAboutARealProcess) {
+TEST(ExitStatus, IsThatOfARealProcess) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(7);
   int raw = 0;
@@ -19,7 +19,7 @@ TEST(ExitStatus, IsWhatTheKernelSaidAboutARealProcess) {
   EXPECT_EQ(ExitStatus(raw).signal(), std::nullopt);
 }
 
-TEST(ExitStatus, SaysHowAProcessEndedInWords) {
+TEST(ExitStatus, DescribesHowAProcessEnded) {
   EXPECT_EQ(ExitStatus::exited(3).describe(), "exit code 3");
   EXPECT_EQ(ExitStatus::signaled(SIGSEGV).describe(), "signal 11 (SIGSEGV)");
   EXPECT_EQ(ExitStatus(SIGSEGV | 0x80).describe(), "signal 11 (SIGSEGV, core dumped)");
@@ -30,7 +30,7 @@ TEST(LauncherExitCode, IsZeroOnlyWhenEveryRankFinished) {
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::finished}), 0);
 }
 
-TEST(LauncherExitCode, IsTheFirstFailedRanks) {
+TEST(LauncherExitCode, IsThatOfTheFirstFailedRank) {
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::rank_failed, .culprit = ExitStatus::exited(42)}),
             42);
   EXPECT_EQ(launcher_exit_code(
@@ -40,15 +40,15 @@ TEST(LauncherExitCode, IsTheFirstFailedRanks) {
             9);
 }
 
-TEST(LauncherExitCode, KeepsItsOwnFailuresApart) {
+TEST(LauncherExitCode, DistinguishesFailuresOfTheLauncher) {
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::usage}), 2);
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::environment}), 125);
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::not_executable}), 126);
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::not_found}), 127);
-  EXPECT_EQ(launcher_exit_code({.cause = RunCause::peer_node}), 125) << "lost without a word";
+  EXPECT_EQ(launcher_exit_code({.cause = RunCause::peer_node}), 125) << "lost without a report";
 }
 
-TEST(LauncherExitCode, TellsWhichSignalEndedIt) {
+TEST(LauncherExitCode, ContainsTheSignalThatEndedIt) {
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::signal, .signal = SIGINT}), 130);
   EXPECT_EQ(launcher_exit_code({.cause = RunCause::signal, .signal = SIGTERM}), 143);
 }

@@ -30,9 +30,10 @@ std::string start_failure(const RankOutcome& rank, const std::string& program) {
     case StartFailure::Step::execute:
       return fmt::format("could not execute {}: {}", program, reason);
     case StartFailure::Step::pin:
-      return fmt::format("could not be pinned to its cores: {}", reason);
+      return fmt::format("could not be pinned to its cores: {}; --no-pin starts it without",
+                         reason);
     case StartFailure::Step::descriptors:
-      return fmt::format("could not be given its descriptors: {}", reason);
+      return fmt::format("could not get its file descriptors: {}", reason);
   }
   return reason;
 }
@@ -51,7 +52,7 @@ void add_lines(std::string& block, const std::vector<std::string>& lines) {
   for (const auto& line : lines) block += fmt::format("    | {}\n", printable(line, false));
 }
 
-// "exit code 1" or "told to end by lockstep" → the ranks it is true of.
+// How ranks ended, for example "exit code 1" → these ranks.
 std::map<std::string, std::vector<int>> fold_others(std::span<const RankOutcome> ranks,
                                                     std::optional<std::size_t> culprit) {
   std::map<std::string, std::vector<int>> folded;
@@ -59,7 +60,7 @@ std::map<std::string, std::vector<int>> fold_others(std::span<const RankOutcome>
     const RankOutcome& rank = ranks[i];
     if (culprit == i || !rank.status) continue;
     auto words = rank.status->succeeded() ? std::string("finished") : rank.status->describe();
-    if (rank.told_to_end && !rank.status->succeeded()) words += " after being told to end";
+    if (rank.told_to_end && !rank.status->succeeded()) words += " after the launcher ended it";
     if (!rank.note.empty()) words += fmt::format(", {}", rank.note);
     folded[words].push_back(rank.rank);
   }
@@ -79,21 +80,20 @@ std::string next_step(const RankOutcome* culprit, const FailureFacts& facts) {
     case RunCause::not_found:
       if (facts.program.find('/') != std::string::npos) {
         return fmt::format(
-            "check the path: `ls -l {0}`; if the file is there, `file {0}` names the "
-            "interpreter that is missing",
+            "check the path: `ls -l {0}`; if the file exists, `file {0}` names the missing "
+            "interpreter",
             facts.program);
       }
       return fmt::format(
-          "check the name; a program in this folder is ./{0}, one in PATH is found "
-          "by `command -v {0}`",
+          "check the name; a program in this folder is ./{0}; `command -v {0}` shows one in PATH",
           facts.program);
     case RunCause::not_executable:
       return fmt::format(
-          "`chmod +x {0}`; a script needs a first line such as #!/bin/sh; `file {0}` tells the "
-          "machine a binary is for",
+          "`chmod +x {0}`; a script needs a first line such as #!/bin/sh; `file {0}` shows the "
+          "architecture of a binary",
           facts.program);
     case RunCause::signal:
-      return "none: the launcher was told to end; run the same command to start again";
+      return "nothing: a signal ended the launcher; run the same command to start again";
     default:
       break;
   }
@@ -101,27 +101,28 @@ std::string next_step(const RankOutcome* culprit, const FailureFacts& facts) {
   if (says_not_executed(culprit->status->exit_code().value_or(0))) {
     const bool is_path = facts.program.find('/') != std::string::npos;
     return fmt::format(
-        "the program cannot be executed, so it is not restarted; `ldd {1}` lists shared libraries "
-        "that are not found: install {0} again, or add their folder to LD_LIBRARY_PATH; if {0} is "
-        "a script, read above which of its commands is missing",
+        "the program was not executed, so it is not restarted; `ldd {1}` lists missing shared "
+        "libraries: install {0} again, or add their folder to LD_LIBRARY_PATH; if {0} is a script, "
+        "the lines above name the missing command",
         facts.program, is_path ? facts.program : fmt::format("$(command -v {})", facts.program));
   }
   const int signal = culprit->status->signal().value_or(0);
   if (signal == SIGKILL) {
-    return "lockstep did not send this SIGKILL: often the kernel was out of memory; see `dmesg | "
+    return "lockstep did not send this SIGKILL: often the kernel ran out of memory; check `dmesg | "
            "grep -i -e oom -e killed`, then use less memory or fewer ranks";
   }
   if (signal != 0 && culprit->stack.empty()) {
     return fmt::format(
-        "build with -g and run `gdb --args {}`, or call lockstep::init() first thing "
-        "to have the stack shown here",
+        "build with -g and run `gdb --args {}`, or call lockstep::init() first in main() to get "
+        "the stack here",
         facts.program);
   }
-  return fmt::format("read its whole log: less {}", culprit->log_path);
+  return fmt::format("read its complete log: less {}", culprit->log_path);
 }
 
-// The rank that `culprit` says has left its group, if that rank ended with exit code 0: it returned
-// from main in the middle, and pulled the others down. Its process may end after theirs.
+// The rank that has left its group according to the output of `culprit`, if that rank ended with
+// exit code 0: it returned from main too early, and the others failed because of it. Its process
+// may end after theirs.
 std::optional<std::size_t> find_left_early(std::span<const RankOutcome> ranks,
                                            const RankOutcome& culprit) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -137,11 +138,11 @@ std::optional<std::size_t> find_left_early(std::span<const RankOutcome> ranks,
   return std::nullopt;
 }
 
-// Peers of a lost rank can see that its connection ended, and end themselves, before its supervisor
-// is scheduled to note the time.
+// Peers of a lost rank can detect that its connection ended, and end themselves, before its
+// supervisor is scheduled and records the time.
 constexpr std::chrono::seconds kAtOnce{1};
 
-// Ended in a way that no rank ends in because another was lost: those exit, or abort.
+// Ended in a way that is not a consequence of a lost peer: ranks that lose a peer exit or abort.
 bool was_struck(const RankOutcome& rank) {
   const int signal = rank.status->signal().value_or(0);
   return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE ||
@@ -168,13 +169,13 @@ std::string failure_block(std::span<const RankOutcome> ranks, const FailureFacts
   const auto culprit = find_culprit(ranks);
   std::string block = "lockstep | ";
   if (const auto left = culprit ? find_left_early(ranks, ranks[*culprit]) : std::nullopt) {
-    block += fmt::format("{} ended with exit code 0 while other ranks still made calls\n",
+    block += fmt::format("{} ended with exit code 0 while other ranks were still in collectives\n",
                          name_of(ranks[*left]));
   }
   if (culprit) {
     block += headline(ranks[*culprit], facts);
   } else if (facts.cause == RunCause::signal) {
-    block += fmt::format("the run was ended by {} to the launcher", signal_name(facts.signal));
+    block += fmt::format("{} to the launcher ended the run", signal_name(facts.signal));
   } else {
     block += facts.reason.empty() ? "the run failed" : facts.reason;
   }
@@ -193,7 +194,7 @@ std::string failure_block(std::span<const RankOutcome> ranks, const FailureFacts
     add_lines(block, ranks[*culprit].stack);
   }
   add_others(block, ranks, culprit);
-  if (facts.restarts > 0) block += fmt::format("restarts made: {}\n", facts.restarts);
+  if (facts.restarts > 0) block += fmt::format("restarts: {}\n", facts.restarts);
   if (!facts.run_folder.empty()) block += fmt::format("run folder: {}\n", facts.run_folder);
   block += fmt::format("next: {}\n", next_step(culprit ? &ranks[*culprit] : nullptr, facts));
   return block;

@@ -1,5 +1,5 @@
-// Which rank's failure explains the others', and the block that tells a person about it. The block
-// is the last thing that is printed.
+// Finds the rank whose failure caused the others, and writes the failure report for a person. The
+// report is the last output of the launcher.
 #pragma once
 
 #include <chrono>
@@ -12,22 +12,22 @@
 
 namespace lockstep {
 
-/// The rank that failed first, of those that were not told to end: their failures are ours. One
-/// that was killed or crashed comes before those that exited at the same time: they did so because
-/// of it. Nothing when there is none.
+/// The index of the rank that failed first, without those that the launcher told to end. A rank
+/// that was killed or crashed has priority over ranks that exited at the same time: they exited
+/// because of it. nullopt when there is none.
 [[nodiscard]] std::optional<std::size_t> find_culprit(std::span<const RankOutcome> ranks);
 
-/// What the block says beside the ranks.
+/// The facts of the report besides the ranks.
 struct FailureFacts {
   RunCause cause = RunCause::rank_failed;
-  int signal = 0;            // that told the launcher to end
+  int signal = 0;            // that ended the launcher; 0: none
   std::string program = {};  // as the user wrote it
   std::string run_folder = {};
-  std::string reason = {};  // of a cause that is no rank's: a sentence
+  std::string reason = {};  // a sentence, for a failure that no local rank caused
   int restarts = 0;
 };
 
-/// The block, each line ended with \n. Empty when the run finished.
+/// The report; each line ends with \n. Empty when the run finished.
 [[nodiscard]] std::string failure_block(std::span<const RankOutcome> ranks,
                                         const FailureFacts& facts);
 

@@ -23,16 +23,16 @@ TEST(Culprit, IsTheFirstToFail) {
   EXPECT_EQ(find_culprit(ranks), 1u);
 }
 
-TEST(Culprit, IsTheOneThatWasKilledWhenOthersNoticeItBeforeItsSupervisorDoes) {
+TEST(Culprit, IsTheKilledRankEvenIfOthersEndBeforeItsSupervisorReports) {
   std::vector ranks{ended(0, ExitStatus::exited(1), 2000ms),
                     ended(1, ExitStatus::signaled(SIGKILL), 2020ms),
                     ended(2, ExitStatus::signaled(SIGABRT), 2001ms)};
   EXPECT_EQ(find_culprit(ranks), 1u);
   ranks[1] = ended(1, ExitStatus::signaled(SIGKILL), 4000ms);
-  EXPECT_EQ(find_culprit(ranks), 0u) << "that was another matter";
+  EXPECT_EQ(find_culprit(ranks), 0u) << "the later crash is a different failure";
 }
 
-TEST(Culprit, IsNeverOneThatWasToldToEnd) {
+TEST(Culprit, IsNeverARankThatTheLauncherEnded) {
   std::vector ranks{ended(0, ExitStatus::signaled(SIGTERM), 5ms),
                     ended(1, ExitStatus::exited(3), 6ms)};
   ranks[0].told_to_end = true;
@@ -41,7 +41,7 @@ TEST(Culprit, IsNeverOneThatWasToldToEnd) {
   EXPECT_EQ(find_culprit(ranks), std::nullopt);
 }
 
-TEST(FailureBlock, TellsTheCulpritItsLastLinesItsStackAndFoldsTheOthers) {
+TEST(FailureBlock, HasTheCulpritItsLastLinesItsStackAndFoldsTheOthers) {
   std::vector ranks{
       ended(0, ExitStatus::exited(1), 2400ms), ended(1, ExitStatus::signaled(SIGSEGV), 2300ms),
       ended(2, ExitStatus::exited(1), 2500ms), ended(3, ExitStatus::signaled(SIGTERM), 7300ms),
@@ -59,9 +59,9 @@ TEST(FailureBlock, TellsTheCulpritItsLastLinesItsStackAndFoldsTheOthers) {
             "    | #0 train_step at main.cpp:12\n"
             "2 other ranks 0,2: exit code 1\n"
             "1 other rank 4: finished\n"
-            "1 other rank 3: signal 15 (SIGTERM) after being told to end\n"
+            "1 other rank 3: signal 15 (SIGTERM) after the launcher ended it\n"
             "run folder: runs/r\n"
-            "next: read its whole log: less runs/r/logs/rank-001.log\n");
+            "next: read its complete log: less runs/r/logs/rank-001.log\n");
 }
 
 TEST(FailureBlock, StartsWithTheExceptionAndNamesTheRankThatLeftBefore) {
@@ -71,19 +71,19 @@ TEST(FailureBlock, StartsWithTheExceptionAndNamesTheRankThatLeftBefore) {
       "rank 1 has left group world while others are in call 7 (lockstep::PeerError)";
   const auto block = failure_block(ranks, {.program = "./train"});
   EXPECT_TRUE(block.starts_with(
-      "lockstep | rank 1 on h1 ended with exit code 0 while other ranks still made calls\n"
+      "lockstep | rank 1 on h1 ended with exit code 0 while other ranks were still in collectives\n"
       "rank 0 on h1 failed: signal 6 (SIGABRT), 0.9 s after its start\n"
       "error: rank 1 has left group world while others are in call 7 (lockstep::PeerError)\n"))
       << block;
 }
 
-TEST(FailureBlock, SuspectsMemoryWhenSomebodyElseSentSigkill) {
+TEST(FailureBlock, SuspectsMemoryWhenTheLauncherDidNotSendSigkill) {
   const std::vector ranks{ended(0, ExitStatus::signaled(SIGKILL), 1ms)};
   const auto block = failure_block(ranks, {.program = "./train"});
   EXPECT_NE(block.find("out of memory"), std::string::npos) << block;
 }
 
-TEST(FailureBlock, SaysWhyAProgramCouldNotBeExecuted) {
+TEST(FailureBlock, HasTheReasonWhyAProgramWasNotExecuted) {
   std::vector ranks{ended(0, ExitStatus::exited(127), 1ms)};
   ranks[0].start_failure = StartFailure{StartFailure::Step::execute, ENOENT};
   const auto block = failure_block(ranks, {.cause = RunCause::not_found, .program = "trian"});
@@ -93,18 +93,18 @@ TEST(FailureBlock, SaysWhyAProgramCouldNotBeExecuted) {
   EXPECT_NE(block.find("next: check the name"), std::string::npos) << block;
 }
 
-TEST(FailureBlock, SaysWhatToDoWhenTheLoaderOrAShellCouldNotExecuteTheProgram) {
+TEST(FailureBlock, HasTheNextStepWhenTheLoaderOrAShellDidNotExecuteTheProgram) {
   for (const int code : {126, 127}) {
     const std::vector ranks{ended(0, ExitStatus::exited(code), 1ms)};
     const auto block = failure_block(ranks, {.program = "./train"});
-    EXPECT_NE(block.find("next: the program cannot be executed, so it is not restarted"),
+    EXPECT_NE(block.find("next: the program was not executed, so it is not restarted"),
               std::string::npos)
         << block;
     EXPECT_NE(block.find("`ldd ./train`"), std::string::npos) << block;
   }
   const std::vector ranks{ended(0, ExitStatus::exited(1), 1ms)};
   const auto block = failure_block(ranks, {.program = "./train"});
-  EXPECT_EQ(block.find("cannot be executed"), std::string::npos) << block;
+  EXPECT_EQ(block.find("was not executed"), std::string::npos) << block;
 }
 
 TEST(FailureBlock, ASignalToTheLauncherHasNoCulprit) {
@@ -112,8 +112,8 @@ TEST(FailureBlock, ASignalToTheLauncherHasNoCulprit) {
                     ended(1, ExitStatus::signaled(SIGINT), 1ms)};
   for (auto& rank : ranks) rank.told_to_end = true;
   const auto block = failure_block(ranks, {.cause = RunCause::signal, .signal = SIGINT});
-  EXPECT_NE(block.find("ended by SIGINT to the launcher"), std::string::npos) << block;
-  EXPECT_NE(block.find("2 ranks 0,1: signal 2 (SIGINT) after being told"), std::string::npos)
+  EXPECT_NE(block.find("SIGINT to the launcher ended the run"), std::string::npos) << block;
+  EXPECT_NE(block.find("2 ranks 0,1: signal 2 (SIGINT) after the launcher"), std::string::npos)
       << block;
 }
 

@@ -30,15 +30,16 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// Launchers that do not say how many nodes there are say at least where rank 0 is.
+// Launchers that do not give the number of nodes give at least the address of rank 0.
 bool is_one_host(const Placement& placement) {
   if (placement.num_nodes) return *placement.num_nodes == 1;
   if (placement.local_size) return *placement.local_size == placement.size;
   return placement.master && is_loopback(placement.master->host);
 }
 
-// MPICH's launcher names no job. The process at the other end of the socket that it gave this rank
-// is the same for all its ranks on a host, and no other job's; without that socket, the parent.
+// MPICH's launcher gives no job id. The process at the other end of the socket that it passed to
+// this rank is the same for all its ranks on a host and different for other jobs; without that
+// socket, the parent process.
 std::string mpich_job(const Environment& environment) {
   ucred launcher{};
   socklen_t size = sizeof launcher;
@@ -48,14 +49,16 @@ std::string mpich_job(const Environment& environment) {
   return fmt::format("mpich-{}", tells && launcher.pid > 0 ? launcher.pid : ::getppid());
 }
 
-// The porch: where ranks of one host ask rank 0 for the secret.
-std::string porch_name(const Placement& placement) {
+// The Unix socket at which ranks of one host get the secret from rank 0.
+std::string secret_socket_name(const Placement& placement) {
   return fmt::format("lockstep-{}-{}-{}", ::getuid(), placement.round, placement.job);
 }
-std::string store_name(const Placement& placement) { return porch_name(placement) + "-store"; }
+std::string store_name(const Placement& placement) {
+  return secret_socket_name(placement) + "-store";
+}
 
-// Listens where ranks look for rank 0. A name that is taken is explained: it belongs to another job
-// of this user, or to a stranger.
+// Listens on the Unix socket `name` of rank 0. If the name is in use, the error names the process
+// and its user.
 Listener listen_as_rank_0(const std::string& name) {
   try {
     return Listener::unix_socket(name);
@@ -65,44 +68,46 @@ Listener listen_as_rank_0(const std::string& name) {
   auto holder = Socket::connect_unix(name, Deadline::after(std::chrono::seconds(1)));
   const auto user = holder.peer_user();
   throw UsageError(fmt::format(
-      "the Unix socket {} that rank 0 of this job needs is taken by process {} of {}: {}", name,
-      holder.peer_process(), user == ::getuid() ? "yours" : fmt::format("user {}", user),
-      user == ::getuid() ? "another rank 0 of the same job runs; end it, or give this job another "
-                           "MASTER_PORT"
+      "the Unix socket {} that rank 0 of this job needs is in use by process {} of {}: {}", name,
+      holder.peer_process(), user == ::getuid() ? "this user" : fmt::format("user {}", user),
+      user == ::getuid() ? "rank 0 of another run with the same job id; end it, or give this job "
+                           "another MASTER_PORT"
                          : "ask that user to end it, or give this job another MASTER_PORT"));
 }
 
-// Hands the secret to processes of this user until `stop` is readable; strangers get nothing.
-void hand_out(Listener& porch, const Secret& secret, int stop, Deadline deadline) {
+// Sends the secret to processes of this user that connect, until `stop` is readable. Processes of
+// other users get nothing.
+void serve_secret(Listener& listener, const Secret& secret, int stop, Deadline deadline) {
   const auto descriptor = secret.to_descriptor();
   for (;;) {
-    std::array<pollfd, 2> waits{{{porch.number(), POLLIN, 0}, {stop, POLLIN, 0}}};
+    std::array<pollfd, 2> waits{{{listener.number(), POLLIN, 0}, {stop, POLLIN, 0}}};
     const int count = ::poll(waits.data(), waits.size(), deadline.poll_milliseconds());
     if ((count < 0 && errno != EINTR) || deadline.expired() || waits[1].revents != 0) return;
-    auto asker = count > 0 ? porch.try_accept() : std::nullopt;
-    if (!asker || asker->peer_user() != ::getuid()) continue;
+    auto client = count > 0 ? listener.try_accept() : std::nullopt;
+    if (!client || client->peer_user() != ::getuid()) continue;
     try {
-      asker->send_descriptor(descriptor.number(), deadline);
-    } catch (const SystemError&) {  // it died; whoever waits for it will say so
+      client->send_descriptor(descriptor.number(), deadline);
+    } catch (const SystemError&) {  // the client has ended; meet() reports its rank
     }
   }
 }
 
-Secret ask_for_secret(const std::string& porch, Deadline deadline) {
+Secret request_secret(const std::string& name, Deadline deadline) {
   for (;;) {
     try {
-      auto door = Socket::connect_unix(porch, deadline);
-      if (door.peer_user() != ::getuid()) {
-        throw UsageError(
-            fmt::format("user {} listens on the Unix socket {} where rank 0 of this job should: "
-                        "end that process",
-                        door.peer_user(), porch));
+      auto socket = Socket::connect_unix(name, deadline);
+      if (socket.peer_user() != ::getuid()) {
+        throw UsageError(fmt::format(
+            "user {} listens on the Unix socket {}, which rank 0 of this job needs: end "
+            "that process",
+            socket.peer_user(), name));
       }
-      return Secret::from_descriptor(door.receive_descriptor(deadline).number());
+      return Secret::from_descriptor(socket.receive_descriptor(deadline).number());
     } catch (const SystemError& error) {
-      // Rank 0 may not have started yet. An abstract name cannot be waited for, only tried again.
+      // Rank 0 may not have started yet. The kernel offers no wait for an abstract name, only
+      // retries.
       if (deadline.expired()) {
-        throw PeerError(0, fmt::format("rank 0 did not come in time: {}", error.what()));
+        throw PeerError(0, fmt::format("rank 0 did not arrive by the deadline: {}", error.what()));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -113,24 +118,24 @@ World meet_on_one_host(const Placement& placement, Deadline deadline) {
   const HandshakeContext context{placement.job, placement.round};
   const Member self{MemberKind::rank, placement.rank};
   if (placement.rank > 0) {
-    const auto secret = ask_for_secret(porch_name(placement), deadline);
+    const auto secret = request_secret(secret_socket_name(placement), deadline);
     return meet(Store::connect_unix(store_name(placement), secret, context, self, deadline),
                 placement, deadline);
   }
   const auto secret = Secret::random();
   auto server =
       std::make_shared<StoreServer>(listen_as_rank_0(store_name(placement)), secret, context);
-  auto porch = listen_as_rank_0(porch_name(placement));
+  auto listener = listen_as_rank_0(secret_socket_name(placement));
   const FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
-  if (!stop) throw SystemError("cannot make an eventfd", errno);
-  // However meet() ends, nobody needs the secret any more: a thread that waited on would hold a
-  // failed meeting until the deadline.
+  if (!stop) throw SystemError("cannot create an eventfd", errno);
+  // The thread ends when meet() ends, with success or not: if it continued to wait, a failed
+  // meet() would return only at the deadline.
   const std::jthread host([&](const std::stop_token& ended) {
     const AlternateSignalStack stack;
     const std::stop_callback wake(ended, [&] { ::eventfd_write(stop.number(), 1); });
     try {
-      hand_out(porch, secret, stop.number(), deadline);
-    } catch (const Error&) {  // meet() reports who did not come
+      serve_secret(listener, secret, stop.number(), deadline);
+    } catch (const Error&) {  // meet() reports the missing ranks
     }
   });
   auto world = meet(Store::connect_unix(store_name(placement), secret, context, self, deadline),
@@ -143,8 +148,9 @@ Endpoint meeting_endpoint(const Placement& placement, const Environment& environ
   if (const auto named = environment.find("LOCKSTEP_RENDEZVOUS")) return Endpoint::parse(*named);
   if (!placement.master) {
     throw UsageError(fmt::format(
-        "{} placed {} ranks on several hosts but names no address to meet at: give every rank "
-        "LOCKSTEP_RENDEZVOUS=HOST:PORT, HOST being rank 0's (mpirun -x LOCKSTEP_RENDEZVOUS=…)",
+        "{} placed {} ranks on several hosts but gives no address to meet at: set "
+        "LOCKSTEP_RENDEZVOUS=HOST:PORT for every rank, where HOST is that of rank 0 (mpirun -x "
+        "LOCKSTEP_RENDEZVOUS=…)",
         to_string(placement.source), placement.size));
   }
   auto endpoint = *placement.master;

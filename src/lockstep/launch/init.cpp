@@ -26,9 +26,9 @@
 namespace lockstep {
 namespace {
 
-// A descriptor that the launcher left for this process, a file in memory called `name`; closed on
-// the next exec, so that what the program starts does not have it too. That inherits the variables
-// all the same, and its descriptor of that number may be any file.
+// The descriptor of a memfd called `name` that the launcher passed to this process. It is made
+// close-on-exec, so that programs that this one starts do not get it. They inherit the variable
+// nevertheless, and their descriptor of that number may be any file.
 std::optional<int> find_inherited(const Environment& environment, const char* variable,
                                   const std::string& name) {
   const auto number = environment.find_integer(variable);
@@ -36,34 +36,35 @@ std::optional<int> find_inherited(const Environment& environment, const char* va
   const int descriptor = static_cast<int>(*number);
   if (::fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0) {
     throw UsageError(fmt::format(
-        "{} is {}, but no such descriptor is open: was this process started by a script "
-        "that closes them?",
+        "{} is {}, but no such descriptor is open: start this process directly with the launcher, "
+        "not through a script that closes descriptors",
         variable, descriptor));
   }
   std::error_code error;
   const auto link =
       std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), error).string();
   if (!error && link.find("memfd:" + name) == std::string::npos) {
-    throw UsageError(fmt::format(
-        "{} is {}, but that descriptor is {}: this process was started by a rank, not by `lockstep "
-        "run`; unset the variables LOCKSTEP_* for it, or start it with a launcher of its own",
-        variable, descriptor, link));
+    throw UsageError(
+        fmt::format("{} is {}, but that descriptor is {}: a rank started this process, not "
+                    "`lockstep run`; unset "
+                    "the variables LOCKSTEP_* for it, or start it with its own launcher",
+                    variable, descriptor, link));
   }
   return descriptor;
 }
 
-// Until the process exits: a crash in the last line of main is reported too.
+// Static, so that it lives until the process exits: a crash at the end of main() is recorded too.
 void report_crashes_to(int descriptor) { static const CrashHandler handler(descriptor); }
 
 World meet_under_lockstep_run(const Placement& placement, const Environment& environment,
                               Deadline deadline) {
-  // The launcher reads lines from a pipe; a full buffer would hold them back until the program
-  // ends.
+  // The launcher reads lines from a pipe; with full buffering they would arrive late.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   const auto secret = find_inherited(environment, Agent::kSecretVariable, "lockstep secret");
   if (!secret)
     throw UsageError(
-        "LOCKSTEP_STORE is set but LOCKSTEP_SECRET_FD is not: start with `lockstep run`");
+        "LOCKSTEP_STORE is set but LOCKSTEP_SECRET_FD is not: start the program with `lockstep "
+        "run`, or unset LOCKSTEP_STORE");
   const FileDescriptor owned(*secret);
   if (const auto crash =
           find_inherited(environment, Agent::kCrashVariable, "lockstep crash record")) {
@@ -76,7 +77,7 @@ World meet_under_lockstep_run(const Placement& placement, const Environment& env
               placement, deadline);
 }
 
-// This process's own command line.
+// The command line of this process.
 std::vector<std::string> own_command() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -86,7 +87,7 @@ std::vector<std::string> own_command() {
     words.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  // The program itself, not what PATH has under its name now.
+  // The executable itself, not the file that PATH has under its name now.
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (words.empty() || error)
@@ -108,7 +109,7 @@ World init(const InitOptions& options) {
   const auto environment = Environment::of_process();
   const auto placement = find_placement(environment);
   const auto deadline = Deadline::after(options.timeout);
-  if (placement.source != PlacementSource::none) raise_descriptor_limit();  // peers need one each
+  if (placement.source != PlacementSource::none) raise_descriptor_limit();  // one per peer
   if (placement.source == PlacementSource::lockstep) {
     return meet_under_lockstep_run(placement, environment, deadline);
   }
@@ -118,7 +119,10 @@ World init(const InitOptions& options) {
   const auto ranks =
       options.ranks > 0 ? options.ranks : environment.find_integer("LOCKSTEP_RANKS").value_or(1);
   if (ranks < 1 || ranks > kMaxMembers) {
-    throw UsageError(fmt::format("LOCKSTEP_RANKS is {}, expected 1 to {}", ranks, kMaxMembers));
+    throw UsageError(
+        fmt::format("the number of ranks (LOCKSTEP_RANKS or InitOptions::ranks) is {}, "
+                    "expected 1 to {}",
+                    ranks, kMaxMembers));
   }
   if (ranks > 1) become_launcher(static_cast<int>(ranks), environment);
   return World::alone(placement);

@@ -42,19 +42,19 @@ std::string this_host() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
 }
 
-// Of the terminal that live lines are shown on; 0 without one.
+// The width of the terminal that shows live lines; 0 without one.
 int terminal_columns(const Environment& environment) {
   winsize size{};
   if (::isatty(STDERR_FILENO) != 1 || environment.find("TERM") == "dumb") return 0;
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// A port that nobody has now, for the user's own use of MASTER_PORT. It may be taken before the
-// user gets to it; that is the variable's nature.
+// A port that is free now, for the program's own use of MASTER_PORT. Another process may use it
+// first; no launcher can prevent that.
 std::uint16_t free_port(const std::string& host) { return Listener::tcp(host).endpoint().port; }
 
-// The job has ended as it has: whether standard error takes these words, and when, must not change
-// its exit code.
+// Prints the report. Failures are ignored: the exit code of a job must not depend on standard
+// error.
 void print_last(std::string_view text) {
   const auto deadline = Deadline::after(kConsoleLimit);
   while (!text.empty()) {
@@ -69,7 +69,7 @@ void print_last(std::string_view text) {
   }
 }
 
-// The parts of a job that outlive its rounds, and the rounds.
+// The state of a job that outlives its rounds, and the loop over the rounds.
 class Job {
  public:
   Job(const JobOptions& options, const Environment& environment);
@@ -90,8 +90,8 @@ class Job {
   const JobOptions& options_;
   const Environment& environment_;
   const system_clock::time_point started_ = system_clock::now();
-  // A rank takes six of the launcher's descriptors, and one more while it runs. Ranks are given the
-  // limit of before.
+  // The launcher needs six descriptors per rank, and one more while it runs. Ranks get the old
+  // limit.
   const std::uint64_t descriptor_limit_ = raise_descriptor_limit();
   const std::string host_ = this_host();
   const Machine machine_ = describe_machine(environment_);
@@ -100,9 +100,9 @@ class Job {
   Secret secret_;
   SignalRelay relay_;
   std::unique_ptr<Console> console_;
-  // Of the last round. It outlives nodes_, whose watcher may still call it.
+  // The agent of the last round. It outlives nodes_, whose watcher may still call it.
   std::unique_ptr<Agent> agent_;
-  std::unique_ptr<Nodes> nodes_;  // with several
+  std::unique_ptr<Nodes> nodes_;  // null for a job on one node
   const int columns_ = terminal_columns(environment_);
   int size_;
   int first_rank_ = 0;
@@ -203,8 +203,7 @@ AgentOptions Job::agent_options(int round, const RoundAddress& address,
 }
 
 RoundOutcome Job::run_round(int round) {
-  // The ranks of a round meet at a server of their own, so that one left over from the round before
-  // cannot.
+  // Every round has its own server, so that a rank of an earlier round cannot join.
   std::unique_ptr<StoreServer> server;
   std::optional<RoundAddress> address;
   if (options_.node == 0) {
@@ -238,13 +237,13 @@ RoundOutcome Job::run_round(int round) {
   auto outcome = agent_->run();
   if (!nodes_ && size_ > 1 && outcome.cause == RunCause::finished && !server->has_had_members()) {
     console_->notice(
-        fmt::format("no rank called lockstep::init(): {} processes ran, each by itself", size_));
+        fmt::format("no rank called lockstep::init(): {} independent processes ran", size_));
   }
   return outcome;
 }
 
-// The ranks that a report is made of: the local ones, and the culprit of another node. Sets the
-// outcome's cause to what happened on all nodes together.
+// The ranks of the report: the local ones, and the culprit of each other node. Sets the outcome's
+// cause to that of all nodes together.
 std::vector<RankOutcome> Job::all_ranks(RoundOutcome& outcome, int round) {
   auto ranks = outcome.ranks;
   if (!nodes_) return ranks;
@@ -279,7 +278,7 @@ bool Job::restarts_after(const RoundOutcome& outcome, const std::vector<RankOutc
   if (!pause) return false;
   console_->notice(fmt::format("restart {} of {} in {} ms: {}", round + 1, options_.max_restarts,
                                pause->count(), decision.reason));
-  // A signal ends the pause, and the job with it.
+  // A signal ends the pause and the job.
   pollfd signal{.fd = relay_.descriptor(), .events = POLLIN, .revents = 0};
   return ::poll(&signal, 1, Deadline::after(*pause).poll_milliseconds()) == 0;
 }
@@ -292,8 +291,7 @@ int Job::run() {
     try {
       ranks = all_ranks(outcome, round);
       again = restarts_after(outcome, ranks, round);
-    } catch (
-        const Error& error) {  // another node's launcher is gone: nothing can be agreed on any more
+    } catch (const Error& error) {  // the launcher of another node is lost: no agreement possible
       outcome.cause = RunCause::environment;
       if (outcome.stop_reason.empty()) outcome.stop_reason = error.what();
     }
@@ -312,7 +310,7 @@ int Job::finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ran
                                            .run_folder = folder_.path(),
                                            .reason = outcome.stop_reason,
                                            .restarts = restarts});
-  // First what a person reads: a full disk is a common reason for a run to fail.
+  // The report for a person comes first: a full disk is a common reason for a failed run.
   print_last(block);
   try {
     write_whole(folder_.end_record_path(), end_record(ranks, {.cause = outcome.cause,
@@ -332,12 +330,14 @@ int Job::finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ran
 }  // namespace
 
 int run_job(const JobOptions& options, const Environment& environment) {
-  if (options.command.empty()) throw UsageError("a job needs a program to run");
+  if (options.command.empty()) throw UsageError("no program to run was given: name one");
   if (options.num_ranks < 1) {
-    throw UsageError(fmt::format("a job needs at least one rank, not {}", options.num_ranks));
+    throw UsageError(
+        fmt::format("a job on {} ranks is invalid: give at least 1", options.num_ranks));
   }
   if (options.num_nodes > 1 && !options.rendezvous) {
-    throw UsageError(fmt::format("{} nodes need a rendezvous HOST:PORT", options.num_nodes));
+    throw UsageError(
+        fmt::format("{} nodes need a rendezvous: give --rendezvous HOST:PORT", options.num_nodes));
   }
   return Job(options, environment).run();
 }
@@ -347,8 +347,8 @@ std::string default_secret_file(const Environment& environment) {
   if (const auto config = environment.find("XDG_CONFIG_HOME")) return *config + "/lockstep/secret";
   if (const auto home = environment.find("HOME")) return *home + "/.config/lockstep/secret";
   throw UsageError(
-      "several nodes need a secret and HOME is not set: set LOCKSTEP_SECRET_FILE to a file of mode "
-      "0600 that all nodes share");
+      "several nodes need a shared secret, and HOME is not set: set LOCKSTEP_SECRET_FILE to a file "
+      "of mode 0600 that all nodes can read");
 }
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
-// Folds equal lines that several ranks print at about the same time into one. A line waits for its
-// like from other ranks for a short window; the lines of one rank never change their order.
+// Folds equal lines that several ranks print at about the same time into one. A line waits for
+// equal lines of other ranks for a short window; the lines of one rank keep their order.
 //
-// Words: a group is a line and the ranks that have printed it. Groups leave in the order in which
-// they were begun: the first one leaves when every rank is in it, or when its window is over.
+// Words: a group is a line and the ranks that have printed it. Groups are released in the order of
+// their creation: the first one when it contains every rank, or when its window has passed.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ struct OutputLine {
 };
 
 struct FoldedLine {
-  std::vector<int> ranks = {};  // in the order they came
+  std::vector<int> ranks = {};  // in the order of arrival
   OutputStream stream = OutputStream::standard_output;
   std::string text = {};
 };
@@ -33,18 +33,18 @@ struct FoldedLine {
 class LineFolder {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr std::size_t kMostGroups = 512;  // above, the first one leaves early
+  static constexpr std::size_t kMostGroups = 512;  // above, the first one is released early
 
-  /// `num_ranks` are all that can print; with one, nothing ever waits.
+  /// `num_ranks` is the number of ranks that print; with one rank, no line waits.
   LineFolder(int num_ranks, std::chrono::milliseconds window)
       : num_ranks_(num_ranks), window_(window) {}
 
   void feed(OutputLine line, Time now);
-  /// The groups whose time has come.
+  /// Returns the groups that are complete or whose window has passed.
   [[nodiscard]] std::vector<FoldedLine> release_ready(Time now);
-  /// All of them.
+  /// Returns all groups.
   [[nodiscard]] std::vector<FoldedLine> release_all();
-  /// When release_ready has something to give at the latest; nothing when no line waits.
+  /// The latest time at which release_ready() returns a group; nullopt when no line waits.
   [[nodiscard]] std::optional<Time> next_ready() const;
 
  private:
@@ -61,7 +61,7 @@ class LineFolder {
   std::chrono::milliseconds window_;
   std::deque<Group> groups_;
   std::uint64_t first_ = 0;                      // number of groups_.front()
-  std::unordered_map<int, std::uint64_t> next_;  // of each rank: first group it may still join
+  std::unordered_map<int, std::uint64_t> next_;  // per rank: the first group it may still join
 };
 
 }  // namespace lockstep

@@ -24,13 +24,13 @@ std::vector<std::string> shown(const std::vector<FoldedLine>& lines) {
 
 using Lines = std::vector<std::string>;
 
-TEST(LineFolder, ALineThatAllRanksPrintLeavesAtOnce) {
+TEST(LineFolder, ALineThatAllRanksPrintIsReleasedAtOnce) {
   LineFolder folder(3, 50ms);
   for (int rank = 0; rank < 3; ++rank) folder.feed({rank, kOut, "hello"}, kStart);
   EXPECT_EQ(shown(folder.release_ready(kStart)), Lines{"012 hello"});
 }
 
-TEST(LineFolder, ALineThatSomePrintLeavesWhenTheWindowIsOver) {
+TEST(LineFolder, ALineThatSomeRanksPrintIsReleasedAfterItsWindow) {
   LineFolder folder(3, 50ms);
   folder.feed({0, kOut, "hello"}, kStart);
   folder.feed({2, kOut, "hello"}, kStart + 10ms);
@@ -47,20 +47,20 @@ TEST(LineFolder, TheLinesOfOneRankAreNeverFoldedWithEachOther) {
   EXPECT_EQ(shown(folder.release_all()), (Lines{"01 again", "0 again", "0 again"}));
 }
 
-TEST(LineFolder, TheTwoStreamsAreKeptApart) {
+TEST(LineFolder, TheTwoStreamsAreNotFoldedTogether) {
   LineFolder folder(2, 50ms);
   folder.feed({0, kOut, "same"}, kStart);
   folder.feed({1, OutputStream::standard_error, "same"}, kStart);
   EXPECT_EQ(folder.release_all().size(), 2u);
 }
 
-TEST(LineFolder, NothingWaitsWhenThereIsOneRank) {
+TEST(LineFolder, WithOneRankNoLineWaits) {
   LineFolder folder(1, 50ms);
   folder.feed({0, kOut, "a"}, kStart);
   EXPECT_EQ(shown(folder.release_ready(kStart)), Lines{"0 a"});
 }
 
-TEST(LineFolder, EachRanksLinesKeepTheirOrderWhateverTheMix) {
+TEST(LineFolder, TheLinesOfEachRankKeepTheirOrder) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     RandomStream random({seed, random_purpose("fold")}, 0, 0);
     LineFolder folder(4, 50ms);
@@ -84,7 +84,7 @@ TEST(LineFolder, EachRanksLinesKeepTheirOrderWhateverTheMix) {
   }
 }
 
-TEST(LineFolder, AFloodDoesNotPileUp) {
+TEST(LineFolder, AFloodOfLinesUsesBoundedMemory) {
   LineFolder folder(2, 50ms);
   std::size_t left = 0;
   for (int i = 0; i < 10'000; ++i) {

@@ -12,18 +12,18 @@ void LineSplitter::feed(std::string_view bytes, std::vector<std::string>& lines)
     const auto newline = bytes.find('\n');
     append(bytes.substr(0, newline));
     if (newline == std::string_view::npos) return;
-    lines.push_back(take());
+    lines.push_back(release_line());
     bytes.remove_prefix(newline + 1);
   }
 }
 
 std::optional<std::string> LineSplitter::finish() {
   if (line_.empty() && cut_ == 0) return std::nullopt;
-  return take();
+  return release_line();
 }
 
 void LineSplitter::append(std::string_view bytes) {
-  // A \r takes effect when something follows it: "\r\n" is a plain line end.
+  // A \r overwrites the line only if text follows it: "\r\n" is a plain line end.
   const auto last = bytes.find_last_not_of('\r');
   if (last == std::string_view::npos) {
     if (!bytes.empty() && !line_.ends_with('\r')) line_ += '\r';
@@ -42,7 +42,7 @@ void LineSplitter::append(std::string_view bytes) {
   if (last + 1 < bytes.size()) line_ += '\r';
 }
 
-std::string LineSplitter::take() {
+std::string LineSplitter::release_line() {
   auto line = std::exchange(line_, {});
   if (line.ends_with('\r')) line.pop_back();
   if (cut_ > 0) line += fmt::format(" … ({} bytes more in the log)", std::exchange(cut_, 0));

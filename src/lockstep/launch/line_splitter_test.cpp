@@ -16,7 +16,7 @@ Lines split(std::string_view text, std::size_t piece) {
   return lines;
 }
 
-TEST(LineSplitter, GivesTheSameLinesHoweverTheBytesArrive) {
+TEST(LineSplitter, LinesDoNotDependOnChunkSizes) {
   const std::string text = "one\n\ntwo\r\nold\rnew\n10%\r20%\r\n\rx\r\r\ny\r";
   for (std::size_t piece = 1; piece <= text.size(); ++piece) {
     EXPECT_EQ(split(text, piece), (Lines{"one", "", "two", "new", "20%", "x", "y"})) << piece;
@@ -29,7 +29,7 @@ TEST(LineSplitter, TheLastLineNeedsNoNewline) {
   EXPECT_EQ(split("", 3), Lines{});
 }
 
-TEST(LineSplitter, AVeryLongLineIsCutAndSaysSo) {
+TEST(LineSplitter, AVeryLongLineIsCutAndMarked) {
   const std::string text = std::string(1'000'000, 'x') + "\nnext\n";
   for (const std::size_t piece : {1000u, 4096u, 65536u, 2'000'000u}) {
     EXPECT_EQ(split(text, piece),
@@ -38,7 +38,7 @@ TEST(LineSplitter, AVeryLongLineIsCutAndSaysSo) {
   }
 }
 
-TEST(LineSplitter, ALineThatWasOverwrittenIsNoLongerCut) {
+TEST(LineSplitter, AnOverwrittenLineIsNotMarkedAsCut) {
   EXPECT_EQ(split(std::string(10'000, 'x') + "\rshort\n", 999), Lines{"short"});
 }
 

@@ -7,8 +7,8 @@
 namespace lockstep {
 namespace {
 
-// An "operating system command" that terminals do not know: they show nothing of it, should it ever
-// reach one.
+// An "operating system command" sequence that terminals do not know: if it ever reaches one, it
+// shows nothing.
 constexpr std::string_view kMark = "\x1b]lockstep-live;";
 constexpr std::string_view kEnd = "\a";
 

@@ -1,7 +1,7 @@
-// A line that is shown in place, and replaced by the next one: progress. A rank prints it as an
-// ordinary line that begins with a mark; the launcher keeps it out of the rank's log and shows it
-// as the last line of the terminal. Only where there is a terminal: LOCKSTEP_LIVE_COLUMNS tells a
-// rank how wide it is, and is not set where nobody looks.
+// Live lines: a line of progress that the next one replaces. A rank prints it as an ordinary line
+// that begins with an escape sequence; the launcher omits it from the rank's log and shows it as
+// the last line of the terminal. Live lines need a terminal: LOCKSTEP_LIVE_COLUMNS gives a rank its
+// width, and is not set without one.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 
 namespace lockstep {
 
-/// The columns that a live line may have; none where there is no terminal: print plain lines there.
+/// The width of a live line in columns; nullopt without a terminal: print plain lines then.
 [[nodiscard]] std::optional<int> live_columns(const Environment& environment);
 
-/// What to print, in one write, to show `text` as the live line. Empty text takes it away.
+/// The bytes that show `text` as the live line; print them with one write. Empty text removes it.
 [[nodiscard]] std::string live_line(std::string_view text);
 
-/// The text, if `line` is what live_line made, without its newline.
+/// The text, if `line` is a result of live_line() without its newline; nullopt otherwise.
 [[nodiscard]] std::optional<std::string_view> try_live_text(std::string_view line);
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-TEST(LiveLine, TextComesBackFromTheLineThatCarriesIt) {
+TEST(LiveLine, TheTextIsReadBackFromTheLine) {
   for (const std::string text : {"step 3", "", "μ ; \x1b[1mbold"}) {
     auto line = live_line(text);
     ASSERT_TRUE(line.ends_with('\n'));
@@ -14,7 +14,7 @@ TEST(LiveLine, TextComesBackFromTheLineThatCarriesIt) {
   }
 }
 
-TEST(LiveLine, OrdinaryLinesAreNone) {
+TEST(LiveLine, OrdinaryLinesAreNotLiveLines) {
   EXPECT_EQ(try_live_text("step 3"), std::nullopt);
   EXPECT_EQ(try_live_text(""), std::nullopt);
   EXPECT_EQ(try_live_text("\x1b]0;a window's title\a"), std::nullopt);

@@ -19,10 +19,10 @@ namespace {
 using nlohmann::json;
 using std::chrono::milliseconds;
 
-// Launchers meet before a job has a name; their secret is what keeps strangers out.
+// Launchers meet before the job has a name; only the secret authenticates them.
 const HandshakeContext kContext{"lockstep-nodes", 0};
-// A round lasts as long as the training. A launcher that dies is noticed at once whatever this
-// says.
+// A round lasts as long as the training. The loss of a launcher is detected at once, independent of
+// this limit.
 constexpr std::chrono::hours kRoundLimit{24 * 365};
 constexpr std::chrono::seconds kAnswerLimit{60};
 
@@ -76,7 +76,7 @@ NodeReport to_report(const std::string& text) {
   return report;
 }
 
-// What is equal for the launchers of one job. The number of ranks may differ from node to node.
+// The options that are equal for all launchers of one job. The number of ranks may differ.
 std::string start_of(const NodesOptions& options) {
   return json{{"command", options.command},
               {"nodes", options.num_nodes},
@@ -86,7 +86,7 @@ std::string start_of(const NodesOptions& options) {
 }
 
 std::string in_words(const std::string& start) {
-  return read_peer_text("what node 0 was started with", [&] {
+  return read_peer_text("the description of the job by node 0", [&] {
     const auto parsed = json::parse(start);
     return fmt::format("`{}` on {} nodes, {} restarts, lockstep {}",
                        fmt::join(parsed.at("command").get<std::vector<std::string>>(), " "),
@@ -99,9 +99,9 @@ void expect_same_start(const NodesOptions& options, const std::string& theirs) {
   const auto own = start_of(options);
   if (own == theirs) return;
   throw UsageError(
-      fmt::format("this launcher is not of the job that node 0 runs at {}: node 0 was started with "
-                  "{}; node {} with {}. End launchers of earlier tries, and start all nodes with "
-                  "the same command",
+      fmt::format("this launcher does not belong to the job of node 0 at {}: node 0 runs {}; node "
+                  "{} runs {}. End launchers of earlier runs, and start all nodes with the same "
+                  "command",
                   options.rendezvous.to_string(), in_words(theirs), options.node, in_words(own)));
 }
 
@@ -114,7 +114,8 @@ Nodes::Nodes(const NodesOptions& options, const Secret& secret, Deadline deadlin
         Listener::tcp(options.rendezvous.host, options.rendezvous.port), secret, kContext);
   }
   if (options.node != 0) {
-    // As a visitor: a launcher of another job that had taken a node's place would be missed there.
+    // Under a random rank number: if a launcher of another job connected as a node, the true node
+    // would be refused, and the job would lose that node when this launcher leaves.
     const Member visitor{MemberKind::rank,
                          static_cast<int>(std::random_device{}() % unsigned{kMaxMembers})};
     auto look = Store::connect(options.rendezvous, secret, kContext, visitor, deadline);
@@ -138,7 +139,7 @@ Nodes::Nodes(const NodesOptions& options, const Secret& secret, Deadline deadlin
 }
 
 Nodes::~Nodes() {
-  // When the round ended in order this comes too late to mean anything; else it frees the watchers.
+  // Without effect if the round ended normally; otherwise it releases the watchers.
   if (watcher_.joinable()) end_round(round_, fmt::format("node {} has ended", options_.node));
 }
 
@@ -159,7 +160,7 @@ RoundAddress Nodes::share_address(int round, const std::optional<RoundAddress>& 
     return *mine;
   }
   const auto text = store_->get_text(key(round, "store"), answer(), Member{MemberKind::node, 0});
-  return read_peer_text("where the ranks of a round meet", [&]() -> RoundAddress {
+  return read_peer_text("the address of a round", [&]() -> RoundAddress {
     const auto space = text.find(' ');
     return {Endpoint::parse(text.substr(0, space)),
             static_cast<std::uint16_t>(std::stoi(text.substr(space + 1)))};
@@ -168,18 +169,18 @@ RoundAddress Nodes::share_address(int round, const std::optional<RoundAddress>& 
 
 void Nodes::watch(int round, std::function<void(std::string)> stop) {
   round_ = round;
-  const int neighbour = (options_.node + 1) % options_.num_nodes;
-  watcher_ = std::jthread([this, round, neighbour, stop = std::move(stop)] {
+  const int neighbor = (options_.node + 1) % options_.num_nodes;
+  watcher_ = std::jthread([this, round, neighbor, stop = std::move(stop)] {
     const AlternateSignalStack stack;
     std::string reason;
     try {
       reason = watching_->get_text(key(round, "stop"), end_of_round(),
-                                   Member{MemberKind::node, neighbour});
+                                   Member{MemberKind::node, neighbor});
     } catch (const PeerError&) {
-      reason = fmt::format("the launcher of node {} is gone", neighbour);
+      reason = fmt::format("the launcher of node {} is lost", neighbor);
       end_round(round, reason);
     } catch (const Error& error) {
-      reason = fmt::format("the launcher of node 0 is gone: {}", error.what());
+      reason = fmt::format("the launcher of node 0 is lost: {}", error.what());
     }
     if (!reason.empty()) stop(reason);
   });
@@ -205,7 +206,7 @@ std::vector<NodeReport> Nodes::gather(int round, const NodeReport& mine) {
   if (teller_.joinable()) teller_.join();
   store_->set(node_key(round, options_.node), to_text(mine), answer());
   store_->barrier(key(round, "end"), launchers(), end_of_round());
-  end_round(round, "");  // in order: releases the watchers
+  end_round(round, "");  // a normal end: releases the watchers
   std::vector<NodeReport> reports;
   for (int node = 0; node < options_.num_nodes; ++node) {
     const auto text = store_->get_text(node_key(round, node), answer());
@@ -222,7 +223,7 @@ std::optional<milliseconds> Nodes::agree_on_restart(int round,
   }
   const auto text = store_->get_text(key(round, "next"), answer(), Member{MemberKind::node, 0});
   store_->barrier(key(round, "agreed"), launchers(),
-                  answer());  // node 0's server outlives the question
+                  answer());  // node 0 must not end its server before all have read the decision
   if (text == "end") return std::nullopt;
   return milliseconds(read_peer_text("a pause", [&] { return std::stoll(text); }));
 }

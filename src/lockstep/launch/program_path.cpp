@@ -8,7 +8,7 @@ namespace lockstep {
 
 std::vector<std::string> program_candidates(const std::string& program,
                                             const Environment& environment) {
-  if (program.empty()) throw UsageError("the program to run has an empty name: name one");
+  if (program.empty()) throw UsageError("the name of the program to run is empty: name one");
   if (program.find('/') != std::string::npos) return {program};
   const auto path = environment.find("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
   std::vector<std::string> result;
@@ -16,7 +16,7 @@ std::vector<std::string> program_candidates(const std::string& program,
   for (;;) {
     const auto colon = rest.find(':');
     const std::string folder(rest.substr(0, colon));
-    result.push_back((folder.empty() ? "." : folder) + "/" + program);  // empty: here, says POSIX
+    result.push_back((folder.empty() ? "." : folder) + "/" + program);  // POSIX: empty means "."
     if (colon == std::string_view::npos) return result;
     rest.remove_prefix(colon + 1);
   }

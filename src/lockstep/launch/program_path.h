@@ -1,4 +1,4 @@
-// Which files a command's first word may mean, in the order a shell tries them.
+// The files that the first word of a command can mean, in the order in which a shell tries them.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// `program` itself when it holds a slash, else its name in each folder of `environment`'s PATH.
+/// `program` itself if it contains a slash, else `program` in each folder of `environment`'s PATH.
 /// Throws UsageError for an empty name.
 [[nodiscard]] std::vector<std::string> program_candidates(const std::string& program,
                                                           const Environment& environment);

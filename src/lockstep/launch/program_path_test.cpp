@@ -13,7 +13,7 @@ TEST(ProgramPath, ANameWithASlashIsAFile) {
   EXPECT_EQ(program_candidates("./a", {{"PATH", "/bin"}}), Paths{"./a"});
 }
 
-TEST(ProgramPath, AnyOtherNameIsSoughtInThePath) {
+TEST(ProgramPath, AnyOtherNameIsLookedUpInThePath) {
   EXPECT_EQ(program_candidates("a", {{"PATH", "/x:/y"}}), (Paths{"/x/a", "/y/a"}));
   EXPECT_EQ(program_candidates("a", {{"PATH", "/x::"}}), (Paths{"/x/a", "./a", "./a"}));
   EXPECT_EQ(program_candidates("a", {}), (Paths{"/usr/local/bin/a", "/usr/bin/a", "/bin/a"}));

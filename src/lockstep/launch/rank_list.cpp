@@ -12,11 +12,11 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view text, int size) {
   throw UsageError(fmt::format(
-      "\"{}\" is no list of ranks from 0 to {}: write them like 0-3,7, lower ones first", text,
-      size - 1));
+      "\"{}\" is not a list of ranks from 0 to {}: write it as in 0-3,7, ranges in ascending order",
+      text, size - 1));
 }
 
-// The number that `text` starts with; takes its digits away.
+// Parses the number at the start of `text` and removes its digits.
 int parse_number(std::string_view& text, std::string_view whole, int size) {
   int number = -1;
   const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);

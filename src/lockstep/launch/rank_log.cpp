@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Of the stack that LibTorch prints with an error.
+// A line of the stack that LibTorch prints with an error.
 bool is_frame(std::string_view line) { return line.starts_with("frame #"); }
 
 }  // namespace
@@ -26,7 +26,7 @@ RankLog::RankLog(std::string path) : path_(std::move(path)) {
   }
 }
 
-std::vector<std::string> RankLog::take(OutputStream stream, std::string_view bytes) {
+std::vector<std::string> RankLog::append(OutputStream stream, std::string_view bytes) {
   Stream& here = stream_of(stream);
   const auto newline = bytes.rfind('\n');
   if (newline == std::string_view::npos) {
@@ -80,7 +80,7 @@ std::optional<std::string> RankLog::finish(OutputStream stream) {
 // `bytes` ends with a newline.
 void RankLog::write_lines(std::string_view bytes) {
   while (!bytes.empty()) {
-    // Everything up to the next live line goes out at once.
+    // All lines up to the next live line are written together.
     std::size_t end = 0;
     std::size_t after = 0;
     while (after < bytes.size() && end == after) {
@@ -93,7 +93,7 @@ void RankLog::write_lines(std::string_view bytes) {
 }
 
 void RankLog::write(std::string_view bytes) {
-  if (failure_) {  // going on after a gap would hide it
+  if (failure_) {  // writing again after a gap would hide the gap
     lost_bytes_ += bytes.size();
     return;
   }
@@ -118,7 +118,7 @@ void RankLog::remember(const std::string& line) {
   if (last_.size() > kLastLines) last_.pop_front();
 }
 
-// The C++ runtime writes two lines: the type of the exception, and what() says.
+// The C++ runtime prints two lines: the type of the exception, and its what().
 void RankLog::note_uncaught(const std::string& line) {
   constexpr std::string_view kType = "terminate called after throwing an instance of '";
   constexpr std::string_view kMessage = "  what():  ";

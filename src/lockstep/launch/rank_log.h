@@ -1,7 +1,7 @@
-// The whole output of one rank in one file, in the order it arrived, and its last lines; live lines
-// (live_line.h) are for a terminal and are not in it. Standard
-// output and standard error are two streams: a line that one has begun is kept back for a moment,
-// so that the other's does not land inside it.
+// The complete output of one rank in one file, in the order of arrival, and its last lines. Live
+// lines (live_line.h) are for a terminal and are not in the file. Standard output and standard
+// error are two streams: an incomplete line of one is held back for a moment, so that a line of the
+// other does not appear inside it.
 #pragma once
 
 #include <array>
@@ -22,30 +22,30 @@ enum class OutputStream { standard_output, standard_error };
 
 class RankLog {
  public:
-  /// The last lines do not hold the stack that LibTorch prints below an error's message, only how
-  /// many frames it has.
+  /// The last lines omit the stack that LibTorch prints below the message of an error; one line
+  /// gives the number of its frames.
   static constexpr std::size_t kLastLines = 20;
   static constexpr std::size_t kMostKeptBack = 64u << 10;
 
-  /// Makes the file `path`. Throws SystemError when it exists, because a log is never mixed with
-  /// another run's. Another failure to make it is the first of the failures that `take` tells of.
+  /// Creates the file `path`. Throws SystemError when it exists, because a log never contains the
+  /// output of two runs. Any other error to create it is reported by failure().
   explicit RankLog(std::string path);
 
-  /// Appends `bytes` to the file and returns the lines they complete.
-  /// The rank must not die of a full disk: the first failure to write is kept for `failure`, and
-  /// what could not be written is counted.
-  [[nodiscard]] std::vector<std::string> take(OutputStream stream, std::string_view bytes);
-  /// The newest live line that came since the last call, if one did.
+  /// Appends `bytes` to the file and returns the lines that they complete.
+  /// A full disk must not end the rank: the first write error is kept for failure(), and the bytes
+  /// that are not written are counted.
+  [[nodiscard]] std::vector<std::string> append(OutputStream stream, std::string_view bytes);
+  /// The newest live line since the last call; nullopt without one.
   [[nodiscard]] std::optional<std::string> release_live();
-  /// Writes what was kept back. Call it about once a second.
+  /// Writes the lines that are held back. Call it about once per second.
   void flush();
   /// The stream has ended: returns its last line if that had no newline.
   [[nodiscard]] std::optional<std::string> finish(OutputStream stream);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::vector<std::string> last_lines() const { return {last_.begin(), last_.end()}; }
-  /// What the program's runtime said of an uncaught exception: its message and its type, as in
-  /// "mat1 and mat2 must have the same dtype (c10::Error)". Empty: it said nothing.
+  /// The message and type of an uncaught exception, as printed by the C++ runtime, for example
+  /// "mat1 and mat2 must have the same dtype (c10::Error)". Empty without one.
   [[nodiscard]] const std::string& uncaught() const noexcept { return uncaught_; }
   [[nodiscard]] const std::optional<SystemError>& failure() const noexcept { return failure_; }
   [[nodiscard]] std::uint64_t lost_bytes() const noexcept { return lost_bytes_; }
@@ -66,9 +66,9 @@ class RankLog {
   FileDescriptor file_;
   std::array<Stream, 2> streams_;
   std::deque<std::string> last_;
-  std::size_t frames_ = 0;  // of LibTorch's stack; the last of last_ stands for them
+  std::size_t frames_ = 0;  // of LibTorch's stack, which the last line of last_ represents
   std::string uncaught_;
-  std::string uncaught_type_;  // its message is expected next
+  std::string uncaught_type_;  // set until the line with the message arrives
   std::optional<std::string> live_;
   std::optional<SystemError> failure_;
   std::uint64_t lost_bytes_ = 0;

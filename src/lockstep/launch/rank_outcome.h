@@ -1,5 +1,5 @@
-// What is known of each rank when a round is over. A round is one start of all workers; a restart
-// begins the next one.
+// The outcome of each rank at the end of a round. A round is one start of all workers; a restart
+// begins the next round.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Why a worker never became the program: what was tried, and errno.
+/// Why a worker did not execute the program: the failed step, and errno.
 struct StartFailure {
   enum class Step { descriptors, pin, execute };
   Step step = Step::execute;
@@ -27,17 +27,17 @@ struct RankOutcome {
   int node = 0;
   std::string host = {};
   pid_t pid = 0;                                   // 0: never started
-  std::optional<ExitStatus> status = {};           // nothing: never started
-  std::optional<StartFailure> start_failure = {};  // then `status` says 126, 127 or 125
+  std::optional<ExitStatus> status = {};           // nullopt: never started
+  std::optional<StartFailure> start_failure = {};  // then `status` is 126, 127 or 125
   Time started = {};
-  Time ended = {};                           // taken by its supervisor, so that order holds
-  bool told_to_end = false;                  // the launcher sent a signal for it before
-  std::string note = {};                     // for example "was stopped (state T)"
-  std::string uncaught = {};                 // message and type of an exception nobody caught
+  Time ended = {};                           // as its supervisor saw it, so that the order is right
+  bool told_to_end = false;                  // the launcher had sent a signal to end it
+  std::string note = {};                     // for example "was stopped when it was killed"
+  std::string uncaught = {};                 // message and type of an uncaught exception
   std::vector<std::string> last_lines = {};  // of its output, at most 20
-  std::string log_path = {};                 // where all of it is
-  std::string crash_record = {};             // as crash_handler.h has it; may be empty
-  std::vector<std::string> stack = {};       // the same with names; of the culprit only
+  std::string log_path = {};                 // the file with its complete output
+  std::string crash_record = {};             // in the format of crash_handler.h; may be empty
+  std::vector<std::string> stack = {};       // the crash record with names; of the culprit only
 
   [[nodiscard]] bool failed() const noexcept { return status && !status->succeeded(); }
 };
@@ -45,8 +45,8 @@ struct RankOutcome {
 struct RoundOutcome {
   std::vector<RankOutcome> ranks = {};  // the local ones, in the order they were given
   RunCause cause = RunCause::finished;
-  int signal = 0;                // the first signal that told the launcher to end; 0: none
-  std::string stop_reason = {};  // what Agent::request_stop was given
+  int signal = 0;                // the first signal that ended the round; 0: none
+  std::string stop_reason = {};  // the argument of Agent::request_stop
   std::chrono::milliseconds lasted{0};
 };
 

@@ -24,15 +24,15 @@ RestartDecision decide_restart(const RestartFacts& facts) {
     return {.reason = fmt::format("a run that ended with \"{}\" is not restarted",
                                   describe(facts.cause))};
   }
-  if (facts.is_final) return {.reason = "the program says that trying again is of no use"};
+  if (facts.is_final) return {.reason = "the program's exit code forbids a restart"};
   if (facts.exit_code && says_not_executed(*facts.exit_code)) {
-    return {.reason = fmt::format("exit code {} means that the program cannot be executed",
+    return {.reason = fmt::format("exit code {} means that the program was not executed",
                                   *facts.exit_code)};
   }
   if (facts.restarts >= facts.max_restarts) {
     return {.reason = facts.max_restarts == 0
-                          ? std::string("restarts were not asked for (--max-restarts)")
-                          : fmt::format("all {} restarts are used up", facts.max_restarts)};
+                          ? std::string("restarts are not enabled (--max-restarts)")
+                          : fmt::format("all {} restarts have been used", facts.max_restarts)};
   }
   const bool immediate = facts.lasted < kImmediateCrash;
   const int crashes = immediate ? facts.immediate_crashes + 1 : 0;

@@ -1,4 +1,4 @@
-// Whether the group is started again after a round that failed, and after which pause.
+// Decides whether all ranks are restarted after a failed round, and after which pause.
 #pragma once
 
 #include <chrono>
@@ -9,31 +9,31 @@
 
 namespace lockstep {
 
-/// A round that failed sooner than this crashed immediately: trying again at once would only make
-/// the same failure many times a minute.
+/// A round that failed within this time crashed immediately: without a pause, restarts would only
+/// repeat the same failure many times per minute.
 constexpr std::chrono::milliseconds kImmediateCrash{10'000};
 constexpr std::chrono::milliseconds kFirstPause{1'000};
 constexpr std::chrono::milliseconds kLongestPause{60'000};
 
 struct RestartFacts {
-  RunCause cause = RunCause::finished;  // of the round that is over
-  bool is_final = false;                // the culprit said that another try is of no use
+  RunCause cause = RunCause::finished;  // of the last round
+  bool is_final = false;                // the culprit's exit code forbids a restart
   std::optional<int> exit_code = {};    // of the culprit, if it exited
   int restarts = 0;                     // made so far
   int max_restarts = 0;
-  int immediate_crashes = 0;            // rounds in a row before this one that crashed at once
+  int immediate_crashes = 0;            // consecutive earlier rounds that crashed immediately
   std::chrono::milliseconds lasted{0};  // this round
 };
 
 struct RestartDecision {
   bool restart = false;
   std::chrono::milliseconds pause{0};
-  int immediate_crashes = 0;  // for the next decision's facts
+  int immediate_crashes = 0;  // for the facts of the next decision
   std::string reason = {};    // a clause for the log
 };
 
-/// Only failures of ranks are worth another try: a program that is not there or cannot be executed,
-/// wrong usage and a user's signal are final.
+/// Only failures of ranks are restarted: a program that does not exist or is not executable,
+/// invalid usage and a signal of the user are final.
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ RestartFacts failed_after(std::chrono::milliseconds lasted) {
   return {.cause = RunCause::rank_failed, .max_restarts = 3, .lasted = lasted};
 }
 
-TEST(RestartPolicy, NothingIsRestartedUnlessAskedFor) {
+TEST(RestartPolicy, RestartsHappenOnlyIfEnabled) {
   EXPECT_FALSE(decide_restart({.cause = RunCause::rank_failed}).restart);
 }
 
@@ -23,20 +23,20 @@ TEST(RestartPolicy, ARankThatFailsAfterAWhileIsRestartedAtOnce) {
   EXPECT_EQ(decision.reason, "a rank failed");
 }
 
-TEST(RestartPolicy, AProgramMaySayThatTryingAgainIsOfNoUse) {
+TEST(RestartPolicy, AProgramCanForbidARestart) {
   auto facts = failed_after(5min);
   facts.is_final = true;
   EXPECT_FALSE(decide_restart(facts).restart);
 }
 
-TEST(RestartPolicy, AProgramThatCannotBeExecutedIsNotRestartedAndTheReasonSaysSo) {
+TEST(RestartPolicy, AProgramThatWasNotExecutedIsNotRestartedAndTheReasonIsGiven) {
   auto facts = failed_after(5ms);
   for (const int code : {126, 127}) {
     facts.exit_code = code;
     const auto decision = decide_restart(facts);
     EXPECT_FALSE(decision.restart) << code;
     EXPECT_EQ(decision.reason,
-              "exit code " + std::to_string(code) + " means that the program cannot be executed");
+              "exit code " + std::to_string(code) + " means that the program was not executed");
   }
   for (const int code : {1, 123, 124, 125, 128, 255}) {
     facts.exit_code = code;
@@ -49,7 +49,7 @@ TEST(RestartPolicy, RestartsAreCounted) {
   facts.restarts = 3;
   const auto decision = decide_restart(facts);
   EXPECT_FALSE(decision.restart);
-  EXPECT_EQ(decision.reason, "all 3 restarts are used up");
+  EXPECT_EQ(decision.reason, "all 3 restarts have been used");
 }
 
 TEST(RestartPolicy, ImmediateCrashesWaitTwiceAsLongEachTimeUpToAMinute) {
@@ -63,10 +63,10 @@ TEST(RestartPolicy, ImmediateCrashesWaitTwiceAsLongEachTimeUpToAMinute) {
     facts.immediate_crashes = decision.immediate_crashes;
   }
   facts.lasted = 5min;
-  EXPECT_EQ(decide_restart(facts).immediate_crashes, 0) << "a good round forgives";
+  EXPECT_EQ(decide_restart(facts).immediate_crashes, 0) << "a long round resets the count";
 }
 
-TEST(RestartPolicy, WhatTryingAgainCannotCureIsFinal) {
+TEST(RestartPolicy, FailuresThatARestartCannotFixAreFinal) {
   for (const auto cause : {RunCause::finished, RunCause::signal, RunCause::not_found,
                            RunCause::not_executable, RunCause::usage, RunCause::environment}) {
     EXPECT_FALSE(decide_restart({.cause = cause, .max_restarts = 3}).restart) << describe(cause);

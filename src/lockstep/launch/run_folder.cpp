@@ -19,14 +19,14 @@ namespace {
 constexpr std::size_t kLongestProgram = 64;
 
 void make_folder(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) == 0) return;  // the user's umask decides who may read it
+  if (::mkdir(path.c_str(), 0777) == 0) return;  // the user's umask sets the permissions
   if (errno == EEXIST) {
     throw UsageError(fmt::format(
-        "the run folder {} exists already and belongs to another run: name a new one with "
+        "the run folder {} already exists and belongs to another run: give a new one with "
         "--run-dir, or remove it",
         path));
   }
-  throw SystemError(fmt::format("cannot make the run folder {}", path), errno);
+  throw SystemError(fmt::format("cannot create the run folder {}", path), errno);
 }
 
 std::string file_name_of(std::string_view program) {
@@ -49,7 +49,7 @@ RunFolder RunFolder::create(const std::string& path) {
   if (!error && !whole.has_filename()) whole = whole.parent_path();  // "runs/a/"
   if (!error) std::filesystem::create_directories(whole.parent_path(), error);
   if (error) {
-    throw SystemError(fmt::format("cannot make the parents of the run folder {}", path),
+    throw SystemError(fmt::format("cannot create the parents of the run folder {}", path),
                       error.value());
   }
   make_folder(whole.string());

@@ -1,5 +1,5 @@
-// The folder that holds everything lockstep writes about one run: logs/, the end record, later
-// metrics and checkpoints. A folder belongs to one run only: it is made anew or refused.
+// The folder for all files that lockstep writes about one run: logs/, the end record, metrics and
+// checkpoints. A folder belongs to one run: an existing one is refused.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@ namespace lockstep {
 
 class RunFolder {
  public:
-  /// Makes `path` and its logs/; parents that are missing are made too.
-  /// Throws UsageError when `path` exists, SystemError when the machine refuses.
+  /// Creates `path`, its logs/ and missing parents.
+  /// Throws UsageError when `path` exists, SystemError when a system call fails.
   [[nodiscard]] static RunFolder create(const std::string& path);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }  // absolute
@@ -25,7 +25,7 @@ class RunFolder {
 };
 
 /// "<program>-<time>-<token>", for example "train-20261115T182051Z-4f09c2a1". `program` may be a
-/// path; what does not belong into a file name becomes _.
+/// path; characters that are unusual in a file name become _.
 [[nodiscard]] std::string run_name(std::string_view program,
                                    std::chrono::system_clock::time_point now,
                                    std::string_view token);

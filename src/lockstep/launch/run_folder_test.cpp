@@ -19,7 +19,7 @@ class RunFolderTest : public ::testing::Test {
       std::filesystem::temp_directory_path() / ("lockstep-runs-" + std::to_string(::getpid()));
 };
 
-TEST_F(RunFolderTest, IsMadeWithItsParentsAndLogs) {
+TEST_F(RunFolderTest, IsCreatedWithItsParentsAndLogs) {
   const auto folder = RunFolder::create(root_ + "/a/b/");
   EXPECT_EQ(folder.path(), root_ + "/a/b");
   EXPECT_TRUE(std::filesystem::is_directory(folder.logs_path()));
@@ -31,7 +31,7 @@ TEST_F(RunFolderTest, IsNeverUsedTwice) {
     (void)RunFolder::create(root_ + "/a");
     FAIL() << "the folder was reused";
   } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find(root_ + "/a exists already"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find(root_ + "/a already exists"), std::string::npos);
   }
 }
 
@@ -40,7 +40,7 @@ TEST_F(RunFolderTest, AParentThatIsAFileIsNamed) {
   EXPECT_THROW((void)RunFolder::create(root_ + "/a/b"), SystemError);
 }
 
-TEST(RunName, TellsProgramTimeAndToken) {
+TEST(RunName, ContainsProgramTimeAndToken) {
   const std::chrono::system_clock::time_point now{std::chrono::seconds(1'794'767'551)};
   EXPECT_EQ(run_name("./build/train", now, "4f09c2a1"), "train-20261115T183231Z-4f09c2a1");
   EXPECT_EQ(run_name("/a/my prog", now, "t"), "my_prog-20261115T183231Z-t");
@@ -52,7 +52,7 @@ TEST(RunName, TokensDiffer) {
   EXPECT_NE(random_token(), random_token());
 }
 
-TEST(LogPath, KeepsTheRoundsApart) {
+TEST(LogPath, DiffersBetweenRounds) {
   EXPECT_EQ(log_path("logs", 7, 0), "logs/rank-007.log");
   EXPECT_EQ(log_path("logs", 1234, 2), "logs/rank-1234.restart-2.log");
 }

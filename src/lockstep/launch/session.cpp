@@ -1,6 +1,6 @@
 // signal_session of supervisor_process_internal.h: finds the members of a session in /proc without
-// memory from the heap. A process group would be simpler, but `timeout` and shells with job control
-// start groups of their own.
+// heap memory. A process group would be simpler, but `timeout` and shells with job control start
+// their own groups.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// The number that `text` starts with, and the text behind it; -1 if it does not start with a digit.
+// Parses the number at the start of `text` and advances `text` behind it; -1 without a digit.
 pid_t parse_number(const char*& text) noexcept {
   if (*text < '0' || *text > '9') return -1;
   pid_t number = 0;
@@ -69,7 +69,7 @@ int signal_session(pid_t session, int signal) noexcept {
       const char* digits = entry->d_name;
       const pid_t pid = parse_number(digits);
       if (pid <= 0 || pid == session || *digits != '\0') continue;
-      // Looked at when the descriptor holds the number: another process may be given it meanwhile.
+      // Checked after the pidfd is open: before that, the number could be reused.
       const auto process = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
       if (is_member(proc, entry->d_name, session)) {
         ++members;

@@ -12,19 +12,19 @@
 namespace lockstep {
 namespace {
 
-// A handler is called with nothing of ours; the pipe it writes to has to be found here.
+// A handler receives no pointer of ours; it finds the pipe here.
 constinit std::atomic<int> relay_descriptor{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void on_signal(int signal) {
   const int error = errno;
   const auto byte = static_cast<unsigned char>(signal);
-  // The pipe is full only when thousands of signals wait to be read: this one would tell no more.
+  // The pipe is full only when thousands of signals are unread: this one would add no information.
   [[maybe_unused]] const auto written = ::write(relay_descriptor, &byte, 1);
   errno = error;
 }
 
-// Unlike SIG_IGN, a handler is not inherited by the ranks: for them these signals keep their
+// Unlike SIG_IGN, a handler is not inherited by the ranks: there these signals keep their default
 // effect.
 void on_write_signal(int) {}
 
@@ -38,14 +38,14 @@ bool stays_ignored(int signal, const struct sigaction& previous) {
 SignalRelay::SignalRelay() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
-    throw SystemError("cannot make a pipe for signals", errno);
+    throw SystemError("cannot create a pipe for signals", errno);
   }
   read_end_ = FileDescriptor(ends[0]);
   write_end_ = FileDescriptor(ends[1]);
   int none = -1;
   if (!relay_descriptor.compare_exchange_strong(none, write_end_.number())) {
     throw UsageError(
-        "this process runs workers already, and a signal has one handler: run one group at a time");
+        "this process already runs workers, and a signal has one handler: run one job at a time");
   }
   struct sigaction action {};
   action.sa_handler = on_signal;

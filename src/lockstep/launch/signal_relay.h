@@ -1,7 +1,7 @@
-// Turns signals to this process into bytes on a descriptor that a loop can wait for.
+// Turns signals to this process into bytes on a descriptor, for an event loop.
 //
-// Handlers and a pipe instead of signalfd(2): the launcher may be a program with threads that were
-// started before (LibTorch's), and a signal goes to any thread that does not block it.
+// It uses handlers and a pipe, not signalfd(2): the launcher may be a program that already has
+// threads (those of LibTorch), and a signal is delivered to any thread that does not block it.
 #pragma once
 
 #include <array>
@@ -16,22 +16,23 @@ namespace lockstep {
 class SignalRelay {
  public:
   static constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-  /// A closed pipe and a file that reaches the size limit: errors of write(2) for a launcher, not
-  /// reasons to end with all its ranks.
+  /// The signals of a closed pipe and of a file at its size limit. For a launcher they are errors
+  /// of write(2), not reasons to end all ranks.
   static constexpr std::array kWriteSignals{SIGPIPE, SIGXFSZ};
 
-  /// From here on, kSignals are relayed and kWriteSignals have no effect. INT, QUIT and HUP stay
-  /// ignored where they are (nohup, and shells' background jobs, want it so). Throws UsageError
-  /// when the process has a SignalRelay already, SystemError without descriptors.
+  /// While this lives, kSignals are relayed and kWriteSignals have no effect. INT, QUIT and HUP
+  /// stay ignored if they are ignored (by nohup, or for background jobs of shells). Throws
+  /// UsageError when the process already has a SignalRelay, SystemError when no descriptor is
+  /// available.
   SignalRelay();
   SignalRelay(const SignalRelay&) = delete;
   SignalRelay& operator=(const SignalRelay&) = delete;
-  /// Puts back the handlers of before.
+  /// Restores the previous handlers.
   ~SignalRelay();
 
-  /// The next signal that has come, if any.
+  /// The next received signal; nullopt without one.
   [[nodiscard]] std::optional<int> try_receive() const;
-  /// Readable when one has.
+  /// The descriptor, for poll(2): readable when a signal was received.
   [[nodiscard]] int descriptor() const noexcept { return read_end_.number(); }
 
  private:

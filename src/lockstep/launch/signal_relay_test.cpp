@@ -28,13 +28,13 @@ TEST(SignalRelay, ASignalBecomesReadable) {
   }
 }
 
-TEST(SignalRelay, AnyThreadMayTakeIt) {
+TEST(SignalRelay, AnyThreadMayReceiveIt) {
   const SignalRelay relay;
   std::thread([] { ::raise(SIGTERM); }).join();
   EXPECT_EQ(relay.try_receive(), SIGTERM);
 }
 
-TEST(SignalRelay, HandlersArePutBack) {
+TEST(SignalRelay, HandlersAreRestored) {
   ::signal(SIGUSR2, SIG_IGN);
   { const SignalRelay relay; }
   EXPECT_EQ(action_of(SIGUSR2).sa_handler, SIG_IGN);
@@ -56,7 +56,7 @@ TEST(SignalRelay, ThereIsOneAtATime) {
   const SignalRelay first;
   EXPECT_THROW(SignalRelay(), UsageError);
   ::raise(SIGTERM);
-  EXPECT_EQ(first.try_receive(), SIGTERM) << "the first one works on";
+  EXPECT_EQ(first.try_receive(), SIGTERM) << "the first one still works";
 }
 
 }  // namespace

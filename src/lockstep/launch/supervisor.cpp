@@ -23,11 +23,11 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostDescriptors =
-    12;  // supervisor_process.cpp has room for 16, with 0, 1, 2
-// A killed process is gone in a moment, unless it is stuck in the kernel.
+// supervisor_process.cpp has room for 16, including 0, 1 and 2.
+constexpr std::size_t kMostDescriptors = 12;
+// A killed process ends at once, unless it is blocked in the kernel.
 constexpr std::chrono::seconds kSweepLimit{2};
-// For a supervisor to kill its session; then it is stopped, and we do it.
+// For a supervisor to kill its session; after that it is assumed to be stopped.
 constexpr std::chrono::seconds kKillLimit{2};
 
 struct Pair {
@@ -38,16 +38,16 @@ struct Pair {
 Pair make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw SystemError("cannot make a pipe for a worker's output", errno);
+    throw SystemError("cannot create a pipe for a worker's output", errno);
   }
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // of this end only: the worker may block
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // this end only: the worker's end blocks
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-Pair make_line() {
+Pair make_socket_pair() {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    throw SystemError("cannot make a socket pair for a worker's supervisor", errno);
+    throw SystemError("cannot create a socket pair for a worker's supervisor", errno);
   }
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
@@ -97,8 +97,8 @@ class ProcessorSet {
   std::size_t bytes_ = 0;
 };
 
-// Forks with all signals blocked, so that no handler of ours runs in the child. _Fork does not call
-// the handlers of pthread_atfork: some libraries stop their threads there.
+// Forks with all signals blocked, so that none of the launcher's handlers runs in the child. _Fork
+// does not call the handlers of pthread_atfork: some libraries stop their threads there.
 pid_t fork_supervisor(const SupervisorPlan& plan) {
   sigset_t all;
   sigset_t before;
@@ -128,10 +128,10 @@ SupervisorNews news_of(const SupervisorMessage& message) {
 }  // namespace
 
 Supervisor::Supervisor(const SupervisedCommand& command) {
-  if (command.command.empty()) throw UsageError("there is no program to run: name one");
+  if (command.command.empty()) throw UsageError("no program to run was given: name one");
   if (command.descriptors.size() > kMostDescriptors) {
-    throw UsageError(fmt::format("a worker can be handed {} descriptors at most, not {}",
-                                 kMostDescriptors, command.descriptors.size()));
+    throw UsageError(fmt::format("{} descriptors for a worker are too many: the limit is {}",
+                                 command.descriptors.size(), kMostDescriptors));
   }
   auto arguments = command.command;
   auto lines = command.environment.lines();
@@ -141,7 +141,7 @@ Supervisor::Supervisor(const SupervisedCommand& command) {
   const auto envp = exec_arguments(lines);
   const ProcessorSet processors(command.processors);
 
-  auto line = make_line();
+  auto sockets = make_socket_pair();
   auto output = make_pipe();
   auto error = make_pipe();
   const auto nothing = FileDescriptor::open("/dev/null", O_RDONLY);
@@ -150,7 +150,7 @@ Supervisor::Supervisor(const SupervisedCommand& command) {
                             output.theirs.number(), error.theirs.number()};
 
   pid_ = fork_supervisor({
-      .line = line.theirs.number(),
+      .socket = sockets.theirs.number(),
       .launcher = launcher.number(),
       .standard = standard,
       .descriptors = command.descriptors,
@@ -162,7 +162,7 @@ Supervisor::Supervisor(const SupervisedCommand& command) {
       .linger_ns = std::chrono::nanoseconds(command.linger).count(),
       .descriptor_limit = command.descriptor_limit,
   });
-  line_ = std::move(line.ours);
+  socket_ = std::move(sockets.ours);
   standard_output = std::move(output.ours);
   standard_error = std::move(error.ours);
   process_ = open_process(pid_);
@@ -171,9 +171,10 @@ Supervisor::Supervisor(const SupervisedCommand& command) {
   kill_all();
   ::waitpid(pid_, nullptr, 0);
   throw SystemError(
-      fmt::format("cannot open a descriptor for supervisor process {} (Linux 5.4 or newer is "
-                  "needed; with very many ranks, a higher `ulimit -Hn`)",
-                  pid_),
+      fmt::format(
+          "cannot open a pidfd of supervisor process {} (this needs Linux 5.4 or newer, and "
+          "with very many ranks a higher `ulimit -Hn`)",
+          pid_),
       number);
 }
 
@@ -189,17 +190,17 @@ Supervisor::~Supervisor() {
 
 void Supervisor::send(int signal) const noexcept {
   const auto order = static_cast<std::uint8_t>(signal);
-  ::send(line_.number(), &order, 1, MSG_NOSIGNAL);
+  ::send(socket_.number(), &order, 1, MSG_NOSIGNAL);
 }
 
 void Supervisor::kill_all() const noexcept {
-  ::send(line_.number(), &kKillAll, 1, MSG_NOSIGNAL);
+  ::send(socket_.number(), &kKillAll, 1, MSG_NOSIGNAL);
   signal_process(process_.number(), SIGCONT);  // a stopped supervisor would not read it
 }
 
 void Supervisor::force() const noexcept {
-  // Not collected yet, so no other session can have the supervisor's number. The worker dies with
-  // the supervisor; others of the session may fork until they are killed.
+  // The supervisor is not reaped yet, so its session id is not reused. The worker dies with the
+  // supervisor; other processes of the session may fork until they are killed.
   const auto deadline = Deadline::after(kSweepLimit);
   while (signal_session(pid_, SIGKILL) > 0 && !deadline.expired()) ::sched_yield();
   signal_process(process_.number(), SIGKILL);
@@ -208,7 +209,7 @@ void Supervisor::force() const noexcept {
 std::optional<SupervisorNews> Supervisor::try_receive() {
   SupervisorMessage message;
   for (;;) {
-    const auto count = ::recv(line_.number(), &message, sizeof(message), 0);
+    const auto count = ::recv(socket_.number(), &message, sizeof(message), 0);
     if (count == ssize_t{sizeof(message)}) return news_of(message);
     if (count < 0 && errno == EINTR) continue;
     return std::nullopt;
@@ -221,7 +222,7 @@ bool Supervisor::try_collect() {
   const auto process = static_cast<id_t>(process_.number());
   const int result = ::waitid(P_PIDFD, process, &ended, WEXITED | WNOHANG | WNOWAIT);
   if (result == 0 && ended.si_pid == 0) return false;
-  // Not collected yet, so no other session can have the supervisor's number.
+  // The supervisor is not reaped yet, so its session id is not reused.
   if (result == 0 && ended.si_code != CLD_EXITED) {
     const auto deadline = Deadline::after(kSweepLimit);
     while (signal_session(pid_, SIGKILL) > 0 && !deadline.expired()) ::sched_yield();

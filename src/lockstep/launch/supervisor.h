@@ -1,18 +1,18 @@
-// One worker process under a supervisor: a small process between launcher and worker that outlives
-// the launcher just long enough to end what the launcher started.
+// A worker process with its supervisor: a small process between launcher and worker that ends the
+// worker and its children when the launcher has ended.
 //
-//   launcher ── line ── supervisor (a session of its own) ── worker (a process group of its own) ──
-//   …
+//   launcher ── socket pair ── supervisor (own session) ── worker (own process group) ── …
 //
-// The line is a socket pair. The launcher sends signals along it; the supervisor reports the
-// worker's end. When the launcher is gone, whatever ended it, the line closes: the supervisor tells
-// everything in its session to end (SIGTERM) and kills what is left a second later. The supervisor
-// adopts orphans of the worker and collects them. A worker whose supervisor is killed dies with it.
+// The launcher sends signals over the socket pair; the supervisor reports the end of the worker.
+// When the launcher ends, for whatever reason, its end of the socket closes: the supervisor sends
+// SIGTERM to all processes of its session and kills the remaining ones a second later. The
+// supervisor adopts orphans of the worker and reaps them. A worker whose supervisor is killed dies
+// with it.
 //
-// When the worker has ended, what is left of its session is told to end, and killed after
-// `linger`. A process that calls setsid(2) has left the session on purpose: it is out of reach and
-// may outlive the launcher. Signals that are passed on go to the worker alone: it knows its
-// children, and a data loader must live on while a checkpoint is written.
+// When the worker has ended, the remaining processes of its session get SIGTERM, and SIGKILL after
+// `linger`. A process that calls setsid(2) has left the session and may outlive the launcher.
+// Signals are forwarded to the worker only: the worker decides about its children, and a data
+// loader process must continue while a checkpoint is written.
 #pragma once
 
 #include <sys/types.h>
@@ -33,22 +33,22 @@
 namespace lockstep {
 
 struct SupervisedCommand {
-  std::vector<std::string> command;  // the first is sought in the environment's PATH
+  std::vector<std::string> command;  // the first is looked up in the environment's PATH
   Environment environment;
-  std::vector<int> processors = {};  // to run on; none: wherever the launcher may
-  int standard_input = -1;           // a descriptor of the caller's; negative: /dev/null
-  std::vector<int> descriptors = {};  // of the caller's: 3, 4, … in the worker, which has no others
+  std::vector<int> processors = {};   // to run on; empty: those of the launcher
+  int standard_input = -1;            // not owned; negative: /dev/null
+  std::vector<int> descriptors = {};  // not owned; 3, 4, … in the worker, which gets no others
   std::chrono::milliseconds linger{5'000};
-  std::uint64_t descriptor_limit = 0;  // the worker's soft limit of descriptors; 0: the caller's
+  std::uint64_t descriptor_limit = 0;  // the worker's soft limit; 0: that of the caller
 };
 
-/// What a supervisor says.
+/// The messages of a supervisor.
 struct WorkerStarted {
   pid_t pid = 0;
 };
 struct WorkerEnded {
   ExitStatus status;
-  std::chrono::steady_clock::time_point at;  // when the supervisor saw it, a moment after the fact
+  std::chrono::steady_clock::time_point at;  // when the supervisor saw it, a moment later
 };
 using SupervisorNews = std::variant<WorkerStarted, StartFailure, WorkerEnded>;
 
@@ -56,41 +56,42 @@ class Supervisor {
  public:
   static constexpr int kFirstDescriptor = 3;
 
-  /// Starts supervisor and worker. Returns before the worker executes its program; a failure to do
-  /// so is news. Throws UsageError for an empty command, SystemError when the machine refuses.
+  /// Starts supervisor and worker. Returns before the worker executes its program; try_receive()
+  /// reports a failure of that. Throws UsageError for an empty command, SystemError when a system
+  /// call fails.
   explicit Supervisor(const SupervisedCommand& command);
   Supervisor(Supervisor&&) noexcept = default;
   Supervisor& operator=(Supervisor&&) = delete;
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
-  /// Kills everything that is left, and collects the supervisor; waits for some seconds at most.
+  /// Kills all remaining processes and reaps the supervisor; waits a few seconds at most.
   ~Supervisor();
 
-  /// Passes `signal` on to the worker, if it still runs.
+  /// Forwards `signal` to the worker, if it still runs.
   void send(int signal) const noexcept;
-  /// Kills the worker's whole session now.
+  /// Makes the supervisor kill the worker's whole session now.
   void kill_all() const noexcept;
-  /// Kills the worker's whole session and the supervisor, without the supervisor's help: it may be
-  /// stopped.
+  /// Kills the worker's whole session and the supervisor directly: the supervisor may be stopped.
   void force() const noexcept;
-  /// The next piece of news, if there is one.
+  /// The next message; nullopt without one.
   [[nodiscard]] std::optional<SupervisorNews> try_receive();
-  /// True once the supervisor is gone, and with it the session. If somebody killed the supervisor,
-  /// this kills the session.
+  /// Returns true once the supervisor and the session have ended, and reaps the supervisor. If the
+  /// supervisor was killed, this kills the session.
   [[nodiscard]] bool try_collect();
 
-  /// Readable when there is news; and when the supervisor is gone.
-  [[nodiscard]] int line() const noexcept { return line_.number(); }
+  /// Descriptors for poll(2): socket() is readable when there is a message, process() when the
+  /// supervisor has ended.
+  [[nodiscard]] int socket() const noexcept { return socket_.number(); }
   [[nodiscard]] int process() const noexcept { return process_.number(); }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  /// Where the worker's output arrives; non-blocking. The caller may take them away.
+  /// The pipes with the worker's output; non-blocking. The caller may move them away.
   FileDescriptor standard_output;
   FileDescriptor standard_error;
 
  private:
-  FileDescriptor line_;     // the launcher's end
+  FileDescriptor socket_;   // the launcher's end
   FileDescriptor process_;  // a pidfd of the supervisor
-  pid_t pid_ = -1;          // of the supervisor; also the number of its session
+  pid_t pid_ = -1;          // of the supervisor; also the id of its session
   bool collected_ = false;
 };
 

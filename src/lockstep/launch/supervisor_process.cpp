@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::int64_t kMillisecond = 1'000'000;
 constexpr std::int64_t kOrphanGrace = 1'000 * kMillisecond;  // from the launcher's end to SIGKILL
-constexpr std::int64_t kKillAgain = 20 * kMillisecond;       // somebody may have forked meanwhile
-constexpr std::int64_t kGiveUp = 10'000 * kMillisecond;      // a process stuck in the kernel
+constexpr std::int64_t kKillAgain = 20 * kMillisecond;       // a process may have forked meanwhile
+constexpr std::int64_t kGiveUp = 10'000 * kMillisecond;      // a process is blocked in the kernel
 constexpr std::int64_t kNever = INT64_MAX;
 
 std::int64_t now_ns() noexcept {
@@ -30,9 +30,9 @@ std::int64_t now_ns() noexcept {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-void tell(int line, SupervisorMessage message) noexcept {
+void tell(int socket, SupervisorMessage message) noexcept {
   message.steady_ns = now_ns();
-  while (::send(line, &message, sizeof(message), MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  while (::send(socket, &message, sizeof(message), MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
 }
 
@@ -47,12 +47,12 @@ void close_from(int first) noexcept {
 // The worker until it executes its program.
 class Embryo {
  public:
-  explicit Embryo(const SupervisorPlan& plan) noexcept : plan_(plan), line_(plan.line) {}
+  explicit Embryo(const SupervisorPlan& plan) noexcept : plan_(plan), socket_(plan.socket) {}
 
   [[noreturn]] void become_program(pid_t supervisor) noexcept {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != supervisor) ::_exit(125);  // it died before the line above
+    if (::getppid() != supervisor) ::_exit(125);  // it ended before the statement above
     arrange_descriptors();
     if (plan_.processors != nullptr &&
         ::sched_setaffinity(0, plan_.processors_bytes, plan_.processors) != 0) {
@@ -72,8 +72,8 @@ class Embryo {
   }
 
  private:
-  // A signal that came since the fork is pending. It must end this process, or what it says is
-  // lost: execve(2) would discard the launcher's handlers only after they have run here.
+  // A signal that arrived since the fork is pending. It must have its default effect here:
+  // execve(2) removes the launcher's handlers only after they have run in this process.
   static void restore_default_signals() noexcept {
     for (int signal = 1; signal < NSIG; ++signal) {
       struct sigaction action {};
@@ -84,8 +84,8 @@ class Embryo {
     }
   }
 
-  // Every source is first moved above all numbers that are assigned, so that no assignment
-  // overwrites the source of a later one.
+  // Every source is first duplicated above all assigned numbers, so that no assignment overwrites
+  // the source of a later one.
   void arrange_descriptors() noexcept {
     const auto num_standard = static_cast<int>(plan_.standard.size());
     const int num_assigned = num_standard + static_cast<int>(plan_.descriptors.size());
@@ -94,8 +94,8 @@ class Embryo {
                  ? plan_.standard[static_cast<std::size_t>(number)]
                  : plan_.descriptors[static_cast<std::size_t>(number - num_standard)];
     };
-    line_ = moved_above(line_, num_assigned);
-    std::array<int, 16> moved{};  // Supervisor's constructor keeps to this number
+    socket_ = moved_above(socket_, num_assigned);
+    std::array<int, 16> moved{};  // Supervisor's constructor checks this limit
     for (int number = 0; number < num_assigned; ++number) {
       moved[static_cast<std::size_t>(number)] = moved_above(source(number), num_assigned);
     }
@@ -104,8 +104,8 @@ class Embryo {
         fail(StartFailure::Step::descriptors, errno);
       }
     }
-    if (::dup3(line_, num_assigned, O_CLOEXEC) < 0) fail(StartFailure::Step::descriptors, errno);
-    line_ = num_assigned;
+    if (::dup3(socket_, num_assigned, O_CLOEXEC) < 0) fail(StartFailure::Step::descriptors, errno);
+    socket_ = num_assigned;
     close_from(num_assigned + 1);
   }
 
@@ -115,7 +115,8 @@ class Embryo {
     return moved;
   }
 
-  // Returns why not, as execvp does: a file that may not be executed outweighs those that are not.
+  // Returns the error number, as execvp does: a file without permission has priority over missing
+  // files.
   int execute() const noexcept {
     int reason = ENOENT;
     for (const char* path : plan_.paths) {
@@ -130,28 +131,28 @@ class Embryo {
   }
 
   [[noreturn]] void fail(StartFailure::Step step, int error) const noexcept {
-    tell(line_, {.kind = SupervisorMessage::Kind::start_failed,
-                 .value = error,
-                 .step = static_cast<std::uint32_t>(step)});
+    tell(socket_, {.kind = SupervisorMessage::Kind::start_failed,
+                   .value = error,
+                   .step = static_cast<std::uint32_t>(step)});
     if (step != StartFailure::Step::execute) ::_exit(125);
     ::_exit(error == ENOENT ? 127 : 126);
   }
 
   const SupervisorPlan& plan_;
-  int line_;
+  int socket_;
 };
 
 class SupervisorProcess {
  public:
   explicit SupervisorProcess(const SupervisorPlan& plan) noexcept
-      : line_(plan.line), launcher_(plan.launcher), linger_ns_(plan.linger_ns) {}
+      : socket_(plan.socket), launcher_(plan.launcher), linger_ns_(plan.linger_ns) {}
 
   [[noreturn]] void run(const SupervisorPlan& plan) noexcept {
     ::setsid();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ::prctl(PR_SET_NAME, "lockstep-superv");
     struct sigaction plain {};
-    plain.sa_handler = SIG_DFL;  // ignored, it would keep the worker's status from us
+    plain.sa_handler = SIG_DFL;  // if SIGCHLD were ignored, the worker's status would be lost
     ::sigaction(SIGCHLD, &plain, nullptr);
     const pid_t self = ::getpid();
     worker_ = ::_Fork();
@@ -159,29 +160,29 @@ class SupervisorProcess {
     const int error = errno;
     keep_only_own_descriptors();
     if (worker_ < 0) {
-      tell(line_, {.kind = SupervisorMessage::Kind::start_failed, .value = error, .step = 0});
-      tell(line_, {.kind = SupervisorMessage::Kind::ended, .value = 125 << 8});
+      tell(socket_, {.kind = SupervisorMessage::Kind::start_failed, .value = error, .step = 0});
+      tell(socket_, {.kind = SupervisorMessage::Kind::ended, .value = 125 << 8});
       ::_exit(0);
     }
-    ::setpgid(worker_, worker_);  // also here: a signal may come before the worker has done it
-    tell(line_, {.kind = SupervisorMessage::Kind::started, .value = worker_});
+    ::setpgid(worker_, worker_);  // also here: a signal may arrive before the worker has done it
+    tell(socket_, {.kind = SupervisorMessage::Kind::started, .value = worker_});
     for (;;) attend();
   }
 
  private:
-  // The line is 0, the launcher's pidfd 1, the children's signals 2; a copy of anything else would
-  // keep pipes and other supervisors' lines open.
+  // The socket becomes 0, the launcher's pidfd 1, the signalfd 2. Any other descriptor would keep
+  // pipes and the sockets of other supervisors open.
   void keep_only_own_descriptors() noexcept {
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     const int signals = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    const std::array sources{::fcntl(line_, F_DUPFD, 3), ::fcntl(launcher_, F_DUPFD, 3),
+    const std::array sources{::fcntl(socket_, F_DUPFD, 3), ::fcntl(launcher_, F_DUPFD, 3),
                              ::fcntl(signals, F_DUPFD, 3)};
     for (int number = 0; number < 3; ++number) {
       if (::dup2(sources[static_cast<std::size_t>(number)], number) < 0) ::close(number);
     }
-    line_ = 0;
+    socket_ = 0;
     launcher_ = sources[1] >= 0 ? 1 : -1;
     signals_ = 2;
     close_from(3);
@@ -189,7 +190,7 @@ class SupervisorProcess {
 
   void attend() noexcept {
     std::array<pollfd, 3> waits{
-        {{line_, POLLIN, 0}, {launcher_, POLLIN, 0}, {signals_, POLLIN, 0}}};
+        {{socket_, POLLIN, 0}, {launcher_, POLLIN, 0}, {signals_, POLLIN, 0}}};
     ::poll(waits.data(), waits.size(), wait_milliseconds());
     if (waits[0].revents != 0) hear();
     if (waits[1].revents != 0) lose_launcher();
@@ -208,7 +209,7 @@ class SupervisorProcess {
 
   void hear() noexcept {
     std::uint8_t order = 0;
-    const ssize_t count = ::recv(line_, &order, 1, MSG_DONTWAIT);
+    const ssize_t count = ::recv(socket_, &order, 1, MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (count <= 0) return lose_launcher();
     if (order == kKillAll) {
@@ -219,7 +220,7 @@ class SupervisorProcess {
   }
 
   void lose_launcher() noexcept {
-    line_ = -1;  // poll passes over negative numbers
+    socket_ = -1;  // poll ignores negative numbers
     launcher_ = -1;
     if (launcher_lost_) return;
     launcher_lost_ = true;
@@ -232,12 +233,12 @@ class SupervisorProcess {
     while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
       if (pid != worker_) continue;
       worker_ended_ = true;
-      if (!launcher_lost_) tell(line_, {.kind = SupervisorMessage::Kind::ended, .value = status});
+      if (!launcher_lost_) tell(socket_, {.kind = SupervisorMessage::Kind::ended, .value = status});
       tell_all_to_end(linger_ns_);
     }
     if (!worker_ended_) return;
-    // Orphans become our children, so without children nothing is left; and those that remain may
-    // all have left the session.
+    // Orphans become children of this process, so without children no process is left; and the
+    // remaining children may all have left the session.
     if (pid < 0 || signal_all(0) == 0) ::_exit(0);
   }
 
@@ -249,14 +250,14 @@ class SupervisorProcess {
     kill_at_ = now + kKillAgain;
   }
 
-  // How many processes are left; where /proc does not tell, the worker's group counts as one.
+  // Returns the number of remaining processes; without /proc, the worker's group counts as one.
   int signal_all(int signal) const noexcept {
     const int members = signal_session(::getpid(), signal);
     return members >= 0 ? members : static_cast<int>(::kill(-worker_, signal) == 0);
   }
 
   void tell_all_to_end(std::int64_t grace_ns) noexcept {
-    const int signal = told_all_ ? 0 : SIGTERM;  // a second SIGTERM means "at once" to some
+    const int signal = told_all_ ? 0 : SIGTERM;  // some programs end at once on a second SIGTERM
     told_all_ = true;
     if (signal_all(signal) > 0) set_kill_time(now_ns() + grace_ns);
   }
@@ -265,7 +266,7 @@ class SupervisorProcess {
     if (at < kill_at_) kill_at_ = at;
   }
 
-  int line_;
+  int socket_;
   int launcher_;
   int signals_ = -1;
   std::int64_t linger_ns_;

@@ -1,6 +1,6 @@
-// What runs in the supervisor and, until it executes its program, in the worker. Both are forked
-// from a process that may have any number of threads (LibTorch's), so from the fork on only what
-// signal-safety(7) allows is called: system calls on memory that was prepared before.
+// The code of the supervisor process, and of the worker until it executes its program. Both are
+// forked from a process that may have threads (those of LibTorch), so after the fork they call only
+// what signal-safety(7) allows: system calls on memory that was prepared before.
 #pragma once
 
 #include <sched.h>
@@ -11,40 +11,40 @@
 
 namespace lockstep {
 
-/// One message of a supervisor on the line.
+/// One message of a supervisor to the launcher.
 struct SupervisorMessage {
   enum class Kind : std::uint32_t { started, start_failed, ended };
   Kind kind = Kind::started;
-  std::int32_t value = 0;  // pid; errno; status as waitpid stores it
+  std::int32_t value = 0;  // the pid, errno, or the status of waitpid(2)
   std::uint32_t step = 0;  // StartFailure::Step
   std::uint32_t reserved = 0;
   std::int64_t steady_ns = 0;  // CLOCK_MONOTONIC
 };
 
-/// A message of the launcher is one byte: the number of a signal for the worker, or this one.
+/// A message of the launcher is one byte: the number of a signal for the worker, or this value.
 constexpr std::uint8_t kKillAll = 0xff;
 
-/// Everything the supervisor needs, laid out before the fork.
+/// All data of the supervisor, prepared before the fork.
 struct SupervisorPlan {
-  int line = -1;                          // the supervisor's end
-  int launcher = -1;                      // a pidfd, or -1 where there are none
-  std::span<const int> standard = {};     // what become 0, 1, 2
-  std::span<const int> descriptors = {};  // what become 3, 4, …
+  int socket = -1;                        // the supervisor's end
+  int launcher = -1;                      // a pidfd, or -1 where pidfds are not available
+  std::span<const int> standard = {};     // these become 0, 1, 2
+  std::span<const int> descriptors = {};  // these become 3, 4, …
   std::span<const char* const> paths = {};
   char* const* arguments = nullptr;
   char* const* environment = nullptr;
   const cpu_set_t* processors = nullptr;  // may be null
   std::size_t processors_bytes = 0;
   std::int64_t linger_ns = 0;
-  std::uint64_t descriptor_limit = 0;  // the worker's soft limit; 0: the launcher's
+  std::uint64_t descriptor_limit = 0;  // the worker's soft limit; 0: that of the launcher
 };
 
-/// Call it in a forked child with all signals blocked.
+/// Runs the supervisor. Call it in a forked child with all signals blocked.
 [[noreturn]] void run_supervisor(const SupervisorPlan& plan) noexcept;
 
-/// Sends `signal` (0: none) to every process of `session` but its leader, zombies left out, and
-/// returns how many there were. Safe after fork. Returns -1 if /proc is not there, or not that of
-/// this process's pid namespace.
+/// Sends `signal` (0: none) to every process of `session` except its leader and zombies. Returns
+/// the number of these processes; -1 if /proc is not available or belongs to another pid namespace.
+/// Safe after fork.
 int signal_session(pid_t session, int signal) noexcept;
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ namespace {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
-// A shell command under a supervisor, and what became of it.
+// A shell command under a supervisor, and its outcome.
 class Watched {
  public:
   explicit Watched(const SupervisedCommand& command) : supervisor(command) {}
@@ -33,7 +33,7 @@ class Watched {
     return {.command = {"/bin/sh", "-c", script}, .environment = environment};
   }
 
-  // Reads news and output until the supervisor is gone.
+  // Reads messages and output until the supervisor has ended.
   void finish() {
     const auto deadline = Deadline::after(20s);
     while (!supervisor.try_collect()) {
@@ -52,7 +52,7 @@ class Watched {
   }
 
   void attend() {
-    std::array<pollfd, 4> waits{{{supervisor.line(), POLLIN, 0},
+    std::array<pollfd, 4> waits{{{supervisor.socket(), POLLIN, 0},
                                  {supervisor.process(), POLLIN, 0},
                                  {supervisor.standard_output.number(), POLLIN, 0},
                                  {supervisor.standard_error.number(), POLLIN, 0}}};
@@ -79,7 +79,7 @@ class Watched {
   std::string output;
 };
 
-TEST(Supervisor, PassesTheExitStatusOnExactly) {
+TEST(Supervisor, ReportsTheExactExitStatus) {
   for (const int code : {0, 1, 7, 127, 255}) {
     Watched worker("exit " + std::to_string(code));
     worker.finish();
@@ -93,14 +93,14 @@ TEST(Supervisor, PassesTheExitStatusOnExactly) {
   }
 }
 
-TEST(Supervisor, BringsOutputOfBothStreams) {
+TEST(Supervisor, DeliversTheOutputOfBothStreams) {
   Watched worker("echo out; echo err >&2");
   worker.finish();
   EXPECT_NE(worker.output.find("out\n"), std::string::npos);
   EXPECT_NE(worker.output.find("err\n"), std::string::npos);
 }
 
-TEST(Supervisor, TellsAProgramThatIsMissingFromOneThatCannotBeExecuted) {
+TEST(Supervisor, DistinguishesAMissingProgramFromOneThatIsNotExecutable) {
   struct Case {
     const char* program;
     int error;
@@ -118,14 +118,14 @@ TEST(Supervisor, TellsAProgramThatIsMissingFromOneThatCannotBeExecuted) {
   }
 }
 
-TEST(Supervisor, APinThatIsImpossibleIsReported) {
+TEST(Supervisor, APinToMissingProcessorsIsReported) {
   auto command = Watched::shell("true");
   command.processors = {100'000};
   Watched worker(command);
   worker.finish();
   ASSERT_TRUE(worker.failure);
   EXPECT_EQ(worker.failure->step, StartFailure::Step::pin);
-  EXPECT_EQ(worker.status, ExitStatus::exited(125)) << "the machine's fault, not the program's";
+  EXPECT_EQ(worker.status, ExitStatus::exited(125)) << "a failure of the machine, not the program";
 }
 
 TEST(Supervisor, PinsTheWorker) {
@@ -151,20 +151,20 @@ TEST(Supervisor, AWorkerHasItsDescriptorsAnEmptyInputAndNothingElse) {
   EXPECT_EQ(worker.output, "abc\n5\n");
 }
 
-TEST(Supervisor, AWorkersSignalsAreAsAFreshProcessHasThem) {
+TEST(Supervisor, AWorkersSignalsHaveTheirDefaults) {
   sigset_t user;
   sigset_t before;
   sigemptyset(&user);
   sigaddset(&user, SIGUSR1);
   ::pthread_sigmask(SIG_BLOCK, &user, &before);
-  // Signals 32 and 33 are the C library's own: it leaves them ignored in what it spawns, as us.
+  // Signals 32 and 33 belong to the C library, which leaves them ignored in processes it spawns.
   Watched worker("grep -E 'Sig(Blk|Ign)' /proc/self/status | sed s/000000018/000000000/");
   worker.finish();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   EXPECT_EQ(worker.output, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
 }
 
-TEST(Supervisor, PassesSignalsToTheWorkerAlone) {
+TEST(Supervisor, ForwardsSignalsToTheWorkerOnly) {
   Watched worker(
       "trap 'sleep 0.5; echo got it; exit 3' TERM; (trap 'echo child too' TERM; sleep 5) & echo "
       "up; "
@@ -174,7 +174,7 @@ TEST(Supervisor, PassesSignalsToTheWorkerAlone) {
   worker.wait_for_output("got it");
   worker.finish();
   EXPECT_EQ(worker.status, ExitStatus::exited(3));
-  // The child is told only when the worker has ended.
+  // The child gets a signal only when the worker has ended.
   EXPECT_TRUE(worker.output.starts_with("up\ngot it\n")) << worker.output;
 }
 
@@ -196,9 +196,9 @@ TEST(Supervisor, AStoppedSupervisorIsKilledWithItsSession) {
   EXPECT_TRUE(wait_for_count(token, 0, Deadline::after(10s)));
 }
 
-TEST(Supervisor, WhatAWorkerLeavesBehindEndsWithIt) {
+TEST(Supervisor, ChildrenOfAWorkerEndWithIt) {
   const auto token = census_token("leftovers");
-  // One ends on SIGTERM; one ignores it; one has a process group of its own.
+  // One ends on SIGTERM; one ignores it; one has its own process group.
   auto command = Watched::shell(
       "sleep 100 & (trap '' TERM; echo deaf; while :; do sleep 0.1; done) & timeout 100 sleep 100 "
       "& "
@@ -221,7 +221,7 @@ TEST(Supervisor, KillAllReachesGrandchildren) {
   EXPECT_EQ(processes_with_token(token).size(), 0u);
 }
 
-TEST(Supervisor, OrphansAreCollected) {
+TEST(Supervisor, OrphansAreReaped) {
   Watched worker(
       "for i in 1 2 3 4 5; do (true &) ; done; sleep 0.3; "
       "for p in /proc/[0-9]*; do { read -r _ _ s pp _ < $p/stat; } 2>/dev/null; "

@@ -28,7 +28,7 @@ pid_t spawn_tool(std::vector<std::string> command, int output) {
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  // A Ctrl-C at the terminal is the launcher's to answer.
+  // Only the launcher handles a Ctrl-C at the terminal.
   ::posix_spawnattr_setpgroup(&attributes, 0);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   auto variables = Environment::of_process().lines();
@@ -44,7 +44,7 @@ pid_t spawn_tool(std::vector<std::string> command, int output) {
   return pid;
 }
 
-// Everything up to the end of the stream; nothing when `deadline` passes first.
+// All bytes up to the end of the stream; nullopt when `deadline` passes first.
 std::optional<std::string> read_until(int descriptor, Deadline deadline) {
   std::string text;
   std::array<char, 16384> chunk{};
@@ -94,7 +94,7 @@ std::optional<std::string> try_run_tool(const std::vector<std::string>& command,
   write_end.reset();
   const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   auto text = read_until(read_end.number(), deadline);
-  // It may have closed its output and not end.
+  // It may have closed its output without ending.
   pollfd end{process.number(), POLLIN, 0};
   if (!text || ::poll(&end, 1, deadline.poll_milliseconds()) <= 0) ::kill(pid, SIGKILL);
   int status = 0;
@@ -128,7 +128,7 @@ std::vector<std::vector<NamedLocation>> name_locations(std::span<const CodeLocat
   std::vector<std::string> modules;
   for (const auto& location : locations) {
     const bool known = std::find(modules.begin(), modules.end(), location.module) != modules.end();
-    // A mapping's name may be a pipe's by now, which addr2line would wait for.
+    // The path of a mapping may be a pipe by now, on which addr2line would block.
     std::error_code error;
     if (!known && location.module.starts_with('/') &&
         std::filesystem::is_regular_file(location.module, error)) {

@@ -1,4 +1,4 @@
-// Names for locations in code, from the tools that every toolchain has.
+// Function names and source lines of code locations, from addr2line or eu-addr2line.
 #pragma once
 
 #include <span>
@@ -16,17 +16,17 @@ struct NamedLocation {
   std::string source = {};    // "file:line"; empty: unknown
 };
 
-/// For each location the functions it is in: the innermost inlined one first, the real one last;
-/// none when nothing is known. Runs one tool per module, the first frame's module first.
+/// For each location the functions that contain it: the innermost inlined one first, the real one
+/// last; empty if unknown. Runs one tool per module, that of the first frame first.
 [[nodiscard]] std::vector<std::vector<NamedLocation>> name_locations(
     std::span<const CodeLocation> locations, Deadline deadline);
 
-/// What addr2line -a -f -i prints for `count` addresses.
+/// Parses the output of addr2line -a -f -i for `count` addresses.
 [[nodiscard]] std::vector<std::vector<NamedLocation>> parse_addr2line(std::string_view text,
                                                                       std::size_t count);
 
-/// What the program prints; nothing when it is not there, fails, or is not done by `deadline`, when
-/// it is killed.
+/// The output of the program; nullopt when it does not exist or fails, or when it does not end by
+/// `deadline` and is killed.
 [[nodiscard]] std::optional<std::string> try_run_tool(const std::vector<std::string>& command,
                                                       Deadline deadline);
 

@@ -1,5 +1,5 @@
-// For tests: the processes of this machine that carry a token in their environment, so that a test
-// can count what it left behind, wherever it went.
+// For tests: finds the processes of this machine that have a token in their environment, so that a
+// test can count the processes that it left behind.
 #pragma once
 
 #include <sys/types.h>
@@ -17,15 +17,15 @@
 
 namespace lockstep {
 
-/// The variable that holds the token.
+/// The variable with the token.
 constexpr const char* kCensusVariable = "LOCKSTEP_TEST_TOKEN";
 
-/// A token that no other test has. `process` is the one that counts.
+/// A token that no other test has. `process` is the one that does the counting.
 inline std::string census_token(const std::string& name, pid_t process = ::getpid()) {
   return std::to_string(process) + "-" + name;
 }
 
-/// The processes, zombies left out, that have the token in their environment.
+/// The processes, without zombies, that have the token in their environment.
 inline std::vector<pid_t> processes_with_token(const std::string& token) {
   const auto wanted = std::string(kCensusVariable) + "=" + token;
   std::vector<pid_t> found;
@@ -34,7 +34,7 @@ inline std::vector<pid_t> processes_with_token(const std::string& token) {
     if (!std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) {
       continue;
     }
-    // In two words: in one, tools/check_rooms would take it for a look at our own variables.
+    // In two literals: in one, tools/check_rooms would report an access to our own environment.
     std::ifstream file(entry.path() /
                            "env"
                            "iron",

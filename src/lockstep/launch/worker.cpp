@@ -16,12 +16,13 @@ namespace {
 
 constexpr std::size_t kMostCrashBytes = 4u << 20;
 constexpr int kMostReadsAtOnce = 256;
-// A debugger or strace stops its process for moments all the time; this many looks are a rest.
+// A debugger or strace stops its process often and briefly; after this many consecutive checks the
+// process counts as stopped.
 constexpr int kTracedLooks = 3;
 
 FileDescriptor make_crash_file() {
   FileDescriptor file(::memfd_create("lockstep crash record", MFD_CLOEXEC));
-  if (!file) throw SystemError("cannot make a file in memory for a crash record", errno);
+  if (!file) throw SystemError("cannot create a memfd for a crash record", errno);
   return file;
 }
 
@@ -45,7 +46,7 @@ SupervisedCommand supervised(const AgentOptions& options, const WorkerPlan& plan
   return command;
 }
 
-// R, S, T, … as /proc has it; a blank when it does not tell.
+// The state of a process in /proc: R, S, T, …; a blank if it is not available.
 char state_of(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
@@ -80,13 +81,13 @@ void Worker::kill_all(std::chrono::steady_clock::time_point now) {
   supervisor_.kill_all();
 }
 
-bool Worker::hear() {
+bool Worker::receive_news() {
   const bool before = has_ended();
-  while (const auto news = supervisor_.try_receive()) take(*news);
+  while (const auto news = supervisor_.try_receive()) apply(*news);
   return has_ended() && !before;
 }
 
-void Worker::take(const SupervisorNews& news) {
+void Worker::apply(const SupervisorNews& news) {
   if (const auto* started = std::get_if<WorkerStarted>(&news)) {
     outcome_.pid = started->pid;
   } else if (const auto* failure = std::get_if<StartFailure>(&news)) {
@@ -108,11 +109,11 @@ bool Worker::read(OutputStream stream, std::span<char> buffer, Console& console)
     close(stream, console);
     return false;
   }
-  auto lines = log_.take(stream, {buffer.data(), static_cast<std::size_t>(count)});
+  auto lines = log_.append(stream, {buffer.data(), static_cast<std::size_t>(count)});
   console.show(outcome_.rank, stream, std::move(lines));
   if (auto live = log_.release_live()) console.show_live(outcome_.rank, std::move(*live));
   if (log_.failure() && !std::exchange(log_failure_said_, true)) {
-    console.notice(fmt::format("the log of rank {} is cut from here on, the rank runs on: {}",
+    console.notice(fmt::format("the log of rank {} ends here, the rank continues: {}",
                                outcome_.rank, log_.failure()->what()));
   }
   return true;
@@ -130,8 +131,8 @@ void Worker::drain(std::span<char> buffer, Console& console) {
 bool Worker::collect(std::span<char> buffer, Console& console) {
   if (gone_) return true;
   if (!supervisor_.try_collect()) return false;
-  (void)hear();
-  if (!has_ended()) {  // somebody killed the supervisor, and its worker died with it
+  (void)receive_news();
+  if (!has_ended()) {  // the supervisor was killed, and its worker died with it
     outcome_.status = ExitStatus::signaled(9);
     outcome_.ended = clock_.at(std::chrono::steady_clock::now());
     outcome_.told_to_end = told_.has_value();

@@ -14,16 +14,16 @@ void check(const WorkerIdentity& identity) {
                         0 <= identity.node && identity.node < identity.num_nodes;
   if (possible) return;
   throw UsageError(fmt::format(
-      "a worker cannot be rank {} of {}, local rank {} of {}, on node {} of {}: ranks count from 0 "
-      "and stay below their sizes",
+      "a worker with rank {} of {}, local rank {} of {}, on node {} of {} is invalid: ranks count "
+      "from 0 and are below their sizes",
       identity.rank, identity.size, identity.local_rank, identity.local_size, identity.node,
       identity.num_nodes));
 }
 
-// What a step frees is what the next one needs. Left to themselves, allocators give large blocks
-// back to the system after every step and have the kernel clear the same pages again. The first two
-// are for glibc's allocator: no block gets a mapping of its own, and the heap is never cut short.
-// The last one is for the allocator that LibTorch brings on aarch64.
+// A training step needs the memory that the previous step freed. By default, allocators return
+// large blocks to the system after every step, and the kernel clears the same pages again. The
+// first two are for glibc's allocator: no block gets a separate mapping, and the heap is never
+// trimmed. The last one is for mimalloc, which LibTorch uses on aarch64.
 constexpr std::pair<const char*, const char*> kKeepFreedMemory[] = {
     {"MALLOC_MMAP_MAX_", "0"},
     {"MALLOC_TRIM_THRESHOLD_", "9223372036854775807"},
@@ -44,7 +44,7 @@ Environment worker_environment(const Environment& user, const WorkerVariables& v
   set("LOCAL_WORLD_SIZE", identity.local_size);
   set("GROUP_RANK", identity.node);
   set("GROUP_WORLD_SIZE", identity.num_nodes);
-  // torchrun can tell roles apart; we have one, whose ranks are the global ones.
+  // torchrun supports several roles; here is one, whose ranks are the global ones.
   result.set("ROLE_NAME", "default");
   set("ROLE_RANK", identity.rank);
   set("ROLE_WORLD_SIZE", identity.size);
@@ -53,7 +53,7 @@ Environment worker_environment(const Environment& user, const WorkerVariables& v
   set("TORCHELASTIC_RESTART_COUNT", variables.restarts);
   set("TORCHELASTIC_MAX_RESTARTS", variables.max_restarts);
   result.set("TORCHELASTIC_RUN_ID", variables.run_id);
-  // No store of PyTorch listens on MASTER_PORT yet: its rank 0 has to open one.
+  // No store of PyTorch listens on MASTER_PORT yet: rank 0 of a PyTorch program opens one.
   result.set("TORCHELASTIC_USE_AGENT_STORE", "False");
   if (!result.find("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", variables.threads);
   for (const auto& [name, value] : kKeepFreedMemory) {

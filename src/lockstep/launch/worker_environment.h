@@ -1,7 +1,7 @@
-// The environment of one worker: what the user has, and the variables that torchrun sets, so that
-// programs written for torchrun find their place; and, unless the user has set them, the variables
-// that let allocators keep the memory which a training step frees. Which device a rank uses is left
-// to the program: LOCAL_RANK's.
+// The environment of one worker: that of the user, and the variables that torchrun sets, so that
+// programs written for torchrun find their rank; and, unless the user has set them, the variables
+// that make allocators keep the memory that a training step frees. The program chooses its device,
+// usually by LOCAL_RANK.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Where a rank stands among all.
+/// The rank of a worker, and its node.
 struct WorkerIdentity {
   int rank = 0;
   int size = 1;
@@ -34,7 +34,7 @@ struct WorkerVariables {
   std::vector<std::pair<std::string, std::string>> extra = {};  // LOCKSTEP_RUN_DIR and such
 };
 
-/// `user` with the worker's variables set over it. Throws UsageError for a place that cannot be.
+/// `user` with the worker's variables set over it. Throws UsageError for an invalid identity.
 [[nodiscard]] Environment worker_environment(const Environment& user,
                                              const WorkerVariables& variables);
 

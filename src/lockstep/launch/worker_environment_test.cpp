@@ -40,20 +40,20 @@ TEST(WorkerEnvironment, HasTheVariablesThatTorchrunSets) {
   EXPECT_EQ(environment.lines(), expected);
 }
 
-TEST(WorkerEnvironment, KeepsWhatTheUserHasAndReplacesAnOldPlace) {
+TEST(WorkerEnvironment, KeepsTheUsersVariablesAndReplacesAnOldRank) {
   const auto environment =
       worker_environment({{"HOME", "/root"}, {"RANK", "77"}}, {.identity = kIdentity});
   EXPECT_EQ(environment.find("HOME"), "/root");
   EXPECT_EQ(environment.find("RANK"), "5");
 }
 
-TEST(WorkerEnvironment, TheUsersNumberOfThreadsStands) {
+TEST(WorkerEnvironment, TheUsersNumberOfThreadsIsKept) {
   const auto environment =
       worker_environment({{"OMP_NUM_THREADS", "13"}}, {.identity = kIdentity, .threads = 2});
   EXPECT_EQ(environment.find("OMP_NUM_THREADS"), "13");
 }
 
-TEST(WorkerEnvironment, TheUsersAllocatorSettingsStand) {
+TEST(WorkerEnvironment, TheUsersAllocatorSettingsAreKept) {
   const auto environment =
       worker_environment({{"MALLOC_TRIM_THRESHOLD_", "1000000"}}, {.identity = kIdentity});
   EXPECT_EQ(environment.find("MALLOC_TRIM_THRESHOLD_"), "1000000");
@@ -66,7 +66,7 @@ TEST(WorkerEnvironment, ExtraVariablesComeLast) {
   EXPECT_EQ(environment.find("LOCKSTEP_RUN_DIR"), "/runs/a");
 }
 
-TEST(WorkerEnvironment, APlaceThatCannotBeIsRefused) {
+TEST(WorkerEnvironment, AnInvalidIdentityIsRefused) {
   auto identity = kIdentity;
   identity.rank = 8;
   EXPECT_THROW((void)worker_environment({}, {.identity = identity}), UsageError);

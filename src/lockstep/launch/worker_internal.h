@@ -1,4 +1,4 @@
-// One worker from start to end, as the agent sees it: its supervisor, its output, its outcome.
+// One worker of the agent from start to end: its supervisor, its output, its outcome.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Ties the clock of events to the one on the wall, once a round, so that the order of events
-/// survives a change of the latter.
+/// Maps the steady clock to the wall clock, once per round, so that a change of the wall clock does
+/// not change the order of events.
 struct RoundClock {
   std::chrono::steady_clock::time_point steady = std::chrono::steady_clock::now();
   RankOutcome::Time wall = std::chrono::system_clock::now();
@@ -24,24 +24,25 @@ struct RoundClock {
 
 class Worker {
  public:
-  /// Starts it. Throws SystemError.
+  /// Starts the worker. Throws SystemError.
   Worker(const AgentOptions& options, const WorkerPlan& plan, const RoundClock& clock);
 
-  /// Passes `signal` on. With `to_end`, what happens to it from here on is our doing.
+  /// Forwards `signal`. With `to_end`, the launcher counts as the cause of the worker's end.
   void send(int signal, std::chrono::steady_clock::time_point now, bool to_end);
   void kill_all(std::chrono::steady_clock::time_point now);
 
-  /// Takes the news of its supervisor. Returns true when it has just ended.
-  [[nodiscard]] bool hear();
-  /// Shows and writes one piece of output. Returns false when there is none now.
+  /// Receives the messages of its supervisor. Returns true when the worker has just ended.
+  [[nodiscard]] bool receive_news();
+  /// Shows and logs one piece of output. Returns false when there is none now.
   bool read(OutputStream stream, std::span<char> buffer, Console& console);
-  /// Reads what there is, up to a bound that a flood of a process it left behind cannot pass.
+  /// Reads the available output, up to a bound: a process that the worker left behind may print
+  /// without end.
   void drain(std::span<char> buffer, Console& console);
-  /// Returns true when the supervisor is gone, after everything it left was read.
+  /// Returns true when the supervisor has ended and all remaining output was read.
   [[nodiscard]] bool collect(std::span<char> buffer, Console& console);
-  /// Returns true when it was stopped or continued since the last look.
+  /// Checks whether the worker is stopped. Returns true when that changed since the last call.
   [[nodiscard]] bool look();
-  /// The same of its supervisor: a stopped one passes no signal on.
+  /// The same for its supervisor: a stopped one forwards no signals.
   [[nodiscard]] bool look_at_supervisor();
   void flush_log() { log_.flush(); }
 
@@ -53,7 +54,7 @@ class Worker {
   [[nodiscard]] const Supervisor& supervisor() const noexcept { return supervisor_; }
 
  private:
-  void take(const SupervisorNews& news);
+  void apply(const SupervisorNews& news);
   void close(OutputStream stream, Console& console);
   void read_crash_record();
   FileDescriptor& pipe(OutputStream stream) {
