@@ -10,7 +10,7 @@ add_library(lockstep_compiler INTERFACE)
 target_compile_features(lockstep_compiler INTERFACE cxx_std_20)
 set(options
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-  # The promise of equal bits: aarch64 has fused multiply-add in its base set, x86-64 has not,
+  # Results are bit-identical on all processors: aarch64 has fused multiply-add in its base set, x86-64 has not,
   # and GCC fuses by default. -fno-math-errno changes no result and lets sqrt vectorise.
   -ffp-contract=off -fno-math-errno
   # Stacks in crash reports reach the caller even through optimised frames.

@@ -118,7 +118,7 @@ function(lockstep_test file)
   endif()
 endfunction()
 
-# LibTorch is not built with the thread sanitizer, which therefore sees races inside it that are none.
+# LibTorch is not built with the thread sanitizer, which therefore reports races inside it that do not exist.
 function(lockstep_sanitize_torch test)
   if(LOCKSTEP_SANITIZE MATCHES "thread")
     set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT TSAN_OPTIONS=ignore_noninstrumented_modules=1)

@@ -43,7 +43,7 @@ if(NOT LOCKSTEP_TORCH_VERSION MATCHES "^2\\.")
                       "needs 2.x and is tested with ${LOCKSTEP_TORCH_WANTED}.")
 elseif(NOT LOCKSTEP_TORCH_VERSION STREQUAL LOCKSTEP_TORCH_WANTED)
   message(WARNING "LibTorch ${LOCKSTEP_TORCH_VERSION} instead of ${LOCKSTEP_TORCH_WANTED}: it may work, but "
-                  "the tests and the claims about equal bits are for ${LOCKSTEP_TORCH_WANTED}.")
+                  "the tests and the claims about bit-identical results are for ${LOCKSTEP_TORCH_WANTED}.")
 endif()
 
 if(TARGET lockstep::torch)
