@@ -1,12 +1,12 @@
-"""Holds lockstep's safetensors reader against the reference, the Python package safetensors 0.8.0.
+"""Compares lockstep's safetensors reader with the reference, the Python package safetensors 0.8.0.
 
     python safetensors_agreement.py <path of the program safetensors_verdict>
 
-Compared are the stored corpus, a few large files, and random mutations of the valid ones (the same in
-every run; more, and others, when LOCKSTEP_SOAK_SEED is set): accept or reject, and for accepted files each tensor's name, dtype, shape and bytes.
-lockstep may refuse what the reference takes for the reasons in KNOWN_DIFFERENCES alone, and never the
-other way round. Exit code 0: they agree. 1: they do not, or a row of the table shows no difference any
-more. 77: skipped.
+The files are the stored corpus, a few large files, and random mutations of the valid ones (the same in
+every run; more, and others, if LOCKSTEP_SOAK_SEED is set). Compared are accept or reject, and for accepted
+files each tensor's name, dtype, shape and bytes. lockstep may refuse what the reference accepts only for
+the reasons in KNOWN_DIFFERENCES, and never the other way round. Exit code 0: they agree. 1: they do not, or
+a row of the table no longer shows a difference. 77: skipped.
 """
 
 import importlib.metadata
@@ -24,12 +24,12 @@ import make_safetensors_corpus as seeds
 
 REFERENCE_VERSION = "0.8.0"
 NUM_MUTATIONS = 600
-FILES_A_CALL = 200  # command lines have a length limit
+FILES_PER_CALL = 200  # command lines have a length limit
 
 
 class Difference(NamedTuple):
-    shown_by: tuple[str, ...]  # files of the corpus, or large ones, that we refuse and they accept
-    our_words: str  # found in our refusal, to tell which mutations differ for this reason
+    shown_by: tuple[str, ...]  # files of the corpus, or large ones, that only lockstep refuses
+    our_words: str  # a pattern of lockstep's message, to find the mutations that differ for this reason
     reason: str
 
 
@@ -37,61 +37,61 @@ KNOWN_DIFFERENCES = (
     Difference(
         ("leading_space", "leading_newline"),
         r"expected it to start with \{",
-        "the format's text: the header begins with {; the reference skips white space before it",
+        "the specification: the header begins with {; the reference skips white space before it",
     ),
     Difference(
         ("trailing_newline", "trailing_tab_then_space"),
-        r"expected it to end with \} and spaces alone",
-        "the format's text: padding is 0x20; the reference takes any white space of JSON",
+        r"expected it to end with \} and only spaces",
+        "the specification: padding is 0x20; the reference accepts any white space of JSON",
     ),
     Difference(
         ("duplicate_key", "duplicate_key_empty", "duplicate_key_by_escape"),
-        r"refused: tensor .* appears twice",
-        "the format's text: no duplicate keys; the reference keeps the last one if offsets still fit",
+        r"invalid: tensor .* appears twice",
+        "the specification: no duplicate keys; the reference keeps the last one if offsets still match",
     ),
     Difference(
         ("duplicate_metadata_key",),
-        r"refused: the __metadata__ key .* appears twice",
-        "the format's text: no duplicate keys; the reference keeps the last value",
+        r"invalid: the __metadata__ key .* appears twice",
+        "the specification: no duplicate keys; the reference keeps the last value",
     ),
     Difference(
         ("metadata_null",),
         r'the key "__metadata__" is null',
-        "the format's text: a map of strings; the reference takes null for a missing map",
+        "the specification: a map of strings; the reference accepts null for a missing map",
     ),
     Difference(
         ("unknown_field", "unknown_field_nested"),
         r"expected only dtype, shape and data_offsets",
-        "an ignored field could change a tensor's meaning, and ignored JSON nests without bound",
+        "an ignored field could change a tensor's meaning, and ignored JSON can be nested without bound",
     ),
     Difference(
         ("tensor_is_array",),
-        r"refused: tensor .* is an array",
-        "the format's text: an object; serde also reads a struct from an array of its fields",
+        r"invalid: tensor .* is an array",
+        "the specification: an object; serde also reads a struct from an array of its fields",
     ),
     Difference(
         ("dtype_is_object",),
         r"the dtype of tensor .* is an object",
-        "the format's text: a string; serde also reads an enum from an object of one key",
+        "the specification: a string; serde also reads an enum from an object of one key",
     ),
     Difference(
         ("overflow_after_zero",),
         r"overflows, expected fewer than 2\^64 bits",
-        "sizes after a zero still make strides, which would overflow; the reference stops at the zero",
+        "strides use the sizes after a zero too, and would overflow; the reference stops at the zero",
     ),
     Difference(
         ("shape_rank_65",),
-        r"the shape of tensor .* more numbers than the 64",
-        "torch and numpy hold 64 dimensions; the reference has no limit",
+        r"the shape of tensor .* more numbers than expected, at most 64",
+        "torch and numpy support 64 dimensions; the reference has no limit",
     ),
     Difference(
         ("large_metadata_value",),
         r"more than 1048576 bytes",
-        "bounds memory: the JSON reader holds a token more than once; the reference has no limit",
+        "bounds memory: the JSON parser stores a token more than once; the reference has no limit",
     ),
     Difference(
         ("large_metadata_key_count",),
-        r"__metadata__ has more keys than the 100000",
+        r"__metadata__ has more keys than expected, at most 100000",
         "bounds memory: a key costs ten times its JSON; the reference has no limit",
     ),
 )
@@ -130,8 +130,8 @@ def our_verdicts(program: str, files: dict[str, bytes]) -> dict[str, Verdict]:
         for name, data in files.items():
             pathlib.Path(folder, name).write_bytes(data)
         names = list(files)
-        for start in range(0, len(names), FILES_A_CALL):
-            batch = names[start : start + FILES_A_CALL]
+        for start in range(0, len(names), FILES_PER_CALL):
+            batch = names[start : start + FILES_PER_CALL]
             call = [program] + [f"{folder}/{name}" for name in batch]
             text = subprocess.run(call, check=True, capture_output=True, text=True).stdout
             blocks = re.split(r"^file .*\n", text, flags=re.MULTILINE)[1:]
@@ -148,7 +148,7 @@ PIECES = (
 
 
 def mutated(source: bytes, rng: random.Random) -> bytes:
-    """One to three small changes to the header's text; the length in front is set right again, mostly."""
+    """One to three small changes to the header's text; in most cases the length is corrected."""
     header_end = 8 + int.from_bytes(source[:8], "little")
     header, data = bytearray(source[8:header_end]), source[header_end:]
     for _ in range(rng.randint(1, 3)):
@@ -175,7 +175,7 @@ def mutated(source: bytes, rng: random.Random) -> bytes:
 
 
 def reordered(source: bytes, rng: random.Random) -> bytes:
-    """A change that keeps the file valid: fields and tensors in another order, other white space."""
+    """A change that keeps the file valid: another order of fields and tensors, other white space."""
     header_end = 8 + int.from_bytes(source[:8], "little")
     items = list(json.loads(source[8:header_end]).items())
     rng.shuffle(items)
@@ -200,8 +200,8 @@ def mutations() -> dict[str, bytes]:
 
 
 def has_duplicate_key(data: bytes) -> bool:
-    """Whether an object of the header has a key twice: the reference then overlooks the first value's
-    faults, while lockstep refuses at whichever fault comes first."""
+    """Whether an object of the header has a key twice: the reference then ignores errors of the first value,
+    while lockstep refuses the file at the first error."""
     found = []
 
     def check(pairs: list) -> dict:
@@ -213,7 +213,7 @@ def has_duplicate_key(data: bytes) -> bool:
 
 
 def failure(name: str, data: bytes, ours: Verdict, theirs: Verdict) -> str | None:
-    """What is wrong with this pair of verdicts; None when they agree or the table knows why not."""
+    """The error of this pair of verdicts; None if they agree or the table has the reason."""
     if ours.tensors is None and theirs.tensors is None:
         return None
     if ours.tensors is None:
@@ -235,7 +235,7 @@ def stale_rows(ours: dict[str, Verdict], theirs: dict[str, Verdict]) -> list[str
         for name in known.shown_by:
             differs = ours[name].tensors is None and theirs[name].tensors is not None
             if not differs or not re.search(known.our_words, ours[name].message):
-                stale.append(f"{name}: the table says that lockstep alone refuses it for /{known.our_words}/; "
+                stale.append(f"{name}: the table says that only lockstep refuses it, for /{known.our_words}/; "
                              f"lockstep: {ours[name].message or 'accepts'}, reference: "
                              f"{theirs[name].message or 'accepts'}. Correct or remove the row.")  # fmt: skip
     return stale
@@ -247,7 +247,7 @@ def main() -> int:
         return 1
     stored = {path.name: path.read_bytes() for path in sorted(seeds.CORPUS.iterdir())}
     if stored != seeds.corpus():
-        print(f"{seeds.CORPUS} is not what make_safetensors_corpus.py writes: run that again.")
+        print(f"{seeds.CORPUS} differs from the output of make_safetensors_corpus.py: run it again.")
         return 1
     files = stored | seeds.large_cases() | mutations()
     ours = our_verdicts(sys.argv[1], files)

@@ -13,9 +13,9 @@ CifarKind kind_by_size(const FileBytes& file) {
   const bool ten = file.size() % (CifarFile::kPixelBytes + 1) == 0;
   const bool hundred = file.size() % (CifarFile::kPixelBytes + 2) == 0;
   if (ten && hundred) {
-    refuse(
-        file, 0,
-        fmt::format("{} bytes may be records of CIFAR-10 or of CIFAR-100; say which", file.size()));
+    refuse(file, 0,
+           fmt::format("{} bytes can be records of CIFAR-10 or of CIFAR-100; give the kind",
+                       file.size()));
   }
   return hundred ? CifarKind::cifar100 : CifarKind::cifar10;
 }
@@ -42,7 +42,7 @@ int CifarFile::label(std::uint64_t image) const {
   return std::to_integer<int>(file_.bytes()[image * record_bytes() + label_bytes() - 1]);
 }
 
-// The format has no magic: labels in range are what tells a CIFAR file from any other.
+// The format has no magic number: only valid labels distinguish a CIFAR file from other files.
 void CifarFile::check_labels() const {
   constexpr int num_coarse = 20;
   for (std::uint64_t image = 0; image < num_images_; ++image) {

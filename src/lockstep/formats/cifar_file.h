@@ -11,7 +11,7 @@
 namespace lockstep {
 
 enum class CifarKind {
-  detect,    // by the size; a size that fits both is refused
+  detect,    // by the file size; a size that is valid for both kinds is refused
   cifar10,   // records of 1 + 3072 bytes
   cifar100,  // records of 2 + 3072 bytes
 };
@@ -20,14 +20,14 @@ class CifarFile {
  public:
   static constexpr std::uint64_t kPixelBytes = 3072;  // 3 planes of 32 x 32
 
-  /// Throws UsageError when the size fits no whole number of records or a label is out of range.
+  /// Throws UsageError if the size is not a multiple of the record size or a label is out of range.
   explicit CifarFile(FileBytes file, CifarKind kind = CifarKind::detect);
 
   [[nodiscard]] std::uint64_t num_images() const noexcept { return num_images_; }
   [[nodiscard]] std::span<const std::byte> pixels(std::uint64_t image) const;
-  /// 0 to 9; the fine label of CIFAR-100, 0 to 99.
+  /// 0 to 9; for CIFAR-100 the fine label, 0 to 99.
   [[nodiscard]] int label(std::uint64_t image) const;
-  /// What was found, never `detect`.
+  /// The detected kind, never `detect`.
   [[nodiscard]] CifarKind kind() const noexcept { return kind_; }
   [[nodiscard]] int num_classes() const noexcept { return kind_ == CifarKind::cifar10 ? 10 : 100; }
   [[nodiscard]] const FileBytes& file() const noexcept { return file_; }

@@ -85,7 +85,7 @@ void CsvFile::read_row(std::uint64_t& at, std::vector<std::string>& fields) cons
       for (;;) {
         const auto quote = text.find('"', at);
         if (quote == std::string_view::npos) {
-          refuse_line(file_, open, "expected a closing quote, found the file's end");
+          refuse_line(file_, open, "expected a closing quote, found the end of the file");
         }
         field += text.substr(at, quote - at);
         at = quote + 1;
@@ -94,9 +94,10 @@ void CsvFile::read_row(std::uint64_t& at, std::vector<std::string>& fields) cons
         ++at;
       }
       if (!at_line_end(text, at) && text[at] != delimiter_) {
-        refuse_line(file_, at,
-                    fmt::format("expected {} or the line's end after a closing quote, found {}",
-                                in_quotes({&delimiter_, 1}), in_quotes(text.substr(at, 1))));
+        refuse_line(
+            file_, at,
+            fmt::format("expected {} or the end of the line after a closing quote, found {}",
+                        in_quotes({&delimiter_, 1}), in_quotes(text.substr(at, 1))));
       }
     } else {
       const auto begin = at;
@@ -115,7 +116,7 @@ void CsvFile::read_row(std::uint64_t& at, std::vector<std::string>& fields) cons
 }
 
 std::vector<std::string> CsvFile::fields(std::uint64_t row) const {
-  LOCKSTEP_ASSERT(row < num_rows(), "the row is one of the file's");
+  LOCKSTEP_ASSERT(row < num_rows(), "a row index is below num_rows()");
   std::vector<std::string> fields;
   auto at = row_offsets_[row];
   read_row(at, fields);
@@ -123,7 +124,7 @@ std::vector<std::string> CsvFile::fields(std::uint64_t row) const {
 }
 
 void CsvFile::numbers(std::uint64_t row, std::span<double> out) const {
-  LOCKSTEP_ASSERT(out.size() == num_columns_, "there is a place for every column");
+  LOCKSTEP_ASSERT(out.size() == num_columns_, "`out` has one element per column");
   const auto all = fields(row);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto number = try_number(all[i]);

@@ -1,6 +1,6 @@
-// Comma-separated values as RFC 4180 has them: fields may stand in double quotes, a quote in them
-// is doubled, lines end in LF or CRLF, every row has as many fields as the first. Mapped; opening
-// reads the file once to learn where rows begin (8 bytes of memory a row).
+// Comma-separated values as in RFC 4180: fields can be quoted with double quotes, a quote inside is
+// doubled, lines end with LF or CRLF, every row has as many fields as the first. The file is
+// mapped; the constructor reads it once to find the rows (8 bytes of memory per row).
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace lockstep {
 
 enum class CsvHeader {
-  detect,     // the first row is names when none of its fields is a number
-  first_row,  // names
+  detect,     // the first row has names if none of its fields is a number
+  first_row,  // the first row has names
   none,
 };
 
@@ -27,26 +27,26 @@ struct CsvOptions {
 
 class CsvFile {
  public:
-  /// Throws UsageError, with line and offset, for a file that is not as above.
+  /// Throws UsageError, with line and offset, for an invalid file.
   explicit CsvFile(FileBytes file, CsvOptions options = {});
 
   /// The fields of `row`, without their quotes.
   [[nodiscard]] std::vector<std::string> fields(std::uint64_t row) const;
 
   /// The fields of `row` as numbers; spaces around them are allowed. `out` has num_columns()
-  /// places. Throws UsageError with line and column for a field that is no number.
+  /// elements. Throws UsageError, with line and column, for a field that is not a number.
   void numbers(std::uint64_t row, std::span<double> out) const;
 
   [[nodiscard]] std::uint64_t num_rows() const noexcept { return row_offsets_.size(); }
   [[nodiscard]] std::uint64_t num_columns() const noexcept { return num_columns_; }
-  /// Empty when the file has no names.
+  /// Empty if the file has no names.
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   /// "column 3 (petal width)".
   [[nodiscard]] std::string column_words(std::uint64_t column) const;
   [[nodiscard]] const FileBytes& file() const noexcept { return file_; }
 
  private:
-  // Reads the row at `at` into fields and moves `at` past its line end.
+  // Reads the row at `at` into fields and moves `at` to the next row.
   void read_row(std::uint64_t& at, std::vector<std::string>& fields) const;
 
   FileBytes file_;
@@ -56,7 +56,7 @@ class CsvFile {
   std::vector<std::uint64_t> row_offsets_;
 };
 
-/// The number that is all of `text` but for spaces around it; nothing if it is none.
+/// Parses `text` as a number, ignoring spaces around it; empty if it is not a number.
 [[nodiscard]] std::optional<double> try_number(std::string_view text) noexcept;
 
 }  // namespace lockstep

@@ -37,7 +37,7 @@ std::uint64_t element_type_bytes(ElementType type) noexcept { return facts(type)
 
 std::optional<std::uint64_t> try_array_bytes(std::span<const std::uint64_t> shape,
                                              ElementType type) noexcept {
-  // Sizes after a zero count too: strides are made of them.
+  // All sizes are checked, even if one is zero, because strides are products of them.
   std::uint64_t product = element_type_bytes(type);
   bool empty = false;
   for (const auto size : shape) {

@@ -1,4 +1,4 @@
-// The element types that data files hold, and an array of one of them as a file gives it.
+// The element types of data files, and a view of an array in a file.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,21 @@ namespace lockstep {
 
 enum class ElementType { boolean, u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 };
 
-/// "uint8", "float32" and so on: numpy's and torch's words.
+/// The name in numpy and torch: "uint8", "float32" and so on.
 [[nodiscard]] std::string_view element_type_name(ElementType type) noexcept;
 
 /// Bytes of one element: 1 to 8.
 [[nodiscard]] std::uint64_t element_type_bytes(ElementType type) noexcept;
 
-/// Elements in row-major order, little-endian. The bytes are borrowed from a reader and need not be
-/// aligned.
+/// Elements in row-major order, little-endian. The bytes are borrowed from a reader and may be
+/// unaligned.
 struct Array {
   ElementType type = ElementType::u8;
   std::vector<std::uint64_t> shape;  // empty for a scalar
   std::span<const std::byte> bytes;
 };
 
-/// How many bytes an array takes; nothing when that is 2^63 or more.
+/// The size of an array in bytes; empty if it is 2^63 or more.
 [[nodiscard]] std::optional<std::uint64_t> try_array_bytes(std::span<const std::uint64_t> shape,
                                                            ElementType type) noexcept;
 

@@ -23,15 +23,15 @@ constexpr std::size_t kLargeBytes = std::size_t{1} << 30;
 }  // namespace
 
 FileBytes FileBytes::map(const std::string& path) {
-  // A pipe without a writer must not hold the call, nor a terminal become that of the process:
-  // what `path` is becomes known only once it is open.
+  // The file's type is known only after opening. Without these flags, open() would wait for the
+  // writer of a pipe, or a terminal would become the controlling terminal.
   const auto file = FileDescriptor::open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   struct stat facts {};
   if (::fstat(file.number(), &facts) != 0) {
-    throw SystemError(fmt::format("cannot examine {}", path), errno);
+    throw SystemError(fmt::format("cannot stat {}", path), errno);
   }
   if (!S_ISREG(facts.st_mode)) {
-    throw UsageError(fmt::format("{} is not a regular file; name a file with data in it", path));
+    throw UsageError(fmt::format("{} is not a regular file; give the path of a data file", path));
   }
   const auto size = static_cast<std::size_t>(facts.st_size);
   if (size == 0) return {path, nullptr, {}};  // mmap refuses a length of 0
@@ -55,13 +55,13 @@ FileBytes FileBytes::of(std::string name, std::string_view text) {
 }
 
 FileBytes FileBytes::part(std::string name, std::uint64_t offset, std::uint64_t count) const {
-  LOCKSTEP_ASSERT(offset <= size() && count <= size() - offset, "a part lies within the whole");
+  LOCKSTEP_ASSERT(offset <= size() && count <= size() - offset, "a part is within the file");
   return {std::move(name), owner_, bytes_.subspan(offset, count)};
 }
 
 void FileBytes::expect_front_to_back() const noexcept {
   if (size() <= kLargeBytes) return;
-  // From the page that the bytes begin in. A hint: that it cannot be given changes no result.
+  // From the start of the first page. Only a hint: errors are ignored.
   constexpr std::uintptr_t page = 1u << 16;  // the largest page in use
   auto* begin = const_cast<std::byte*>(bytes_.data());
   const auto into_page = reinterpret_cast<std::uintptr_t>(begin) % page;
@@ -80,7 +80,7 @@ std::uint64_t FileBytes::data_id() const noexcept {
     sum.add(block, bytes_);
     return sum.value();
   }
-  // Block k of 64 begins at k/63 of the way to the last block, rounded down to a multiple of 8.
+  // Block k of 64 begins at k/63 of the last block's offset, rounded down to a multiple of 8.
   const std::uint64_t last = length - block;
   for (std::uint64_t k = 0; k < num_blocks; ++k) {
     const auto begin = k + 1 == num_blocks ? last : last / (num_blocks - 1) * k / 8 * 8;

@@ -1,7 +1,7 @@
-// The bytes of a file, read-only: mapped, so that opening costs the same for 1 MB and 100 GB and
-// pages are read when they are touched; or in memory, for what was decompressed or made by a test.
-// A file that another program cuts while it is mapped ends this one with SIGBUS: replace data files
-// by renaming, never in place.
+// The bytes of a file, read-only. Either mapped: opening costs the same for 1 MB and 100 GB, and
+// pages are read on access. Or in memory, for decompressed data and tests. If another program
+// truncates a mapped file, access ends this process with SIGBUS: replace data files by renaming,
+// never in place.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,19 @@ namespace lockstep {
 
 class FileBytes {
  public:
-  /// Maps the regular file at `path`. Of files over 1 GiB only the pages that are touched are read,
-  /// not their neighbours: a shuffled read of a large file would otherwise load most of it for
-  /// nothing. Throws SystemError naming the file, UsageError if it is a folder, a pipe or a device,
-  /// at once.
+  /// Maps the regular file at `path`. For files over 1 GiB, read-ahead is disabled (MADV_RANDOM),
+  /// because shuffled reads would load many unused pages. Never waits for a pipe.
+  /// Throws SystemError naming the file, UsageError if it is a folder, a pipe or a device.
   [[nodiscard]] static FileBytes map(const std::string& path);
 
-  /// Bytes that are in memory already; `name` stands for them in messages.
+  /// Bytes in memory. `name` is used in messages.
   [[nodiscard]] static FileBytes of(std::string name, std::vector<std::byte> bytes);
   [[nodiscard]] static FileBytes of(std::string name, std::string_view text);
 
-  /// `count` bytes from `offset` on, under a name of their own; both must lie within.
+  /// The `count` bytes from `offset`, with their own name. The range must be within the file.
   [[nodiscard]] FileBytes part(std::string name, std::uint64_t offset, std::uint64_t count) const;
 
-  /// Says that the bytes will be read front to back, so that the system may read ahead.
+  /// Advises the system that the bytes will be read sequentially, so that it reads ahead.
   void expect_front_to_back() const noexcept;
 
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
@@ -38,13 +37,13 @@ class FileBytes {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
   }
   [[nodiscard]] std::uint64_t size() const noexcept { return bytes_.size(); }
-  /// Where the bytes came from, for messages.
+  /// The origin of the bytes, for messages.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  /// 64 bits that tell this data from other data, for a checkpoint to refuse the wrong file: the
-  /// digest of the size, of the first and last 4 KiB, and of 62 more blocks of 4 KiB spread evenly;
-  /// of everything up to 256 KiB. Reads 64 pages whatever the size; a change between the blocks
-  /// that leaves the size alone is not seen.
+  /// A 64-bit id of the data, so that a checkpoint can refuse different data: the digest of the
+  /// size, of the first and last 4 KiB, and of 62 more blocks of 4 KiB at even distances; for files
+  /// up to 256 KiB, of all bytes. Reads 64 pages for any size. A change between the blocks that
+  /// keeps the size is not detected.
   [[nodiscard]] std::uint64_t data_id() const noexcept;
 
  private:
@@ -52,8 +51,8 @@ class FileBytes {
       : name_(std::move(name)), owner_(std::move(owner)), bytes_(bytes) {}
 
   std::string name_;
-  std::shared_ptr<const void> owner_;  // the mapping or vector; shared because a member of an
-                                       // archive may outlive the archive
+  std::shared_ptr<const void> owner_;  // the mapping or vector; shared, because a member of an
+                                       // archive can outlive the archive
   std::span<const std::byte> bytes_;   // in *owner_
 };
 

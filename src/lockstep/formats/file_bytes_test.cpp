@@ -37,14 +37,14 @@ TEST(FileBytes, MapsWhatIsInTheFile) {
   EXPECT_EQ(file.text(), "hello");  // the mapping keeps the file
 }
 
-TEST(FileBytes, AnEmptyFileIsNoBytes) {
+TEST(FileBytes, AnEmptyFileHasNoBytes) {
   const auto path = temporary("file_bytes_empty");
   std::ofstream(path).flush();
   EXPECT_EQ(FileBytes::map(path).size(), 0u);
   unlink(path.c_str());
 }
 
-TEST(FileBytes, AFolderADeviceAndAMissingFileAreRefusedByName) {
+TEST(FileBytes, FoldersDevicesAndMissingFilesAreRefusedByName) {
   EXPECT_THROW((void)FileBytes::map("/no/such/file"), SystemError);
   EXPECT_THROW((void)FileBytes::map("/"), UsageError);
   try {
@@ -55,8 +55,8 @@ TEST(FileBytes, AFolderADeviceAndAMissingFileAreRefusedByName) {
   }
 }
 
-// Opening a pipe that nobody writes to would wait for a writer.
-TEST(FileBytes, ANamedPipeIsRefusedAtOnce) {
+// A plain open() of a pipe without a writer waits.
+TEST(FileBytes, ANamedPipeIsRefusedWithoutWaiting) {
   const auto path = temporary("file_bytes_pipe");
   unlink(path.c_str());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
@@ -96,7 +96,7 @@ TEST(FileBytes, TheDataIdSeesSizeFirstAndLastBytes) {
   EXPECT_NE(FileBytes::of("a", "x").data_id(), FileBytes::of("a", "y").data_id());
 }
 
-// The file has no blocks: pages that are read of it fill memory with zeros and are counted.
+// The file is sparse: pages that are read become resident and are counted.
 TEST(FileBytes, ATenGigabyteTokenFileIsMappedAndNotRead) {
   const auto path = temporary("file_bytes_sparse.bin");
   constexpr std::uint64_t size = 10'000'000'000;

@@ -27,7 +27,7 @@ bool holds_idx(const FileBytes& file) {
   if (!is_gzip(file.bytes())) return has_idx_magic(file.bytes());
   try {
     std::array<std::byte, 4> first{};
-    Inflater(file, DeflateWrapper::gzip).read(first, "IDX's magic");
+    Inflater(file, DeflateWrapper::gzip).read(first, "the IDX magic number");
     return has_idx_magic(first);
   } catch (const UsageError&) {
     return false;

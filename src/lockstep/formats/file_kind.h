@@ -1,4 +1,4 @@
-// What a data file is: by its magic where the format has one, else by its name.
+// Identifies the kind of a data file: by the magic number if the format has one, else by its name.
 #pragma once
 
 #include <string_view>
@@ -8,20 +8,21 @@
 namespace lockstep {
 
 enum class FileKind {
-  idx,          // by magic, also in gzip
-  npy,          // by magic
+  idx,          // by magic number, also in gzip
+  npy,          // by magic number
   npz,          // .npz
   safetensors,  // .safetensors
-  llmc_tokens,  // by magic
-  raw_tokens,   // .bin, .tok, .u16, .u32 without one
-  cifar,        // .bin of whole CIFAR records whose labels are in range
+  llmc_tokens,  // by magic number
+  raw_tokens,   // .bin, .tok, .u16, .u32 without a magic number
+  cifar,        // .bin of whole CIFAR records with valid labels
   csv,          // .csv, .tsv
   jsonl,        // .jsonl, .ndjson
-  text,         // .txt, .md, or no known ending and valid UTF-8 without NUL at its start
+  text,         // .txt, .md, or no known extension and no control characters in the first 4 KiB
   unknown,
 };
 
-/// Reads the first bytes, and of a .bin file of fitting size the labels.
+/// Identifies a file. Reads its first bytes; for a .bin file with the size of CIFAR records, also
+/// the labels.
 [[nodiscard]] FileKind identify(const FileBytes& file);
 
 /// "IDX array", "raw tokens" and so on.

@@ -1,5 +1,6 @@
-// Fuzz target: the first byte picks a reader, the rest is the file. It is refused with a UsageError
-// whose message is short and plain, or read in full with every promise kept.
+// Fuzz target: the first byte selects a reader, the other bytes are the file. Either the file is
+// refused with a UsageError whose message is short and printable, or it is read completely and the
+// reader's guarantees hold.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,9 +14,9 @@
 namespace {
 
 void check_message(const std::string& message) {
-  LOCKSTEP_ASSERT(message.size() < 8192, "a message stays short however long the file's text is");
+  LOCKSTEP_ASSERT(message.size() < 8192, "a message is short for any length of the file's text");
   for (const char c : message) {
-    LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message holds no byte that a terminal would obey");
+    LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message has no control characters");
   }
 }
 

@@ -32,7 +32,7 @@ Inflater::Inflater(const FileBytes& file, DeflateWrapper wrapper)
   constexpr int gzip_wrapper = 16;
   const int bits = wrapper == DeflateWrapper::gzip ? MAX_WBITS + gzip_wrapper : -MAX_WBITS;
   if (inflateInit2(&state_->stream, bits) != Z_OK) {
-    refuse(file_, 0, "zlib cannot start to inflate it");
+    refuse(file_, 0, "zlib cannot initialize its decompressor");
   }
 }
 
@@ -44,10 +44,10 @@ std::size_t Inflater::pull(std::span<std::byte> out) {
   std::size_t done = 0;
   while (done < out.size() && !state_->ended) {
     if (stream.avail_in == 0) {
-      const auto rest = file_.bytes().subspan(state_->given);
-      const auto count = std::min(rest.size(), most);
-      // zlib's input is not const, but zlib does not write to it.
-      stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(rest.data()));
+      const auto input = file_.bytes().subspan(state_->given);
+      const auto count = std::min(input.size(), most);
+      // zlib's input pointer is not const, but zlib does not write to it.
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(input.data()));
       stream.avail_in = static_cast<uInt>(count);
       state_->given += count;
     }
@@ -59,10 +59,10 @@ std::size_t Inflater::pull(std::span<std::byte> out) {
     if (result == Z_STREAM_END) {
       state_->ended = true;
     } else if (result == Z_BUF_ERROR) {
-      return done;  // the file has ended and the stream has not
+      return done;  // the file ends before the stream
     } else if (result != Z_OK) {
       refuse(file_, state_->position(),
-             fmt::format("expected valid deflate data, but zlib says: {}",
+             fmt::format("expected valid deflate data, found an error (zlib: {})",
                          stream.msg != nullptr ? stream.msg : "damaged"));
     }
   }
@@ -83,11 +83,12 @@ void Inflater::expect_end() {
     refuse(file_, state_->position(), "expected the compressed data to end, found more");
   }
   if (!state_->ended) {
-    refuse(file_, state_->position(), "expected the end of the compressed data, found the file's");
+    refuse(file_, state_->position(),
+           "expected the end of the compressed data, found the end of the file");
   }
   if (state_->position() != file_.size()) {
     refuse(file_, state_->position(),
-           fmt::format("expected the file to end with its compressed data, found {} bytes more",
+           fmt::format("expected the file to end after its compressed data, found {} more bytes",
                        file_.size() - state_->position()));
   }
 }

@@ -1,5 +1,5 @@
-// Inflates gzip and raw deflate data into memory whose size is known before, so that a small file
-// cannot ask for a large one.
+// Inflates gzip and raw deflate data into memory of known size, so that a small file cannot cause a
+// large allocation.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace lockstep {
 
-/// Deflate makes at most 1032 bytes of one (a match of 258 in 2 bits): what claims more is refused
-/// before memory is asked for.
+/// False if `bytes` cannot come from so few compressed bytes: deflate expands by a factor of at
+/// most 1032 (a match of 258 bytes in 2 bits). Such claims are refused before memory is allocated.
 [[nodiscard]] bool deflate_can_give(std::uint64_t compressed_bytes, std::uint64_t bytes) noexcept;
 
 [[nodiscard]] bool is_gzip(std::span<const std::byte> bytes) noexcept;
 
 enum class DeflateWrapper { gzip, none };
 
-/// Reads one deflate stream front to back.
+/// Reads one deflate stream sequentially.
 class Inflater {
  public:
   Inflater(const FileBytes& file, DeflateWrapper wrapper);
@@ -28,14 +28,15 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  /// Fills `out`; `what` names it. Throws UsageError when the stream ends before or is damaged.
+  /// Fills `out`; `what` names it in messages. Throws UsageError if the stream is too short or
+  /// damaged.
   void read(std::span<std::byte> out, std::string_view what);
 
   /// Throws UsageError unless the stream, its checksum and the file end here.
   void expect_end();
 
  private:
-  // The bytes that zlib gave for `out`, fewer at the stream's end.
+  // Inflates into `out`; returns the number of bytes, fewer at the end of the stream.
   std::size_t pull(std::span<std::byte> out);
 
   struct State;

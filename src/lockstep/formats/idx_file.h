@@ -1,6 +1,6 @@
 // IDX, the format of MNIST and Fashion-MNIST: two zero bytes, the element type, the number of
-// dimensions, each size as a big-endian uint32, then the elements, big-endian. Plain files of bytes
-// are used where they are mapped; gzip files, and elements of more than one byte, are put in
+// dimensions, each size as a big-endian uint32, then the elements, big-endian. Uncompressed files
+// of bytes are used in the mapping; gzip files, and elements of more than one byte, are copied to
 // memory.
 #pragma once
 
@@ -11,10 +11,10 @@ namespace lockstep {
 
 class IdxFile {
  public:
-  /// Throws UsageError when the file is no IDX file, is cut, or has bytes left over.
+  /// Throws UsageError if the file is not an IDX file, is truncated, or has extra bytes.
   explicit IdxFile(FileBytes file);
 
-  /// All elements; valid as long as a copy of this object.
+  /// All elements. Valid while this object or a copy of it exists.
   [[nodiscard]] Array array() const { return {type_, shape_, elements_.bytes()}; }
 
   [[nodiscard]] bool compressed() const noexcept { return compressed_; }

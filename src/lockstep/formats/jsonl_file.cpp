@@ -13,14 +13,14 @@
 namespace lockstep {
 namespace {
 
-// Picks one field of the outermost object from the parser's events. Nothing else is kept, so a
-// line costs no more memory than its longest string; brackets are counted, not nested into.
+// Extracts one field of the outermost object from the parser's events. It stores nothing else, so a
+// line needs no more memory than its longest string. Brackets are counted without recursion.
 class FieldPicker : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit FieldPicker(std::string_view field) : field_(field) {}
 
   bool null() override { return value("null"); }
-  bool boolean(bool /*value*/) override { return value("a truth value"); }
+  bool boolean(bool /*value*/) override { return value("a boolean"); }
   bool number_integer(number_integer_t /*value*/) override { return value("a number"); }
   bool number_unsigned(number_unsigned_t /*value*/) override { return value("a number"); }
   bool number_float(number_float_t /*value*/, const string_t& /*text*/) override {
@@ -48,7 +48,8 @@ class FieldPicker : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return close(); }
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::json::exception& /*error*/) override {
-    return fail(fmt::format("expected valid UTF-8 JSON, found a fault near its byte {}", position));
+    return fail(fmt::format("expected valid UTF-8 JSON, found an error near byte {} of the line",
+                            position));
   }
 
   [[nodiscard]] std::optional<std::string>& found() { return found_; }

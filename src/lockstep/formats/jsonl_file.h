@@ -1,6 +1,6 @@
-// JSON lines: one object a line, one of its fields the text of a document. Mapped; opening reads
-// the file once to find the lines (16 bytes of memory each), a line is understood when it is asked
-// for.
+// JSON lines: one object per line; one of its fields is the text of a document. The file is mapped;
+// the constructor reads it once to find the lines (16 bytes of memory per line). document() parses
+// a line.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class JsonlFile {
 
   [[nodiscard]] std::uint64_t num_documents() const noexcept { return lines_.num_documents(); }
 
-  /// The text of document `index`, as UTF-8. Throws UsageError, with the line's number among those
-  /// that are not empty, when the line is not one JSON object that has the field once, as a string.
+  /// The text of document `index`, as UTF-8. Throws UsageError, with the document's index, if the
+  /// line is not one JSON object that has the field exactly once, as a string.
   [[nodiscard]] std::string document(std::uint64_t index) const;
 
   [[nodiscard]] const FileBytes& file() const noexcept { return lines_.file(); }

@@ -1,6 +1,6 @@
-// Every reader meets damaged files: 200 mutations of each valid seed of the fuzz corpus, the same
-// in every run. They are refused with a UsageError or read in full; memory stays within what the
-// file can hold. Run under the address and undefined-behaviour sanitizers as well.
+// Tests every reader with damaged files: 200 mutations of each valid seed of the fuzz corpus, the
+// same in every run. Each file is refused with a UsageError or read completely, in bounded memory.
+// Also run with the address and undefined-behavior sanitizers.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -35,12 +35,12 @@ std::vector<Seed> seeds() {
   return all;
 }
 
-// One to four faults: a bit, a byte with a value that breaks arithmetic, a cut, bytes put in or
-// taken out.
+// Applies one to four faults: a flipped bit, a byte with an extreme value, a truncation, inserted
+// or removed bytes.
 std::string mutate(std::string bytes, RandomStream& random) {
   constexpr std::string_view sharp("\x00\x01\x7f\x80\xff\xfe\x22\x0a", 8);
   for (auto faults = 1 + random.below(4); faults > 0 && !bytes.empty(); --faults) {
-    // Headers are where the harm is: half of the faults go there.
+    // Headers are the critical part: half of the faults go there.
     const auto reach =
         random.below(2) == 0 ? std::min<std::size_t>(bytes.size(), 128) : bytes.size();
     const auto at = random.below(reach);
@@ -71,7 +71,7 @@ std::int64_t peak_kib() {
   return usage.ru_maxrss;
 }
 
-TEST(Readers, TakeEveryValidSeedAndRefuseEveryBrokenOne) {
+TEST(Readers, AcceptEveryValidSeedAndRefuseEveryInvalidOne) {
   const auto all = seeds();
   ASSERT_GE(all.size(), 50u);
   for (const auto& seed : all) {
@@ -102,8 +102,8 @@ TEST(Readers, RefuseOrReadEveryMutatedFileInBoundedMemory) {
     }
   }
   EXPECT_GT(num_refused, 2000);
-  EXPECT_GT(num_read, 100);  // text and raw tokens are right whatever their bytes
-  // The largest seed has 6 KB, of which deflate can make 6 MB; sanitizers keep freed memory.
+  EXPECT_GT(num_read, 100);  // text and raw tokens are valid for any bytes
+  // The largest seed has 6 KB, which deflate can expand to 6 MB; sanitizers keep freed memory.
   EXPECT_LT(peak_kib() - before, 512 * 1024);
 }
 

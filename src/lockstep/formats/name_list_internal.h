@@ -1,4 +1,4 @@
-// Names of a file, as a message lists them.
+// A list of names for a message.
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// The first eight in quotes and how many more there are; "none" for none.
+/// The first eight names in quotes, and the number of others; "none" for an empty list.
 [[nodiscard]] std::string name_list(std::span<const std::string> names);
 
 }  // namespace lockstep

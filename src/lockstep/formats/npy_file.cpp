@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::uint64_t kMaxHeaderBytes = 1u << 20;  // numpy's headers are of 100 bytes
+constexpr std::uint64_t kMaxHeaderBytes = 1u << 20;  // numpy's headers have about 100 bytes
 
 constexpr std::array<std::pair<std::string_view, ElementType>, 12> kTypes{{
     {"|b1", ElementType::boolean},
@@ -52,10 +52,10 @@ ElementType type_of(const FileBytes& file, std::uint64_t offset, std::string_vie
 NpyFile::NpyFile(FileBytes file) : file_(std::move(file)) {
   if (!file_.text().starts_with(kMagic)) {
     refuse(file_, 0,
-           fmt::format(R"(expected npy's magic "\x93NUMPY", found {})",
+           fmt::format(R"(expected the npy magic string "\x93NUMPY", found {})",
                        in_quotes(file_.text().substr(0, kMagic.size()))));
   }
-  require_bytes(file_, kMagic.size(), 2, "npy's version");
+  require_bytes(file_, kMagic.size(), 2, "the npy version");
   const int version = std::to_integer<int>(file_.bytes()[6]);
   if (version < 1 || version > 3) {
     refuse(file_, kMagic.size(),
@@ -75,7 +75,7 @@ NpyFile::NpyFile(FileBytes file) : file_(std::move(file)) {
   type_ = type_of(file_, begin, header.descr);
   if (header.fortran_order && header.shape.size() > 1) {
     refuse(file_, begin,
-           "expected rows one after the other, found Fortran order; save "
+           "expected C order (row-major), found Fortran order; save "
            "numpy.ascontiguousarray(array)");
   }
   shape_ = std::move(header.shape);

@@ -1,6 +1,6 @@
-// One numpy array: magic, version, a Python dict as text (descr, fortran_order, shape), then the
-// elements. Mapped. Object arrays are pickles, which nothing in lockstep opens; they are refused
-// with every other dtype that is not a plain little-endian number.
+// One numpy array in a mapped file: magic string, version, a Python dict as text (descr,
+// fortran_order, shape), then the elements. Object arrays are pickles, which lockstep never opens;
+// they are refused, as is every other dtype that is not a little-endian number.
 #pragma once
 
 #include "lockstep/formats/element_type.h"
@@ -10,12 +10,11 @@ namespace lockstep {
 
 class NpyFile {
  public:
-  /// Reads versions 1, 2 and 3 of the format. Throws UsageError for anything else, for arrays of
-  /// several dimensions in Fortran order, and when the elements are cut or more than the shape
-  /// says.
+  /// Reads versions 1, 2 and 3 of the format. Throws UsageError for other files, for arrays of
+  /// several dimensions in Fortran order, and if the number of elements does not match the shape.
   explicit NpyFile(FileBytes file);
 
-  /// Valid as long as a copy of this object.
+  /// The array. Valid while this object or a copy of it exists.
   [[nodiscard]] Array array() const { return {type_, shape_, file_.bytes().subspan(data_offset_)}; }
   [[nodiscard]] const FileBytes& file() const noexcept { return file_; }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxDims = 64;  // numpy's own limit
 
-// Just enough of Python's literals for what numpy writes.
+// Parses the subset of Python literals that numpy writes.
 class Parser {
  public:
   Parser(const FileBytes& file, std::uint64_t begin, std::uint64_t end)
@@ -52,7 +52,7 @@ class Parser {
     }
     skip_spaces();
     if (at_ != end_ && file_.text()[at_] == '\n') ++at_;
-    if (at_ != end_) wrong("spaces and a line feed up to the header's end");
+    if (at_ != end_) wrong("spaces and a line feed at the end");
     return header;
   }
 
@@ -89,15 +89,15 @@ class Parser {
   std::string descr() {
     skip_spaces();
     if (at_ < end_ && file_.text()[at_] == '[') {
-      wrong("one element type such as '<f4' (arrays of records are not read)");
+      wrong("one element type such as '<f4' (arrays of records are unsupported)");
     }
     return string();
   }
   bool boolean() {
     skip_spaces();
-    const auto rest = file_.text().substr(at_, end_ - at_);
-    const bool value = rest.starts_with("True");
-    if (!value && !rest.starts_with("False")) wrong("True or False");
+    const auto text = file_.text().substr(at_, end_ - at_);
+    const bool value = text.starts_with("True");
+    if (!value && !text.starts_with("False")) wrong("True or False");
     at_ += value ? 4 : 5;
     return value;
   }

@@ -1,4 +1,4 @@
-// The text of an npy header, a Python dict of exactly descr, fortran_order and shape.
+// The text of an npy header: a Python dict with exactly descr, fortran_order and shape.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct NpyHeader {
   std::vector<std::uint64_t> shape;
 };
 
-/// Reads bytes [begin, end) of `file`. Throws UsageError.
+/// Parses bytes [begin, end) of `file`. Throws UsageError.
 [[nodiscard]] NpyHeader parse_npy_header(const FileBytes& file, std::uint64_t begin,
                                          std::uint64_t end);
 

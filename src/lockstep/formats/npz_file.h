@@ -1,4 +1,4 @@
-// numpy's .npz: a zip archive of .npy files, one an array.
+// numpy's .npz: a zip archive of .npy files, one per array.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace lockstep {
 
 class NpzFile {
  public:
-  /// Throws UsageError when the file is no zip archive, when a member's name does not end in .npy
-  /// and when two are the same.
+  /// Throws UsageError if the file is not a zip archive, if a member's name does not end with .npy,
+  /// or if two names are equal.
   explicit NpzFile(FileBytes file);
 
   /// The arrays' names, without ".npy", in the archive's order.
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
-  /// The array called `name`: inflated into memory when the archive is compressed. Throws
-  /// UsageError when there is none of that name, listing those there are, or when it is damaged.
+  /// The array `name`; decompressed into memory if the archive is compressed. Throws UsageError if
+  /// there is no such array (the message lists the names), or if it is damaged.
   [[nodiscard]] NpyFile array(std::string_view name) const;
 
   [[nodiscard]] const FileBytes& file() const noexcept { return archive_.file(); }

@@ -20,7 +20,8 @@ std::uint64_t sum_of(std::string_view text) { return digest(std::as_bytes(std::s
 
 std::uint64_t read_array(const Array& array) {
   const auto wanted = try_array_bytes(array.shape, array.type);
-  LOCKSTEP_ASSERT(wanted && *wanted == array.bytes.size(), "the shape fills the bytes exactly");
+  LOCKSTEP_ASSERT(wanted && *wanted == array.bytes.size(),
+                  "shape and type match the number of bytes");
   return digest(array.bytes);
 }
 
@@ -29,7 +30,7 @@ std::uint64_t read_tokens(const FileBytes& file, TokenLayout layout) {
   std::vector<std::int64_t> all(tokens.num_tokens());
   tokens.read(0, all);
   LOCKSTEP_ASSERT(std::ranges::all_of(all, [](auto t) { return t >= 0 && t >> 32 == 0; }),
-                  "a token is a whole number of at most 32 bits");
+                  "a token is an unsigned integer of at most 32 bits");
   return digest(std::as_bytes(std::span(all)));
 }
 
@@ -56,7 +57,8 @@ std::uint64_t read_csv(const FileBytes& file) {
   std::uint64_t sum = 0;
   for (std::uint64_t row = 0; row < table.num_rows(); ++row) {
     const auto fields = table.fields(row);
-    LOCKSTEP_ASSERT(fields.size() == table.num_columns(), "rows are of one length");
+    LOCKSTEP_ASSERT(fields.size() == table.num_columns(),
+                    "all rows have the same number of fields");
     for (const auto& field : fields) sum += sum_of(field);
   }
   return sum;

@@ -1,5 +1,5 @@
-// Reads everything that a reader offers of a file, for the fuzz target and the test of mutated
-// files: what is read is right, or refused with a UsageError; nothing else may happen.
+// Reads a whole file with one of the readers, for the fuzz target and the test of mutated files.
+// The file is either read correctly or refused with a UsageError.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace lockstep {
 enum class Reader { tokens16, tokens32, llmc, idx, cifar, npy, npz, csv, text, jsonl, safetensors };
 inline constexpr int kNumReaders = 11;
 
-/// Returns a digest of all that was read. Asserts what the reader promises. Throws UsageError.
+/// Returns a digest of the contents. Asserts the reader's guarantees. Throws UsageError.
 [[nodiscard]] std::uint64_t read_whole(Reader reader, const FileBytes& file);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// What each reader gives of a file made by hand. tests/oracle/formats_agreement.py compares many
-// more with what independent writers put in.
+// The results of each reader for small files that are given here as bytes.
+// tests/oracle/formats_agreement.py compares many more files with independent writers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ TEST(TokenFile, ReadsAWindowFromTheMiddle) {
   EXPECT_EQ(window, (std::vector<std::int64_t>{2, 65535}));
 }
 
-TEST(IdxFile, TurnsBigEndianElementsRound) {
+TEST(IdxFile, ConvertsBigEndianElements) {
   const auto array =
       IdxFile(FileBytes::of("i", "\x00\x00\x0b\x01\x00\x00\x00\x02\x01\x02\xff\xfe"s));
   const auto bytes = array.array().bytes;
@@ -43,7 +43,7 @@ TEST(IdxFile, TurnsBigEndianElementsRound) {
   EXPECT_EQ(std::to_integer<int>(bytes[1]), 1);
 }
 
-TEST(TextFile, BreaksWhereItIsTold) {
+TEST(TextFile, SeparatesDocumentsAsTheOptionsSay) {
   const std::string text = "one\r\ntwo\n\n\nthree\n";
   EXPECT_EQ(documents(text, {}), Texts{text});
   EXPECT_EQ(documents(text, {.documents = DocumentBreak::line}), (Texts{"one", "two", "three"}));
@@ -55,7 +55,7 @@ TEST(TextFile, BreaksWhereItIsTold) {
   EXPECT_THROW(documents("a", {.documents = DocumentBreak::marker, .marker = ""}), UsageError);
 }
 
-TEST(JsonlFile, TakesTheFieldOfTheOutermostObjectAlone) {
+TEST(JsonlFile, ReadsOnlyTheFieldOfTheOutermostObject) {
   const JsonlFile file(
       FileBytes::of("j", "{\"a\":{\"text\":\"no\"},\"text\":\"yes\\n\"}\n\n{\"text\":\"\"}"));
   ASSERT_EQ(file.num_documents(), 2u);
@@ -63,7 +63,7 @@ TEST(JsonlFile, TakesTheFieldOfTheOutermostObjectAlone) {
   EXPECT_EQ(file.document(1), "");
 }
 
-TEST(CsvFile, KnowsNamesFromNumbers) {
+TEST(CsvFile, DistinguishesNamesFromNumbers) {
   const CsvFile named(FileBytes::of("c", "x,y\r\n1, 2.5 \r\n-3e2,nan\r\n"));
   EXPECT_EQ(named.names(), (Texts{"x", "y"}));
   ASSERT_EQ(named.num_rows(), 2u);
@@ -77,7 +77,7 @@ TEST(CsvFile, KnowsNamesFromNumbers) {
   EXPECT_EQ(CsvFile(FileBytes::of("c", "a;b\n1;2\n"), {.delimiter = ';'}).num_columns(), 2u);
 }
 
-TEST(FileKind, IsSeenByMagicThenByName) {
+TEST(FileKind, IsIdentifiedByMagicNumberThenByName) {
   const auto kind = [](const std::string& name, const std::string& bytes) {
     return identify(FileBytes::of(name, bytes));
   };

@@ -13,7 +13,7 @@ void require_bytes(const FileBytes& file, std::uint64_t offset, std::uint64_t co
                    std::string_view what) {
   if (offset <= file.size() && count <= file.size() - offset) return;
   refuse(file, offset,
-         fmt::format("expected {} ({} bytes), found the file's end at byte {}", what, count,
+         fmt::format("expected {} ({} bytes), found the end of the file at byte {}", what, count,
                      file.size()));
 }
 

@@ -1,4 +1,4 @@
-// How a reader refuses a file, and reads numbers from it before it trusts anything.
+// Errors of file readers, and reads of numbers from untrusted files.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,16 @@
 
 namespace lockstep {
 
-/// Throws the UsageError that every refusal of a file is: "<name>, byte <offset>: <reason>". The
-/// reason says what was expected and what was found.
+/// Throws UsageError "<name>, byte <offset>: <reason>". The reason states what was expected and
+/// what was found.
 [[noreturn]] void refuse(const FileBytes& file, std::uint64_t offset, std::string_view reason);
 
-/// Refuses `file` unless `count` bytes lie at `offset`; `what` names them.
+/// Throws as refuse() does if `file` has fewer than `count` bytes at `offset`; `what` names them.
 void require_bytes(const FileBytes& file, std::uint64_t offset, std::uint64_t count,
                    std::string_view what);
 
-/// The number at the front of `bytes`, which has room for it, in this machine's order: little.
+/// The little-endian number in the first bytes of `bytes`, which must be large enough. This machine
+/// is little-endian.
 template <typename Number>
 [[nodiscard]] Number little_endian(std::span<const std::byte> bytes) {
   static_assert(std::is_trivially_copyable_v<Number>);

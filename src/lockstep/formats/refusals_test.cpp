@@ -1,5 +1,5 @@
-// What a person reads when a file is not as it should be: the file, the byte, what was expected and
-// what was found. One table, so that the messages can be compared.
+// The error messages for invalid files: the file, the byte, what was expected and what was found.
+// They are collected here so that they can be compared.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -57,27 +57,29 @@ TEST(Refusals, OfTokensNameWidthMagicVersionAndCount) {
   EXPECT_EQ(message_of("t.bin", "abc", [](const auto& f) { (void)TokenFile(f); }),
             "t.bin, byte 2: expected tokens of 2 bytes, found 1 left over");
   EXPECT_EQ(message_of("t.bin", "abc", read_llmc),
-            "t.bin, byte 0: expected llm.c's header (1024 bytes), found the file's end at byte 3");
-  EXPECT_EQ(
-      message_of("t.bin", words({5, 1, 0}), read_llmc),
-      "t.bin, byte 0: expected llm.c's magic 20240520 (uint16) or 20240801 (uint32), found 5");
+            "t.bin, byte 0: expected the llm.c header (1024 bytes), found the end of the file at "
+            "byte 3");
+  EXPECT_EQ(message_of("t.bin", words({5, 1, 0}), read_llmc),
+            "t.bin, byte 0: expected the llm.c magic number 20240520 (uint16) or 20240801 "
+            "(uint32), found "
+            "5");
   EXPECT_EQ(message_of("t.bin", words({20240520, 3, 0}), read_llmc),
-            "t.bin, byte 4: expected version 1 after magic 20240520, found 3");
+            "t.bin, byte 4: expected version 1 after magic number 20240520, found 3");
   EXPECT_EQ(message_of("t.bin", words({20240520, 1, 9}) + "abcd", read_llmc),
             "t.bin, byte 8: the header claims 9 tokens of 2 bytes, found 4 bytes after it");
 }
 
 TEST(Refusals, OfIdxNameMagicSizesAndLength) {
   EXPECT_EQ(message_of("i", "\x00\x00\x07\x01"s, read_idx),
-            "i, byte 0: expected IDX's magic (0x00000803 for images, 0x00000801 for labels), found "
-            "0x00000701");
+            "i, byte 0: expected the IDX magic number (0x00000803 for images, 0x00000801 for "
+            "labels), found 0x00000701");
   EXPECT_EQ(message_of("i",
                        "\x00\x00\x08\x01\x00\x00\x00\x05"
                        "abc"s,
                        read_idx),
             "i, byte 8: expected uint8[5] (5 bytes), found 3 bytes");
   EXPECT_EQ(message_of("i", "\x00\x00\x08\x02\xff\xff\xff\xff\xff\xff\xff\xff"s, read_idx),
-            "i, byte 4: the sizes multiply to 2^63 bytes or more");
+            "i, byte 4: expected sizes of less than 2^63 bytes in total, found more");
 }
 
 TEST(Refusals, OfCifarNameRecordAndLabel) {
@@ -91,7 +93,7 @@ TEST(Refusals, OfCifarNameRecordAndLabel) {
 
 TEST(Refusals, OfNpyNameTypeOrderAndShape) {
   EXPECT_EQ(message_of("a.npy", "hello", read_npy),
-            "a.npy, byte 0: expected npy's magic \"\\x93NUMPY\", found \"hello\"");
+            "a.npy, byte 0: expected the npy magic string \"\\x93NUMPY\", found \"hello\"");
   EXPECT_EQ(message_of("a.npy", npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"),
                        read_npy),
             "a.npy, byte 10: expected a little-endian number type (b1, u1 to u8, i1 to i8, f2 to "
@@ -99,7 +101,7 @@ TEST(Refusals, OfNpyNameTypeOrderAndShape) {
             "numbers");
   EXPECT_EQ(message_of("a.npy", npy("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }"),
                        read_npy),
-            "a.npy, byte 10: expected rows one after the other, found Fortran order; save "
+            "a.npy, byte 10: expected C order (row-major), found Fortran order; save "
             "numpy.ascontiguousarray(array)");
   EXPECT_EQ(
       message_of("a.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", "1234"),
@@ -113,7 +115,7 @@ TEST(Refusals, OfCsvNameLineAndColumn) {
   EXPECT_EQ(message_of("t.csv", "a,b\n1,2\n3,x\n", read_csv_numbers),
             "t.csv, byte 8: line 3: expected a number in column 2 (\"b\"), found \"x\"");
   EXPECT_EQ(message_of("t.csv", "1,\"2", read_csv_numbers),
-            "t.csv, byte 2: line 1: expected a closing quote, found the file's end");
+            "t.csv, byte 2: line 1: expected a closing quote, found the end of the file");
 }
 
 TEST(Refusals, OfJsonLinesNameDocumentAndField) {
@@ -125,7 +127,7 @@ TEST(Refusals, OfJsonLinesNameDocumentAndField) {
             "j, byte 13: document 1: expected \"text\" to be a string, found an array");
 }
 
-TEST(Refusals, OfMissingArraysListThoseThereAre) {
+TEST(Refusals, OfMissingArraysListTheExistingOnes) {
   const std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   const std::string file =
       static_cast<char>(header.size()) + std::string(7, '\0') + header + "1234";

@@ -70,10 +70,11 @@ Array SafetensorsFile::array(std::string_view name) const {
   }
   const auto type = type_of(entry->dtype);
   if (!type) {
-    refuse(file_, header_.data_offset + entry->begin,
-           fmt::format("expected tensor {} in a type that data sets have (BOOL, U8 to U64, I8 to "
-                       "I64, F16, BF16, F32, F64), found {}",
-                       in_quotes(name), safetensors_dtype_name(entry->dtype)));
+    refuse(
+        file_, header_.data_offset + entry->begin,
+        fmt::format("expected tensor {} with a supported dtype (BOOL, U8 to U64, I8 to I64, F16, "
+                    "BF16, F32, F64), found {}",
+                    in_quotes(name), safetensors_dtype_name(entry->dtype)));
   }
   return {*type, entry->shape,
           file_.bytes().subspan(header_.data_offset + entry->begin, entry->end - entry->begin)};

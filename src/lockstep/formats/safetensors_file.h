@@ -1,5 +1,5 @@
-// A safetensors file, mapped: the header is read by base/safetensors_header.h, as strictly as it
-// says; tensors are used where they lie.
+// A mapped safetensors file. safetensors_header.h parses the header strictly; tensors are views of
+// the mapping.
 #pragma once
 
 #include <string>
@@ -14,15 +14,16 @@ namespace lockstep {
 
 class SafetensorsFile {
  public:
-  /// Throws UsageError naming the file when its header is not as it should be.
+  /// Throws UsageError, naming the file, if its header is invalid.
   explicit SafetensorsFile(FileBytes file);
 
   [[nodiscard]] const SafetensorsHeader& header() const noexcept { return header_; }
-  /// In the order of the data.
+  /// The tensors' names, in the order of the data.
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
-  /// The tensor called `name`, valid as long as a copy of this object. Throws UsageError when there
-  /// is none, listing those there are, and for dtypes of 4, 6 and 8 bit floats and complex numbers.
+  /// The tensor `name`. Valid while this object or a copy of it exists. Throws UsageError if there
+  /// is no such tensor (the message lists the names), and for unsupported dtypes: floats of 4, 6
+  /// and 8 bits, and complex numbers.
   [[nodiscard]] Array array(std::string_view name) const;
 
   [[nodiscard]] const FileBytes& file() const noexcept { return file_; }

@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference's own limit
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference
 
 struct DtypeTraits {
   std::string_view name;
@@ -38,8 +38,8 @@ void check_range(const SafetensorsEntry& entry, std::uint64_t data_bytes) {
                   shown(entry.name), entry.begin, entry.end, data_bytes));
 }
 
-// A zero in the shape makes the tensor empty but does not excuse its other sizes: strides are made
-// of them, and those must not overflow in our caller's hands either.
+// All sizes are checked for overflow, even if one is zero and the tensor is empty, because the
+// caller computes strides from them.
 std::uint64_t checked_bytes(const SafetensorsEntry& entry) {
   std::uint64_t bits = safetensors_dtype_bits(entry.dtype);
   bool is_empty = false;
@@ -55,7 +55,7 @@ std::uint64_t checked_bytes(const SafetensorsEntry& entry) {
   if (is_empty) return 0;
   if (bits % 8 != 0) {
     refuse_safetensors(
-        fmt::format("tensor {} ends within a byte: {} of shape [{}] takes {} bits, expected a "
+        fmt::format("tensor {} ends within a byte: {} of shape [{}] has {} bits, expected a "
                     "multiple of 8",
                     shown(entry.name), safetensors_dtype_name(entry.dtype),
                     fmt::join(entry.shape, ", "), bits));
@@ -72,8 +72,8 @@ void check_size(const SafetensorsEntry& entry) {
                   safetensors_dtype_name(entry.dtype), fmt::join(entry.shape, ", ")));
 }
 
-// Sorts hashes, and names only where those are equal: quick for honest files, and unlike a hash
-// table not slow for names chosen to collide.
+// Sorts by hash, and by name only if hashes are equal: fast for ordinary files and, unlike a hash
+// table, not slow for names that were chosen to collide.
 void check_names_differ(const std::vector<SafetensorsEntry>& entries) {
   std::vector<std::pair<std::size_t, std::uint32_t>> order(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -106,26 +106,27 @@ void check_no_hole(const std::vector<SafetensorsEntry>& entries, std::uint64_t d
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != covered) {
       refuse_safetensors(
-          fmt::format("tensor {} begins at byte {} of the data, expected {} where the tensor "
-                      "before it ends",
+          fmt::format("tensor {} begins at byte {} of the data, expected {}, where the previous "
+                      "tensor ends",
                       shown(entry.name), entry.begin, covered));
     }
     covered = entry.end;
   }
   if (covered != data_bytes) {
     refuse_safetensors(
-        fmt::format("the tensors end at byte {} of the data, expected {} where the file ends",
+        fmt::format("the tensors end at byte {} of the data, expected {}, where the file ends",
                     covered, data_bytes));
   }
 }
 
-// The likeliest wrong file, by its first bytes: what torch.save has written.
+// A hint for the most likely wrong file: one written by torch.save.
 std::string_view pickle_hint(std::span<const std::byte> first_bytes) {
   const bool is_zip = first_bytes[0] == std::byte{'P'} && first_bytes[1] == std::byte{'K'};
   const bool is_pickle = first_bytes[0] == std::byte{0x80};
   if (!is_zip && !is_pickle) return "";
-  return " (it looks like a pickle or zip of torch.save, which lockstep never opens: load it in "
-         "Python and write it with safetensors.torch.save_file)";
+  return " (it looks like a pickle or zip file of torch.save, which lockstep never opens: load it "
+         "in "
+         "Python and save it with safetensors.torch.save_file)";
 }
 
 }  // namespace

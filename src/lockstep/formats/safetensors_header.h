@@ -1,8 +1,8 @@
-// Reads the header of a safetensors file, strictly: what the format's text forbids is refused, even
-// where the reference implementation lets it pass (docs/safetensors.md lists each such case). The
-// bytes may come from anyone: they are checked in full before a caller sees a number from them.
+// A strict parser of safetensors headers: everything that the format's specification forbids is
+// refused, even if the reference implementation accepts it (docs/safetensors.md lists these cases).
+// Safe for untrusted bytes: all numbers are validated before the caller gets them.
 // Words: a file is 8 bytes of length N, N bytes of JSON (the header), then the data. Offsets count
-// from the start of the data. Nothing here opens a file or touches the data.
+// from the start of the data. This file neither opens files nor reads the data.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,7 @@
 
 namespace lockstep {
 
-/// The element types of safetensors 0.8.0, in its order: the reference's writer puts later ones
-/// first.
+/// The dtypes of safetensors 0.8.0, in its order: the reference writer puts later ones first.
 enum class SafetensorsDtype {
   boolean,
   f4,
@@ -42,10 +41,10 @@ enum class SafetensorsDtype {
   u64,
 };
 
-/// The name that files use, such as "F32" or "BOOL".
+/// The name in files, such as "F32" or "BOOL".
 [[nodiscard]] std::string_view safetensors_dtype_name(SafetensorsDtype dtype) noexcept;
 
-/// Bits of one element: 4 to 64, not always whole bytes.
+/// Bits per element: 4 to 64, not always a multiple of 8.
 [[nodiscard]] std::uint64_t safetensors_dtype_bits(SafetensorsDtype dtype) noexcept;
 
 struct SafetensorsEntry {
@@ -59,26 +58,26 @@ struct SafetensorsEntry {
 };
 
 struct SafetensorsHeader {
-  // Invariant: the first begins at 0, each next where the one before ends, the last where the data
-  // ends; empty tensors at one offset stand in the order of their names.
+  // Invariant: the first tensor begins at 0, each other one where the previous ends, and the last
+  // ends where the data ends. Empty tensors at the same offset are in the order of their names.
   std::vector<SafetensorsEntry> entries;
   std::map<std::string, std::string> metadata;
-  std::uint64_t data_offset = 0;  // where the data begins in the file
+  std::uint64_t data_offset = 0;  // the offset of the data in the file
 };
 
 /// The length N of the JSON, from the file's first 8 bytes (fewer only if the file has fewer).
-/// Throws UsageError unless N is at most 100,000,000 and the file has room for it; only then is it
-/// safe to allocate N bytes.
+/// Throws UsageError if N is above 100,000,000 or exceeds the file. Otherwise it is safe to
+/// allocate N bytes.
 [[nodiscard]] std::uint64_t safetensors_header_length(std::span<const std::byte> first_bytes,
                                                       std::uint64_t file_bytes);
 
-/// Reads the JSON of a file that holds `data_bytes` after it.
-/// Throws UsageError, naming the tensor with what was expected and found. Memory grows with what
-/// the JSON holds, never with a number that it claims.
+/// Parses the JSON of a file that has `data_bytes` after it.
+/// Throws UsageError with the tensor's name and what was expected and found. Memory use depends on
+/// the size of the JSON, never on a number that it claims.
 [[nodiscard]] SafetensorsHeader parse_safetensors_header(std::span<const std::byte> json,
                                                          std::uint64_t data_bytes);
 
-/// Both steps for a file that is in memory already.
+/// Both steps for a file in memory.
 [[nodiscard]] SafetensorsHeader parse_safetensors_file(std::span<const std::byte> file);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as a safetensors file. They are refused with a UsageError, or what the
-// reader promises of a header holds; everything else, another exception too, is a crash.
+// Fuzz target: any bytes as a safetensors file. Either they are refused with a UsageError, or the
+// parser's guarantees hold. Any other exception is a crash.
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -17,28 +17,28 @@ void check_promises(const lockstep::SafetensorsHeader& header, std::size_t file_
   std::uint64_t covered = 0;
   std::set<std::string> names;
   for (const auto& entry : header.entries) {
-    LOCKSTEP_ASSERT(entry.begin == covered, "tensors follow each other without hole or overlap");
+    LOCKSTEP_ASSERT(entry.begin == covered, "tensors are contiguous, without holes or overlaps");
     LOCKSTEP_ASSERT(entry.begin <= entry.end, "no tensor ends before it begins");
     LOCKSTEP_ASSERT(names.insert(entry.name).second, "names differ");
-    LOCKSTEP_ASSERT(entry.name != "__metadata__", "the metadata is no tensor");
-    // Wide enough for any two factors below 2^64, so this check cannot overflow as the parser's
-    // might.
+    LOCKSTEP_ASSERT(entry.name != "__metadata__", "the metadata is not a tensor");
+    // Wide enough for the product of two factors below 2^64, so that this check cannot overflow.
     __extension__ using Wide = unsigned __int128;
     Wide bits = lockstep::safetensors_dtype_bits(entry.dtype);
     for (const std::uint64_t size : entry.shape) {
       bits *= size;
       LOCKSTEP_ASSERT(bits >> 64 == 0, "a tensor's bits fit 64 bits");
     }
-    LOCKSTEP_ASSERT(bits == Wide{entry.end - entry.begin} * 8, "the shape fills the bytes exactly");
+    LOCKSTEP_ASSERT(bits == Wide{entry.end - entry.begin} * 8,
+                    "shape and dtype match the number of bytes");
     covered = entry.end;
   }
   LOCKSTEP_ASSERT(covered == file_bytes - header.data_offset, "the tensors cover the data");
 }
 
 void check_message(const std::string& message) {
-  LOCKSTEP_ASSERT(message.size() < 4096, "a message stays short however long the file's text is");
+  LOCKSTEP_ASSERT(message.size() < 4096, "a message is short for any length of the file's text");
   for (const char c : message) {
-    LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message holds no byte that a terminal would obey");
+    LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message has no control characters");
   }
 }
 

@@ -55,7 +55,7 @@ SafetensorsHeader parse(const std::string& file) {
   return parse_safetensors_file(std::as_bytes(std::span(file)));
 }
 
-// The message that refuses `file`; empty, with a failure, when it is accepted.
+// The error message for `file`; empty, with a test failure, if it is accepted.
 std::string refusal(const std::string& file) {
   try {
     (void)parse(file);
@@ -92,7 +92,7 @@ TEST(SafetensorsHeader, AcceptsScalarsZeroSizesAndNoTensorsAtAll) {
                                     8));
   ASSERT_EQ(header.entries.size(), 3u);
   EXPECT_EQ(header.entries[0].name, "s");
-  EXPECT_EQ(header.entries[1].name, "e") << "empty tensors at one offset stand in name order";
+  EXPECT_EQ(header.entries[1].name, "e") << "empty tensors at the same offset are in name order";
   EXPECT_EQ(header.entries[2].name, "z");
 }
 
@@ -110,7 +110,7 @@ TEST(SafetensorsHeader, KnowsEveryDtypeByNameAndSize) {
   EXPECT_EQ(safetensors_dtype_bits(SafetensorsDtype::f6_e2m3), 6u);
 }
 
-TEST(SafetensorsHeader, TakesPathLikeNamesAsMereNames) {
+TEST(SafetensorsHeader, AcceptsPathLikeNames) {
   for (const char* name : {"../../etc/passwd", "/dev/null", "", "a\\u0000b", "C:\\\\x"}) {
     EXPECT_EQ(parse(file_of(fmt::format(R"({{"{}":{{{}}}}})", name, kF32), 4)).entries.size(), 1u);
   }
@@ -207,25 +207,25 @@ TEST(SafetensorsHeader, RefusesMoreDimensionsThanATensorCanHave) {
   std::string sizes = "1";
   for (int i = 1; i < 64; ++i) sizes += ",1";
   EXPECT_EQ(parse(one_shape(sizes)).entries.at(0).shape.size(), 64u);
-  expect_refused(one_shape(sizes + ",1"), "more numbers than the 64");
+  expect_refused(one_shape(sizes + ",1"), "more numbers than expected, at most 64");
 }
 
 TEST(SafetensorsHeader, RefusesNegativeAndFloatNumbers) {
   for (const char* number : {"-1", "-0", "1.0", "1e0", "18446744073709551616", "1e999", "\"1\""}) {
-    expect_refused(one_shape(number), "refused");
-    expect_refused(one_offsets(fmt::format("[0,{}]", number)), "refused");
+    expect_refused(one_shape(number), "the safetensors header is invalid");
+    expect_refused(one_offsets(fmt::format("[0,{}]", number)), "the safetensors header is invalid");
   }
   expect_refused(one_offsets("[-4,0]"), "-4");
 }
 
-TEST(SafetensorsHeader, RefusesOffsetsThatAreNoRange) {
+TEST(SafetensorsHeader, RefusesInvalidOffsets) {
   expect_refused(one_offsets("[4,0]"), "[4, 0)");
   expect_refused(one_offsets("[18446744073709551612,18446744073709551615]"), "expected a range");
   expect_refused(one_offsets("[4]"), "1 numbers, expected 2");
-  expect_refused(one_offsets("[0,4,4]"), "more numbers than the 2");
+  expect_refused(one_offsets("[0,4,4]"), "more numbers than expected, at most 2");
 }
 
-TEST(SafetensorsHeader, RefusesASizeThatDoesNotFitDtypeAndShape) {
+TEST(SafetensorsHeader, RefusesASizeThatDoesNotMatchDtypeAndShape) {
   expect_refused(one_shape("2"), "takes 4 bytes of data, expected 8 for F32 of shape [2]");
   expect_refused(one(R"("dtype":"F16","shape":[1],"data_offsets":[0,4])"), "expected 2 for F16");
 }
@@ -289,7 +289,7 @@ std::string many_of(std::size_t bytes, const std::function<std::string(int)>& pi
   return text;
 }
 
-std::vector<std::string> malice(std::size_t bytes) {
+std::vector<std::string> hostile_files(std::size_t bytes) {
   const auto many = [bytes](const auto& piece) { return many_of(bytes, piece); };
   const auto tensors = [&](const std::string& name, const std::string& shape, const char* offsets) {
     return "{" + many([&](int i) {
@@ -301,7 +301,7 @@ std::vector<std::string> malice(std::size_t bytes) {
   return {
       file_of(tensors("", "1", "[0,1]"), 1),                // each overlaps every other
       file_of(tensors("", "0", "[7,7]"), 1),                // none covers the data
-      file_of(tensors("", "1,1,1,1,1,1,1,1", "[9,3]"), 1),  // ranges that are none
+      file_of(tensors("", "1,1,1,1,1,1,1,1", "[9,3]"), 1),  // invalid ranges
       file_of(tensors(R"(\u00e4\n)", "1", "[0,1]"), 1),     // names to be unescaped
       file_of("{" + many([](int) { return R"("w":{})"; }) + "}", 0),
       file_of(R"({"w":{)" + many([](int) { return R"("dtype":"F32")"; }) + "}}", 0),
@@ -319,9 +319,9 @@ std::vector<std::string> malice(std::size_t bytes) {
   };
 }
 
-TEST(SafetensorsHeader, RefusesAMegabyteOfMaliceAtACostLinearInItsLength) {
-  const auto small = malice(99'900);
-  const auto large = malice(999'000);
+TEST(SafetensorsHeader, RefusesAHostileMegabyteAtACostLinearInItsLength) {
+  const auto small = hostile_files(99'900);
+  const auto large = hostile_files(999'000);
   for (std::size_t i = 0; i < large.size(); ++i) {
     EXPECT_LE(large[i].size(), 1'000'100U);
     EXPECT_LT(refusal(large[i]).size(), 1000U);
@@ -340,7 +340,8 @@ TEST(SafetensorsHeader, ReadsAMillionTensors) {
   const auto header = parse_safetensors_header(std::as_bytes(std::span(json)), num_tensors);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(header.entries.size(), static_cast<std::size_t>(num_tensors));
-  // About 1 s optimised; the limit only tells linear from quadratic, under sanitizers too.
+  // About 1 s when optimized. The limit only distinguishes linear from quadratic time, also with
+  // sanitizers.
   EXPECT_LT(took.count(), 30.0);
   RecordProperty("milliseconds", static_cast<int>(took.count() * 1000));
 }

@@ -16,33 +16,33 @@
 namespace lockstep {
 namespace {
 
-// These limits are ours. They bound what a hostile header can make us hold beyond its own size.
-constexpr std::size_t kMaxTokenBytes = 1'048'576;  // nlohmann holds two copies, in errors more
-constexpr std::size_t kMaxMetadataKeys = 100'000;  // a map node costs ten times its shortest JSON
-constexpr std::size_t kMaxRank = 64;               // as torch's and numpy's
-constexpr std::size_t kMaxShownBytes = 64;         // of the file's own text in a message
+// Limits of this parser. They bound the memory that a hostile header can use beyond its own size.
+constexpr std::size_t kMaxTokenBytes = 1'048'576;  // nlohmann has two copies, more in errors
+constexpr std::size_t kMaxMetadataKeys = 100'000;  // a map node is ten times its shortest JSON
+constexpr std::size_t kMaxRank = 64;               // as in torch and numpy
+constexpr std::size_t kMaxShownBytes = 64;         // of the file's text in a message
 
-// One past the last byte before the spaces that pad the header.
+// The size without the padding spaces.
 std::size_t unpadded_size(std::string_view json) { return json.find_last_not_of(' ') + 1; }
 
-// What nlohmann's reader would let pass: a byte order mark or spaces before the header, a NUL as
-// its end, any white space after it.
+// Refuses what nlohmann's parser accepts: a byte order mark or spaces before the header, a NUL at
+// its end, white space other than spaces after it.
 void check_frame(std::string_view json) {
   if (json.empty() || json.front() != '{') {
     refuse_safetensors(
         fmt::format("expected it to start with {{, found {}", shown(json.substr(0, 8))));
   }
   if (const auto nul = json.find('\0'); nul != std::string_view::npos) {
-    refuse_safetensors(fmt::format("byte {} is NUL, expected JSON padded with spaces alone", nul));
+    refuse_safetensors(fmt::format("byte {} is NUL, expected JSON padded only with spaces", nul));
   }
   const std::size_t size = unpadded_size(json);
   if (json[size - 1] != '}') {
-    refuse_safetensors(fmt::format("expected it to end with }} and spaces alone, found {}",
+    refuse_safetensors(fmt::format("expected it to end with }} and only spaces, found {}",
                                    shown(json.substr(size - 1, 1))));
   }
 }
 
-// Feeds the JSON to nlohmann's reader and stops a token that is too long before the reader has
+// Passes the JSON to nlohmann's parser and refuses a token that is too long before the parser has
 // stored it.
 class TokenIterator {
  public:
@@ -70,19 +70,29 @@ class TokenIterator {
 
  private:
   const char* at_;
-  std::size_t* token_bytes_;  // since the last event; the reader of events sets it back
+  std::size_t* token_bytes_;  // since the last event; EventReader resets it
 };
 
-// What the next JSON value is for. Arrays have two places: the array itself, then its numbers.
-enum class Context { dtype, shape, offsets, size, offset, tensor, metadata, metadata_value, header };
+// The meaning of the next JSON value. Arrays have two contexts: the array itself, then its numbers.
+enum class Context {
+  dtype,
+  shape,
+  offsets,
+  size,
+  offset,
+  tensor,
+  metadata,
+  metadata_value,
+  header
+};
 
 // Indexed by Context; the first three are the fields of a tensor.
-struct PlaceWords {
+struct ContextWords {
   std::string_view field;
   std::string_view subject;
   std::string_view expected;
 };
-constexpr std::array<PlaceWords, 9> kPlaces{{
+constexpr std::array<ContextWords, 9> kContexts{{
     {"dtype", "the dtype of tensor", "a string such as \"F32\""},
     {"shape", "the shape of tensor", "an array of whole numbers"},
     {"data_offsets", "data_offsets of tensor", "an array of two whole numbers"},
@@ -95,10 +105,10 @@ constexpr std::array<PlaceWords, 9> kPlaces{{
 }};
 constexpr std::size_t kNumFields = 3;
 
-// Takes the events of nlohmann's sax_parse. A header has only three kinds of object and two of
-// array, so two words tell where we are, and a value of another kind is refused at its first
-// character: nothing nests deeper, nothing unknown is skipped. Every refusal throws, so every event
-// returns true.
+// Receives the events of nlohmann's sax_parse. A header has only three kinds of objects and two of
+// arrays, so object_ and context_ describe the position. A value of another kind is refused at its
+// first character: nothing is nested deeper, and nothing unknown is skipped. Errors are exceptions,
+// so every event returns true.
 class EventReader {
  public:
   bool null() { return wrong("null"); }
@@ -117,8 +127,7 @@ class EventReader {
   bool end_object();
   bool start_array(std::size_t /*unknown*/);
   bool end_array();
-  // nlohmann's own text repeats the file's bytes at any length; the position is enough to find
-  // them.
+  // nlohmann's message repeats bytes of the file without a limit; the position is sufficient.
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::json::exception& /*error*/) {
     refuse_safetensors(fmt::format("it is not valid UTF-8 JSON near byte {}", position));
@@ -155,21 +164,22 @@ bool EventReader::next() {
 }
 
 std::string EventReader::subject() const {
-  return fmt::format("{} {}", kPlaces[static_cast<std::size_t>(context_)].subject, shown(name_));
+  return fmt::format("{} {}", kContexts[static_cast<std::size_t>(context_)].subject, shown(name_));
 }
 
 bool EventReader::wrong(std::string_view found) const {
   const bool is_inside = context_ == Context::size || context_ == Context::offset;
   refuse_safetensors(fmt::format("{} {} {}, expected {}", subject(), is_inside ? "has" : "is",
-                                 found, kPlaces[static_cast<std::size_t>(context_)].expected));
+                                 found, kContexts[static_cast<std::size_t>(context_)].expected));
 }
 
 bool EventReader::number_unsigned(std::uint64_t value) {
-  if (context_ != Context::size && context_ != Context::offset) wrong(fmt::format("the number {}", value));
+  if (context_ != Context::size && context_ != Context::offset)
+    wrong(fmt::format("the number {}", value));
   const std::size_t limit = context_ == Context::size ? kMaxRank : 2;
   if (numbers_.size() == limit) {
     refuse_safetensors(
-        fmt::format("{} has more numbers than the {} expected at most", subject(), limit));
+        fmt::format("{} has more numbers than expected, at most {}", subject(), limit));
   }
   numbers_.push_back(value);
   return next();
@@ -231,13 +241,13 @@ void EventReader::start_metadata_value(const std::string& name) {
   }
   if (header_.metadata.size() == kMaxMetadataKeys) {
     refuse_safetensors(
-        fmt::format("__metadata__ has more keys than the {} expected at most", kMaxMetadataKeys));
+        fmt::format("__metadata__ has more keys than expected, at most {}", kMaxMetadataKeys));
   }
 }
 
 void EventReader::start_field(const std::string& name) {
   std::size_t field = 0;
-  while (field < kNumFields && kPlaces[field].field != name) ++field;
+  while (field < kNumFields && kContexts[field].field != name) ++field;
   if (field == kNumFields) {
     refuse_safetensors(
         fmt::format("tensor {} has the field {}, expected only dtype, shape and data_offsets",
@@ -264,7 +274,7 @@ void EventReader::check_fields_seen() const {
   if (missing == fields_seen_.end()) return;
   refuse_safetensors(
       fmt::format("tensor {} has no {}, expected dtype, shape and data_offsets", shown(entry_.name),
-                  kPlaces[static_cast<std::size_t>(missing - fields_seen_.begin())].field));
+                  kContexts[static_cast<std::size_t>(missing - fields_seen_.begin())].field));
 }
 
 bool EventReader::start_array(std::size_t /*unknown*/) {
@@ -294,15 +304,15 @@ SafetensorsHeader read_safetensors_json(std::string_view json) {
   EventReader reader;
   const TokenIterator first(json.data(), reader.token_bytes());
   const TokenIterator last(json.data() + unpadded_size(json), reader.token_bytes());
-  (void)nlohmann::json::sax_parse(first, last, &reader);  // true, or it has thrown
+  (void)nlohmann::json::sax_parse(first, last, &reader);  // returns true or throws
   return std::move(reader.header());
 }
 
 void refuse_safetensors(std::string_view reason) {
-  throw UsageError(
-      fmt::format("the safetensors header is refused: {}; fetch the file again, or save it again "
-                  "with a current safetensors library",
-                  reason));
+  throw UsageError(fmt::format(
+      "the safetensors header is invalid: {}; download the file again, or save it again "
+      "with a current safetensors library",
+      reason));
 }
 
 std::string shown(std::string_view text) {

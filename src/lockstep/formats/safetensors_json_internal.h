@@ -1,6 +1,6 @@
-// The JSON of a safetensors header as its events tell it: every value of the right kind and in its
-// place, no key twice in one object but for tensor names. What the numbers mean is
-// safetensors_header.cpp's affair.
+// Parses the JSON of a safetensors header from parser events and checks its structure: each value
+// has the expected type and position, and no key is repeated in an object, except tensor names.
+// safetensors_header.cpp checks the numbers and the names.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,17 @@
 
 namespace lockstep {
 
-/// Reads JSON that begins with { and may be padded with spaces. The entries come in the order of
-/// the text with what it claims of them. Throws UsageError.
+/// Parses JSON that begins with { and may be padded with spaces. The entries are in the order of
+/// the text, with unchecked numbers. Throws UsageError.
 [[nodiscard]] SafetensorsHeader read_safetensors_json(std::string_view json);
 
-/// Throws the UsageError that every refusal of a header is.
+/// Throws UsageError "the safetensors header is invalid: <reason>; …".
 [[noreturn]] void refuse_safetensors(std::string_view reason);
 
-/// Text of the file as a message may show it: short, and nothing that a terminal or a log would
-/// obey.
+/// Text of the file for a message: quoted, shortened, and without control characters.
 [[nodiscard]] std::string shown(std::string_view text);
 
-/// The dtype of that name, if there is one.
+/// The dtype with that name, if there is one.
 [[nodiscard]] std::optional<SafetensorsDtype> try_safetensors_dtype(std::string_view name) noexcept;
 
 }  // namespace lockstep

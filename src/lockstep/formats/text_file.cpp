@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Where the line at `begin` ends without its LF or CRLF, and where the next one begins.
+// The end of a line without its LF or CRLF, and the beginning of the next line.
 struct Line {
   std::uint64_t end;
   std::uint64_t next;
@@ -69,7 +69,7 @@ void TextFile::find_paragraphs() {
 
 void TextFile::find_between(std::string_view marker) {
   if (marker.empty()) {
-    throw UsageError("the marker between documents is empty; give the text that divides them");
+    throw UsageError("the marker between documents is empty; give the text that separates them");
   }
   const auto text = file_.text();
   for (std::uint64_t at = 0; at <= text.size();) {

@@ -1,5 +1,5 @@
-// A text file as documents, mapped. Where one document ends and the next begins is the user's
-// choice. Whether it is UTF-8 is the tokenizer's question: bytes are text enough for some.
+// A mapped text file as a list of documents. The user chooses how documents are separated. The
+// encoding is not checked here: only some tokenizers require UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace lockstep {
 enum class DocumentBreak {
   whole_file,  // one document
   line,        // every line that is not empty, without its LF or CRLF
-  blank_line,  // paragraphs: one or more empty lines lie between documents
-  marker,      // a text of the user's choice lies between documents
+  blank_line,  // paragraphs: documents are separated by one or more empty lines
+  marker,      // documents are separated by TextOptions::marker
 };
 
 struct TextOptions {
@@ -25,8 +25,8 @@ struct TextOptions {
 
 class TextFile {
  public:
-  /// Reads the file once to find the documents (16 bytes of memory each), but for whole_file. Empty
-  /// documents are none. Throws UsageError for an empty marker.
+  /// Reads the file once to find the documents (16 bytes of memory each), except for whole_file.
+  /// Empty documents are left out. Throws UsageError for an empty marker.
   explicit TextFile(FileBytes file, const TextOptions& options = {});
 
   [[nodiscard]] std::uint64_t num_documents() const noexcept { return documents_.size(); }
@@ -34,7 +34,7 @@ class TextFile {
     const auto [begin, end] = documents_.at(index);
     return file_.text().substr(begin, end - begin);
   }
-  /// Where the document begins in the file.
+  /// The offset of the document in the file.
   [[nodiscard]] std::uint64_t offset(std::uint64_t index) const {
     return documents_.at(index).begin;
   }

@@ -22,8 +22,8 @@ bool has_llmc_magic(const FileBytes& file) {
   return file.size() >= 4 && (word(file, 0) == kLlmcMagic16 || word(file, 0) == kLlmcMagic32);
 }
 
-// Copies tokens of one width; the compiler makes vector code of it. memcpy, because nothing says
-// that the file's tokens are aligned.
+// Copies tokens of one width; compilers vectorize it. Uses memcpy, because the tokens may be
+// unaligned.
 template <typename Token>
 void widen(std::span<const std::byte> from, std::span<std::int64_t> to) {
   for (std::size_t i = 0; i < to.size(); ++i) {
@@ -40,23 +40,24 @@ TokenFile::TokenFile(FileBytes file, TokenLayout layout) : file_(std::move(file)
   if (layout_ != TokenLayout::llmc) {
     token_bytes_ = layout_ == TokenLayout::raw_uint32 ? 4 : 2;
     if (const auto remainder = file_.size() % token_bytes_; remainder != 0) {
-      refuse(file_, file_.size() - remainder,
-             fmt::format("expected tokens of {} bytes, found {} left over", token_bytes_, remainder));
+      refuse(
+          file_, file_.size() - remainder,
+          fmt::format("expected tokens of {} bytes, found {} left over", token_bytes_, remainder));
     }
     num_tokens_ = file_.size() / token_bytes_;
     return;
   }
-  require_bytes(file_, 0, kLlmcHeaderBytes, "llm.c's header");
+  require_bytes(file_, 0, kLlmcHeaderBytes, "the llm.c header");
   const auto magic = word(file_, 0);
   if (!has_llmc_magic(file_)) {
     refuse(file_, 0,
-           fmt::format("expected llm.c's magic {} (uint16) or {} (uint32), found {}", kLlmcMagic16,
-                       kLlmcMagic32, magic));
+           fmt::format("expected the llm.c magic number {} (uint16) or {} (uint32), found {}",
+                       kLlmcMagic16, kLlmcMagic32, magic));
   }
   const int version_wanted = magic == kLlmcMagic16 ? 1 : 7;
   if (word(file_, 1) != version_wanted) {
     refuse(file_, 4,
-           fmt::format("expected version {} after magic {}, found {}", version_wanted, magic,
+           fmt::format("expected version {} after magic number {}, found {}", version_wanted, magic,
                        word(file_, 1)));
   }
   token_bytes_ = magic == kLlmcMagic16 ? 2 : 4;

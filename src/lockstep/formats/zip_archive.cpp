@@ -1,6 +1,6 @@
-// Words: the table ("central directory") lists the members; the end record, the last thing in the
-// file, says where the table is; each member has a header of its own before its data. APPNOTE.TXT
-// 6.3 of PKWARE is the source; 4.3.7, 4.3.12, 4.3.14 to 4.3.16 and 4.5.3 are what is read here.
+// Words: the table ("central directory") lists the members; the end record, at the end of the file,
+// has the offset of the table; each member has its own header before its data. The source is
+// PKWARE's APPNOTE.TXT 6.3, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16 and 4.5.3.
 #include "lockstep/formats/zip_archive.h"
 
 #include <fmt/format.h>
@@ -20,12 +20,12 @@ constexpr std::uint32_t kMemberMagic = 0x04034b50;
 constexpr std::uint32_t kRowMagic = 0x02014b50;
 constexpr std::uint32_t kEndMagic = 0x06054b50;
 constexpr std::uint32_t kLargeEndMagic = 0x06064b50;
-constexpr std::uint32_t kLargeEndPlaceMagic = 0x07064b50;
+constexpr std::uint32_t kLargeEndLocatorMagic = 0x07064b50;
 constexpr std::uint64_t kMemberBytes = 30;
 constexpr std::uint64_t kRowBytes = 46;
 constexpr std::uint64_t kEndBytes = 22;
 constexpr std::uint64_t kLargeEndBytes = 56;
-constexpr std::uint64_t kLargeEndPlaceBytes = 20;
+constexpr std::uint64_t kLargeEndLocatorBytes = 20;
 constexpr std::uint32_t kInLargeField = 0xffffffff;
 
 template <typename Number>
@@ -46,10 +46,10 @@ struct Table {
   std::uint64_t offset;
   std::uint64_t bytes;
   std::uint64_t num_members;
-  std::uint64_t end;  // where the end records begin
+  std::uint64_t end;  // the offset of the end records
 };
 
-// The end record is followed by a comment of up to 64 KiB, so it is searched for from the back.
+// A comment of up to 64 KiB can follow the end record, so the search begins at the end of the file.
 std::uint64_t find_end_record(const FileBytes& file) {
   if (file.size() >= kEndBytes) {
     const auto last = file.size() - kEndBytes;
@@ -58,23 +58,23 @@ std::uint64_t find_end_record(const FileBytes& file) {
       if (u32(file, at) == kEndMagic && u16(file, at + 20) == last - at) return at;
     }
   }
-  refuse(file, 0, "expected a zip archive (.npz, .whl), found no end record of one");
+  refuse(file, 0, "expected a zip archive (.npz, .whl), found no end record");
 }
 
 Table find_table(const FileBytes& file) {
   const auto at = find_end_record(file);
   if (u16(file, at + 4) != 0 || u16(file, at + 6) != 0) {
-    refuse(file, at + 4, "expected an archive in one file, found one of several disks");
+    refuse(file, at + 4, "expected an archive in one file, found a multi-disk archive");
   }
   Table table{u32(file, at + 16), u32(file, at + 12), u16(file, at + 10), at};
   const bool large =
-      at >= kLargeEndPlaceBytes && u32(file, at - kLargeEndPlaceBytes) == kLargeEndPlaceMagic;
+      at >= kLargeEndLocatorBytes && u32(file, at - kLargeEndLocatorBytes) == kLargeEndLocatorMagic;
   if (large) {
-    const auto end = u64(file, at - kLargeEndPlaceBytes + 8);
-    if (end > at || at - end < kLargeEndBytes + kLargeEndPlaceBytes ||
+    const auto end = u64(file, at - kLargeEndLocatorBytes + 8);
+    if (end > at || at - end < kLargeEndBytes + kLargeEndLocatorBytes ||
         u32(file, end) != kLargeEndMagic) {
-      refuse(file, at - kLargeEndPlaceBytes + 8,
-             fmt::format("expected the place of the zip64 end record, found {}", end));
+      refuse(file, at - kLargeEndLocatorBytes + 8,
+             fmt::format("expected the offset of the zip64 end record, found {}", end));
     }
     table = {u64(file, end + 48), u64(file, end + 40), u64(file, end + 32), end};
   }
@@ -87,7 +87,7 @@ Table find_table(const FileBytes& file) {
   return table;
 }
 
-// Sizes that do not fit 32 bits are in the extra field 1, in this order, only those that do not.
+// Sizes above 32 bits are in extra field 1, in this order; other sizes are not in it.
 void read_large_sizes(const FileBytes& file, std::uint64_t begin, std::uint64_t end,
                       ZipMember& member) {
   std::vector<std::uint64_t*> wanted;
@@ -96,7 +96,7 @@ void read_large_sizes(const FileBytes& file, std::uint64_t begin, std::uint64_t 
   }
   for (auto at = begin; at + 4 <= end && !wanted.empty();) {
     const auto bytes = u16(file, at + 2);
-    if (bytes > end - at - 4) refuse(file, at, "expected an extra field, found one that is cut");
+    if (bytes > end - at - 4) refuse(file, at, "expected an extra field, found a truncated one");
     if (u16(file, at) == 1) {
       if (bytes < wanted.size() * 8) {
         refuse(file, at, fmt::format("expected {} sizes of 8 bytes", wanted.size()));
@@ -119,7 +119,7 @@ ZipMember read_row(const FileBytes& file, std::uint64_t at, std::uint64_t end,
   const auto name_bytes = u16(file, at + 28);
   const auto extra_bytes = u16(file, at + 30);
   next = at + kRowBytes + name_bytes + extra_bytes + u16(file, at + 32);
-  if (next > end) refuse(file, at, "expected a row of the archive's table, found it cut");
+  if (next > end) refuse(file, at, "expected a row of the archive's table, found a truncated one");
   ZipMember member{.name = std::string(file.text().substr(at + kRowBytes, name_bytes)),
                    .deflated = method == 8,
                    .crc = static_cast<std::uint32_t>(u32(file, at + 16)),
@@ -142,7 +142,7 @@ ZipMember read_row(const FileBytes& file, std::uint64_t at, std::uint64_t end,
   return member;
 }
 
-// The data of a member, once its own header has been held against the table.
+// The data of a member, after its header has been compared with the table.
 FileBytes data_of(const FileBytes& file, const ZipMember& member) {
   const auto at = member.header_offset;
   require_bytes(file, at, kMemberBytes, "a member's header");
@@ -157,7 +157,7 @@ FileBytes data_of(const FileBytes& file, const ZipMember& member) {
                    member.compressed_bytes);
 }
 
-// Overlapping members let a small file stand for a huge one.
+// Overlapping members would let a small file expand to a huge one.
 void check_apart(const FileBytes& file, std::vector<ZipMember> members, std::uint64_t table) {
   std::ranges::sort(members, {}, &ZipMember::header_offset);
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -194,7 +194,7 @@ FileBytes ZipArchive::contents(const ZipMember& member) const {
   if (member.deflated) {
     if (!deflate_can_give(member.compressed_bytes, member.bytes)) {
       refuse(data, 0,
-             fmt::format("the table claims {} bytes, more than {} compressed bytes can hold",
+             fmt::format("the table claims {} bytes, more than {} compressed bytes can contain",
                          member.bytes, member.compressed_bytes));
     }
     std::vector<std::byte> inflated(member.bytes);

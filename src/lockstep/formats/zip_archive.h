@@ -1,5 +1,5 @@
-// A zip archive: numpy's .npz and Python's wheels. Reads the table at the end of the file, members
-// stored or deflated, sizes beyond 4 GB. Refuses encryption, members that overlap, several disks.
+// A zip archive: numpy's .npz and Python's wheels. Supports stored and deflated members and sizes
+// beyond 4 GB (zip64). Refuses encryption, overlapping members and multi-disk archives.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace lockstep {
 
 struct ZipMember {
-  std::string name;  // any bytes, even "../x": check before it becomes a file's name
+  std::string name;  // any bytes, even "../x": check it before use as a file name
   bool deflated = false;
   std::uint32_t crc = 0;
   std::uint64_t bytes = 0;             // of the contents
@@ -22,20 +22,20 @@ struct ZipMember {
 
 class ZipArchive {
  public:
-  /// Throws UsageError when the file is no zip archive, or a damaged one.
+  /// Throws UsageError if the file is not a zip archive, or is damaged.
   explicit ZipArchive(FileBytes file);
 
   [[nodiscard]] const std::vector<ZipMember>& members() const noexcept { return members_; }
 
-  /// The contents: where they are mapped when stored, in memory when deflated. Checks the CRC, so
-  /// it reads all of them. Throws UsageError when they are damaged.
+  /// The contents of a member: a view of the mapping if stored, in memory if deflated. Reads all
+  /// bytes to check the CRC. Throws UsageError if they are damaged.
   [[nodiscard]] FileBytes contents(const ZipMember& member) const;
 
   [[nodiscard]] const FileBytes& file() const noexcept { return file_; }
 
  private:
   FileBytes file_;
-  std::vector<ZipMember> members_;  // in the order of the table
+  std::vector<ZipMember> members_;  // in the order of the central directory
 };
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ std::optional<std::string> try_base64(std::string_view text) {
     bytes += static_cast<char>(bits >> num_bits & 0xffu);
     bits &= (1u << num_bits) - 1;
   }
-  // What is left over are the zero bits before the padding, two for each sign of it.
+  // The remaining bits are the zero bits before the padding, two per padding character.
   if (bits != 0 || num_bits != num_padding * 2) return std::nullopt;
   return bytes;
 }

@@ -1,4 +1,4 @@
-// Base64 as RFC 4648 has it, with padding and nothing else between the letters.
+// Strict Base64 (RFC 4648): with padding and without white space.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// The bytes that `text` stands for; nothing when it is not exactly what an encoder writes.
+/// Decodes `text`; empty if it is not exactly what an encoder writes.
 [[nodiscard]] std::optional<std::string> try_base64(std::string_view text);
 
 }  // namespace lockstep

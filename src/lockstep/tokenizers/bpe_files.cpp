@@ -37,7 +37,7 @@ std::vector<MergeLine> read_merge_lines(const FileBytes& file) {
     auto right = try_bytes_of_letters(line.substr(std::min(space + 1, line.size())));
     if (!left || !right || left->empty() || right->empty()) {
       refuse(file, lines.offset(i),
-             fmt::format("expected two tokens in GPT-2's letters with a space between, found {}",
+             fmt::format("expected two tokens in GPT-2's letters, separated by a space, found {}",
                          in_quotes(line)));
     }
     merges.push_back({std::move(*left), std::move(*right), lines.offset(i)});
@@ -57,7 +57,7 @@ Numbers numbers_of(const FileBytes& file, const std::vector<std::string>& tokens
   Numbers numbers;
   for (const auto& token : tokens) {
     if (!numbers.emplace(token, static_cast<Token>(numbers.size())).second) {
-      refuse(file, 0, fmt::format("the token {} comes twice", in_quotes(token)));
+      refuse(file, 0, fmt::format("expected each token once, found {} twice", in_quotes(token)));
     }
   }
   return numbers;
@@ -81,7 +81,7 @@ struct RankLine {
   std::uint64_t offset;
 };
 
-// The tokens in the order of their ranks, which are 0 to n - 1 in that order in the file too.
+// The tokens in the order of their ranks. The file must list ranks 0 to n - 1 in this order.
 std::vector<RankLine> read_rank_lines(const FileBytes& file) {
   const TextFile lines(file, {.documents = DocumentBreak::line});
   std::vector<RankLine> ranks;
@@ -108,8 +108,8 @@ void refuse_other_splits(const FileBytes& file, std::size_t num_ranks) {
   constexpr std::size_t o200k = 199998;
   if (num_ranks != cl100k && num_ranks != o200k) return;
   refuse(file, 0,
-         fmt::format("expected a table whose text is split as GPT-2's, such as r50k_base, found "
-                     "{} ranks, which is {}: its pattern is another",
+         fmt::format("expected a table that splits text as GPT-2 does, such as r50k_base, found {} "
+                     "ranks, which is {}: its pattern is unsupported",
                      num_ranks, num_ranks == cl100k ? "cl100k_base" : "o200k_base"));
 }
 
@@ -131,10 +131,9 @@ BpeTable BpeTable::from_gpt2(const FileBytes& vocab_bpe,
     const auto merged = numbers.find(merge.left + merge.right);
     if (left == numbers.end() || right == numbers.end() || merged == numbers.end() ||
         !table.add_merge(left->second, right->second, {rank++, merged->second})) {
-      refuse(
-          vocab_bpe, merge.offset,
-          fmt::format("expected a new merge of two tokens to a third, all of {}, found {} and {}",
-                      named_by.name(), in_quotes(merge.left), in_quotes(merge.right)));
+      refuse(vocab_bpe, merge.offset,
+             fmt::format("expected a new merge of two tokens of {} into a third, found {} and {}",
+                         named_by.name(), in_quotes(merge.left), in_quotes(merge.right)));
     }
   }
   if (const auto end = numbers.find(std::string(kEndOfText)); end != numbers.end()) {
@@ -150,8 +149,8 @@ BpeTable BpeTable::from_tiktoken(const FileBytes& file) {
   for (const auto& rank : ranks) table.tokens_.push_back(rank.bytes);
   table.bytes_ = numbers_of_bytes(file, numbers_of(file, table.tokens_));
   table.reserve_merges(ranks.size());
-  // The file has no merges: the merge that makes a token joins the two that all lower ranks make
-  // of its bytes.
+  // The file has no merges. The merge of a token is recovered by encoding its bytes with all lower
+  // ranks, which gives two tokens.
   std::vector<Token> parts;
   for (Token number = 0; number < ranks.size(); ++number) {
     const auto& bytes = ranks[number].bytes;
@@ -163,8 +162,8 @@ BpeTable BpeTable::from_tiktoken(const FileBytes& file) {
     merge_tokens(table, parts);
     if (parts.size() != 2 || !table.add_merge(parts[0], parts[1], {number, number})) {
       refuse(file, ranks[number].offset,
-             fmt::format("expected a token that two of lower rank make, found {}, of which they "
-                         "make {} parts",
+             fmt::format("expected a token that is a merge of two tokens of lower rank, found {}, "
+                         "which lower ranks encode as {} tokens",
                          in_quotes(bytes), parts.size()));
     }
   }

@@ -8,13 +8,13 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
-constexpr std::size_t kShortPiece = 48;  // up to here looking at every pair each time is quicker
+constexpr std::size_t kShortPiece = 48;  // up to this length, a scan of all pairs is faster
 
 BpeMerge merge_or_none(const BpeTable& table, Token left, Token right) {
   return table.try_merge(left, right).value_or(BpeMerge{.rank = kNoRank, .merged = 0});
 }
 
-// merges[i] is what tokens[i] and tokens[i + 1] become.
+// merges[i] is the merge of tokens[i] and tokens[i + 1].
 void merge_short(const BpeTable& table, std::vector<Token>& tokens) {
   std::array<BpeMerge, kShortPiece> merges{};
   std::size_t size = tokens.size();
@@ -37,8 +37,8 @@ void merge_short(const BpeTable& table, std::vector<Token>& tokens) {
   tokens.resize(size);
 }
 
-// A list with a heap of candidate merges. A candidate is out of date when one of its tokens has
-// become part of another since; that is seen when it comes up.
+// A linked list with a heap of candidate merges. A candidate is stale if one of its tokens has
+// since been merged; this is checked when it is popped.
 class LongMerge {
  public:
   LongMerge(const BpeTable& table, std::vector<Token>& tokens) : table_(table), tokens_(tokens) {

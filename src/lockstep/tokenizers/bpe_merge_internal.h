@@ -1,5 +1,5 @@
-// The merging itself: a piece of text, as the tokens of its bytes, to as few tokens as the merges
-// make of it, lowest rank first, leftmost first among equals.
+// The merge loop of byte-pair encoding: applies merges to the byte tokens of a piece of text,
+// lowest rank first, leftmost first among equal ranks, until none applies.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Merges `tokens` in place. Takes time n log n; short pieces are quicker than that says.
+/// Merges `tokens` in place, in O(n log n) time.
 void merge_tokens(const BpeTable& table, std::vector<Token>& tokens);
 
 }  // namespace lockstep

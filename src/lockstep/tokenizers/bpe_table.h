@@ -1,6 +1,6 @@
-// The tables of a byte-pair tokenizer, read from the files that GPT-2's come in. Words: a token is
-// a string of bytes with a number; a merge says that two tokens side by side become one; the rank
-// of a merge is its place in the order of learning, and lower ranks go first.
+// The tables of a byte-pair tokenizer, read from GPT-2's file formats. Words: a token is a string
+// of bytes with a number; a merge replaces two adjacent tokens by one; the rank of a merge is its
+// position in the order of learning, and lower ranks are applied first.
 #pragma once
 
 #include <array>
@@ -21,17 +21,18 @@ struct BpeMerge {
 
 class BpeTable {
  public:
-  /// `vocab_bpe` lists the merges in order; `encoder_json` gives the tokens' numbers. Without it
-  /// they follow from the merges, by GPT-2's rule: bytes first, then each merge's result, then
-  /// <|endoftext|>. Throws UsageError with file and offset.
+  /// `vocab_bpe` lists the merges in order; `encoder_json` has the tokens' numbers. Without it, the
+  /// numbers follow GPT-2's rule: bytes first, then the result of each merge, then <|endoftext|>.
+  /// Throws UsageError with file and offset.
   [[nodiscard]] static BpeTable from_gpt2(const FileBytes& vocab_bpe,
                                           const std::optional<FileBytes>& encoder_json);
 
-  /// A line a token: its bytes in base64, a space, its number, which is also its rank. Throws
-  /// UsageError, also for the tables cl100k_base and o200k_base: their text is split otherwise.
+  /// One line per token: its bytes in base64, a space, its number, which is also its rank. Throws
+  /// UsageError for invalid files, and for the tables cl100k_base and o200k_base, which split text
+  /// by another pattern.
   [[nodiscard]] static BpeTable from_tiktoken(const FileBytes& file);
 
-  /// What `left` and `right` side by side become, if anything.
+  /// The merge of the adjacent tokens `left` and `right`, if there is one.
   [[nodiscard]] std::optional<BpeMerge> try_merge(Token left, Token right) const noexcept;
 
   [[nodiscard]] Token token_of_byte(unsigned char byte) const noexcept { return bytes_[byte]; }
@@ -40,7 +41,7 @@ class BpeTable {
   [[nodiscard]] std::optional<Token> end_of_text() const noexcept { return end_of_text_; }
 
  private:
-  struct Slot {
+  struct Entry {
     std::uint64_t pair = kNoPair;  // left and right
     BpeMerge merge;
   };
@@ -48,13 +49,13 @@ class BpeTable {
 
   BpeTable() = default;
   void reserve_merges(std::size_t num_merges);
-  /// False when the pair has a merge already.
+  /// Returns false if the pair already has a merge.
   [[nodiscard]] bool add_merge(Token left, Token right, BpeMerge merge);
-  [[nodiscard]] std::size_t slot_of(std::uint64_t pair) const noexcept;
+  [[nodiscard]] std::size_t index_of(std::uint64_t pair) const noexcept;
 
   std::vector<std::string> tokens_;
   std::array<Token, 256> bytes_{};
-  std::vector<Slot> slots_;  // open addressing, at most half full
+  std::vector<Entry> entries_;  // a hash table with open addressing, at most half full
   std::size_t mask_ = 0;
   std::optional<Token> end_of_text_;
 };

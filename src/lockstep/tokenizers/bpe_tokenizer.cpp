@@ -14,8 +14,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMaxRememberedBytes = 15;
-constexpr std::size_t kMaxRememberedTokens = 4;
+constexpr std::size_t kMaxCachedBytes = 15;
+constexpr std::size_t kMaxCachedTokens = 4;
 
 // A piece of up to 15 bytes and its length, as two words: equal pieces have equal keys.
 struct PieceKey {
@@ -28,44 +28,44 @@ struct PieceKey {
 PieceKey key_of(std::string_view piece) {
   std::array<char, 16> bytes{};
   std::memcpy(bytes.data(), piece.data(), piece.size());
-  bytes[kMaxRememberedBytes] = static_cast<char>(piece.size());  // never 0: no piece is empty
+  bytes[kMaxCachedBytes] = static_cast<char>(piece.size());  // never 0: no piece is empty
   PieceKey key;
   std::memcpy(&key.low, bytes.data(), 8);
   std::memcpy(&key.high, bytes.data() + 8, 8);
   return key;
 }
 
-struct Remembered {
+struct CachedPiece {
   PieceKey key;
   std::uint32_t num_tokens = 0;
-  std::array<Token, kMaxRememberedTokens> tokens{};
+  std::array<Token, kMaxCachedTokens> tokens{};
 };
 
-// The piece that came last to each place: no list to keep in order, no limit to reach.
-class PieceMemory {
+// A direct-mapped cache: each entry has the piece that used it last.
+class PieceCache {
  public:
-  PieceMemory() : places_(kNumPlaces) {}
+  PieceCache() : entries_(kNumEntries) {}
 
-  Remembered& place(const PieceKey& key) {
+  CachedPiece& entry(const PieceKey& key) {
     const auto mixed = (key.low ^ (key.high * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu;
-    return places_[mixed >> (64 - kPlaceBits)];
+    return entries_[mixed >> (64 - kIndexBits)];
   }
 
  private:
-  static constexpr unsigned kPlaceBits = 15;
-  static constexpr std::size_t kNumPlaces = std::size_t{1} << kPlaceBits;  // 1.3 MB: fits a cache
-  std::vector<Remembered> places_;
+  static constexpr unsigned kIndexBits = 15;
+  static constexpr std::size_t kNumEntries = std::size_t{1} << kIndexBits;  // 1.3 MB: fits in L2
+  std::vector<CachedPiece> entries_;
 };
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  // The table is shared by the clones, one a thread.
+  // The table is shared by the clones, one per thread.
   explicit BpeTokenizer(std::shared_ptr<const BpeTable> table) : table_(std::move(table)) {}
 
   void encode(std::string_view text, std::vector<Token>& tokens) override {
     if (const auto at = try_find_invalid_utf8(text)) {
       throw UsageError(fmt::format(
-          "byte {} of the text is 0x{:02x}, which is not UTF-8 there; convert the text to UTF-8",
+          "byte {} of the text is 0x{:02x}, which is not valid UTF-8; convert the text to UTF-8",
           *at, static_cast<unsigned char>(text[*at])));
     }
     for (std::size_t begin = 0; begin < text.size();) {
@@ -83,8 +83,8 @@ class BpeTokenizer final : public Tokenizer {
     std::string text;
     for (const auto token : tokens) {
       if (token >= vocabulary_size()) {
-        throw UsageError(
-            fmt::format("token {} is none of the vocabulary's {}", token, vocabulary_size()));
+        throw UsageError(fmt::format("token {} is invalid: the vocabulary has tokens 0 to {}",
+                                     token, vocabulary_size() - 1));
       }
       text += table_->tokens()[token];
     }
@@ -103,24 +103,24 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   void encode_piece(std::string_view piece, std::vector<Token>& tokens) {
-    if (piece.size() > kMaxRememberedBytes) {
+    if (piece.size() > kMaxCachedBytes) {
       merge_piece(piece);
       tokens.insert(tokens.end(), merged_.begin(), merged_.end());
       return;
     }
     const auto key = key_of(piece);
-    auto& place = memory_.place(key);
-    if (place.key != key) {
+    auto& cached = cache_.entry(key);
+    if (cached.key != key) {
       merge_piece(piece);
-      if (merged_.size() > kMaxRememberedTokens) {
+      if (merged_.size() > kMaxCachedTokens) {
         tokens.insert(tokens.end(), merged_.begin(), merged_.end());
         return;
       }
-      place.key = key;
-      place.num_tokens = static_cast<std::uint32_t>(merged_.size());
-      std::copy(merged_.begin(), merged_.end(), place.tokens.begin());
+      cached.key = key;
+      cached.num_tokens = static_cast<std::uint32_t>(merged_.size());
+      std::copy(merged_.begin(), merged_.end(), cached.tokens.begin());
     }
-    tokens.insert(tokens.end(), place.tokens.begin(), place.tokens.begin() + place.num_tokens);
+    tokens.insert(tokens.end(), cached.tokens.begin(), cached.tokens.begin() + cached.num_tokens);
   }
 
   void merge_piece(std::string_view piece) {
@@ -132,8 +132,8 @@ class BpeTokenizer final : public Tokenizer {
   }
 
   std::shared_ptr<const BpeTable> table_;
-  PieceMemory memory_;
-  std::vector<Token> merged_;  // of the piece in work
+  PieceCache cache_;
+  std::vector<Token> merged_;  // of the current piece
 };
 
 }  // namespace

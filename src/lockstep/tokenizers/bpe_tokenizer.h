@@ -1,5 +1,6 @@
-// GPT-2's tokenizer: text is split into pieces (gpt2_split.h), each piece's bytes are merged
-// (bpe_table.h). Pieces met before are remembered, so that ordinary text costs one look-up a word.
+// GPT-2's tokenizer: splits text into pieces (gpt2_split.h) and merges the bytes of each piece
+// (bpe_table.h). Tokens of recent pieces are cached, so that ordinary text needs one lookup per
+// word.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,7 @@
 
 namespace lockstep {
 
+/// A tokenizer with these tables.
 [[nodiscard]] std::unique_ptr<Tokenizer> bpe_tokenizer(BpeTable table);
 
 }  // namespace lockstep

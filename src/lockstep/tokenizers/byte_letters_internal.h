@@ -1,6 +1,6 @@
-// Bytes as letters, the way GPT-2's files write them: printable bytes as themselves, the other 68
-// as the code points from U+0100 on, in the order of their values. Printable ones first is also the
-// order of the bytes' numbers.
+// GPT-2's encoding of bytes as letters: printable bytes as themselves, the other 68 as the code
+// points from U+0100, in the order of their values. The bytes' token numbers have the same order:
+// printable bytes first.
 #pragma once
 
 #include <array>
@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-/// The bytes in the order of their numbers.
+/// The bytes in the order of their token numbers.
 [[nodiscard]] const std::array<unsigned char, 256>& bytes_in_order() noexcept;
 
-/// The bytes that `letters`, UTF-8, stand for; nothing if one of them stands for none.
+/// Decodes `letters`, in UTF-8, to bytes; empty if a letter represents no byte.
 [[nodiscard]] std::optional<std::string> try_bytes_of_letters(std::string_view letters);
 
 }  // namespace lockstep

@@ -18,11 +18,11 @@ struct Entry {
   std::uint64_t number;
 };
 
-// Takes a flat object of whole numbers from the parser's events and stops at anything else.
+// Receives a flat object of unsigned integers from the parser's events; stops at anything else.
 class EntryReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return fail("null"); }
-  bool boolean(bool /*value*/) override { return fail("a truth value"); }
+  bool boolean(bool /*value*/) override { return fail("a boolean"); }
   bool number_integer(number_integer_t /*value*/) override { return fail("a negative number"); }
   bool number_unsigned(number_unsigned_t value) override {
     if (!open_) return fail("a number");
@@ -30,7 +30,7 @@ class EntryReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool number_float(number_float_t /*value*/, const string_t& /*text*/) override {
-    return fail("a number that is not whole");
+    return fail("a number that is not an integer");
   }
   bool string(string_t& /*text*/) override { return fail("a string"); }
   bool binary(binary_t& /*value*/) override { return fail("binary"); }
@@ -48,7 +48,7 @@ class EntryReader : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return true; }
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::json::exception& /*error*/) override {
-    return fail(fmt::format("a fault near byte {}", position));
+    return fail(fmt::format("an error near byte {}", position));
   }
 
   [[nodiscard]] std::vector<Entry>& entries() { return entries_; }
@@ -72,8 +72,8 @@ std::vector<std::string> read_encoder_json(const FileBytes& file) {
   EntryReader reader;
   if (!nlohmann::json::sax_parse(file.text(), &reader)) {
     refuse(file, 0,
-           fmt::format("expected one JSON object of tokens in GPT-2's letters and whole numbers, "
-                       "found {}",
+           fmt::format("expected one JSON object from tokens in GPT-2's letters to integers, found "
+                       "{}",
                        reader.found()));
   }
   auto& entries = reader.entries();
@@ -83,8 +83,8 @@ std::vector<std::string> read_encoder_json(const FileBytes& file) {
     if (number >= entries.size() || by_number[number] || !seen.insert(bytes).second) {
       refuse(
           file, 0,
-          fmt::format("expected {} tokens, all different, numbered 0 to {}, found {} with number "
-                      "{}, which is too large or taken",
+          fmt::format("expected {} different tokens with numbers 0 to {}, found {} with number {}, "
+                      "which is too large or already used",
                       entries.size(), entries.size() - 1, in_quotes(bytes), number));
     }
     by_number[number] = std::move(bytes);

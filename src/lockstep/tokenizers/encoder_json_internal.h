@@ -1,4 +1,4 @@
-// encoder.json: one JSON object, tokens written in letters to their numbers.
+// encoder.json: one JSON object that maps tokens, written in letters, to their numbers.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// The bytes of each token, by number: 0 to n - 1, each once. Throws UsageError.
+/// The bytes of each token, by number. The numbers must be 0 to n - 1, each once. Throws
+/// UsageError.
 [[nodiscard]] std::vector<std::string> read_encoder_json(const FileBytes& file);
 
 }  // namespace lockstep

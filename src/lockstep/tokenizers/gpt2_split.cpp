@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-struct Sign {
+struct Character {
   CodePointClass kind;
   std::size_t num_bytes;
 };
@@ -27,7 +27,7 @@ constexpr std::array<CodePointClass, 128> make_ascii_classes() {
 }
 constexpr auto kAsciiClasses = make_ascii_classes();
 
-Sign sign_at(std::string_view text, std::size_t at) noexcept {
+Character character_at(std::string_view text, std::size_t at) noexcept {
   const auto byte = static_cast<unsigned char>(text[at]);
   if (byte < 128) return {kAsciiClasses[byte], 1};
   const auto point = code_point_at(text, at);
@@ -45,23 +45,23 @@ std::size_t contraction_bytes(std::string_view text) noexcept {
 
 std::size_t run_end(std::string_view text, std::size_t at, CodePointClass kind) noexcept {
   while (at < text.size()) {
-    const auto sign = sign_at(text, at);
-    if (sign.kind != kind) break;
-    at += sign.num_bytes;
+    const auto character = character_at(text, at);
+    if (character.kind != kind) break;
+    at += character.num_bytes;
   }
   return at;
 }
 
-// A run of white space leaves its last sign to what follows, for a word takes one space along; but
-// not when it is all there is, or when the text ends with it.
+// A run of white space leaves its last character to the next piece, because a word includes one
+// preceding space; except if the run is one character long, or the text ends with it.
 std::size_t spaces_end(std::string_view text, std::size_t begin) noexcept {
   std::size_t at = begin;
   std::size_t last = begin;
   while (at < text.size()) {
-    const auto sign = sign_at(text, at);
-    if (sign.kind != CodePointClass::space) break;
+    const auto character = character_at(text, at);
+    if (character.kind != CodePointClass::space) break;
     last = at;
-    at += sign.num_bytes;
+    at += character.num_bytes;
   }
   return at == text.size() || last == begin ? at : last;
 }
@@ -71,9 +71,9 @@ std::size_t spaces_end(std::string_view text, std::size_t begin) noexcept {
 std::size_t gpt2_piece_end(std::string_view text, std::size_t begin) noexcept {
   if (const auto bytes = contraction_bytes(text.substr(begin)); bytes > 0) return begin + bytes;
   const auto at = text[begin] == ' ' && begin + 1 < text.size() ? begin + 1 : begin;
-  const auto sign = sign_at(text, at);
-  if (sign.kind == CodePointClass::space) return spaces_end(text, begin);
-  return run_end(text, at + sign.num_bytes, sign.kind);
+  const auto character = character_at(text, at);
+  if (character.kind == CodePointClass::space) return spaces_end(text, begin);
+  return run_end(text, at + character.num_bytes, character.kind);
 }
 
 std::size_t gpt2_cut(std::string_view text, std::size_t from) noexcept {

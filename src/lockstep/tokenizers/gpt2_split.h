@@ -1,7 +1,7 @@
-// How GPT-2 cuts text into pieces before it looks for tokens: contractions, words with the space
-// before them, numbers, runs of other signs, runs of white space. The regular expression is
+// GPT-2's split of text into pieces, before tokenization: contractions, words with the preceding
+// space, numbers, runs of other characters, runs of white space. The regular expression is
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// and this is it, by hand: alternatives in that order, at each place the first that fits.
+// This file implements it directly: at each position, it takes the first alternative that matches.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-/// Where the piece that begins at `begin` ends. `text` is valid UTF-8 and goes on at `begin`, which
-/// is 0 or the end of the piece before.
+/// The end of the piece that begins at `begin`. `text` is valid UTF-8; `begin` is below its size,
+/// and is 0 or the end of the previous piece.
 [[nodiscard]] std::size_t gpt2_piece_end(std::string_view text, std::size_t begin) noexcept;
 
-/// The first place at or after `from` where a piece ends whatever lies before and behind: between a
-/// letter and a space that a letter follows. The end of `text` if there is none. So a long text can
-/// be cut there, and its parts' tokens are the whole's.
+/// The first offset at or after `from` where a piece ends in any context: between a letter and a
+/// space that a letter follows. The end of `text` if there is none. A long text can be divided
+/// there: the tokens of the parts are the tokens of the whole.
 [[nodiscard]] std::size_t gpt2_cut(std::string_view text, std::size_t from) noexcept;
 
 }  // namespace lockstep

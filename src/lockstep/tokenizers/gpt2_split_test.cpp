@@ -22,7 +22,7 @@ Pieces split(std::string_view text) {
   return pieces;
 }
 
-// The right sides are what Python's regex module finds with GPT-2's pattern.
+// The expected pieces are those of Python's regex module with GPT-2's pattern.
 TEST(Gpt2Split, KeepsASpaceWithTheWordThatFollows) {
   EXPECT_EQ(split("Hello world! tokenization"), (Pieces{"Hello", " world", "!", " tokenization"}));
   EXPECT_EQ(split("a  b"), (Pieces{"a", " ", " b"}));
@@ -32,21 +32,21 @@ TEST(Gpt2Split, KeepsASpaceWithTheWordThatFollows) {
   EXPECT_EQ(split(" "), Pieces{" "});
 }
 
-TEST(Gpt2Split, CutsContractionsInLowerCaseAlone) {
+TEST(Gpt2Split, SplitsOnlyLowerCaseContractions) {
   EXPECT_EQ(split("I'll it's"), (Pieces{"I", "'ll", " it", "'s"}));
   EXPECT_EQ(split("IT'S"), (Pieces{"IT", "'", "S"}));
   EXPECT_EQ(split("'tis ''"), (Pieces{"'t", "is", " ''"}));
-  EXPECT_EQ(split(" 's"), (Pieces{" '", "s"})) << "the space takes the quote along";
+  EXPECT_EQ(split(" 's"), (Pieces{" '", "s"})) << "the quote belongs to the piece of the space";
 }
 
-TEST(Gpt2Split, DividesLettersNumbersAndSigns) {
+TEST(Gpt2Split, SeparatesLettersNumbersAndOtherCharacters) {
   EXPECT_EQ(split("abc123!? x²"), (Pieces{"abc", "123", "!?", " x", "²"}));
   EXPECT_EQ(split("漢字 привет"), (Pieces{"漢字", " привет"}));
-  EXPECT_EQ(split("e\u0301"), (Pieces{"e", "\u0301"})) << "a combining accent is no letter";
+  EXPECT_EQ(split("e\u0301"), (Pieces{"e", "\u0301"})) << "a combining accent is not a letter";
   EXPECT_EQ(split("a\u00a0b"), (Pieces{"a", "\u00a0", "b"}));
 }
 
-// A cut is right when the pieces of the two parts are the pieces of the whole.
+// A cut is correct if the pieces of the two parts are the pieces of the whole.
 TEST(Gpt2Split, CutsOnlyWhereAPieceEnds) {
   const std::string text =
       "It's  one\n two'll three   don't 4 five six!? seven\u00e9 eight 'nine ten";
@@ -54,12 +54,12 @@ TEST(Gpt2Split, CutsOnlyWhereAPieceEnds) {
     const auto cut = gpt2_cut(text, from);
     ASSERT_GE(cut, from);
     auto parts = split(std::string_view(text).substr(0, cut));
-    const auto rest = split(std::string_view(text).substr(cut));
-    parts.insert(parts.end(), rest.begin(), rest.end());
+    const auto second = split(std::string_view(text).substr(cut));
+    parts.insert(parts.end(), second.begin(), second.end());
     EXPECT_EQ(parts, split(text)) << from;
   }
   EXPECT_EQ(gpt2_cut("one two", 0), 3u);
-  EXPECT_EQ(gpt2_cut("one  two", 0), 8u) << "two spaces are no safe place";
+  EXPECT_EQ(gpt2_cut("one  two", 0), 8u) << "two spaces are not a safe position";
 }
 
 TEST(Unicode, ClassesAreThoseOfUnicode16) {
@@ -68,7 +68,7 @@ TEST(Unicode, ClassesAreThoseOfUnicode16) {
   EXPECT_EQ(classify(0x558), CodePointClass::other) << "newer than 16.0";
   EXPECT_EQ(classify(0xbd), CodePointClass::number);
   EXPECT_EQ(classify(0x85), CodePointClass::space);
-  EXPECT_EQ(classify(0x1c), CodePointClass::other) << "white space to Python, not to Unicode";
+  EXPECT_EQ(classify(0x1c), CodePointClass::other) << "white space in Python, not in Unicode";
   int letters = 0;
   int numbers = 0;
   for (char32_t c = 0; c < 0x110000; ++c) {
@@ -86,7 +86,7 @@ TEST(Unicode, FindsTheFirstByteThatIsNotUtf8) {
   EXPECT_EQ(try_find_invalid_utf8("a\xc0\xaf"), 1u) << "overlong";
   EXPECT_EQ(try_find_invalid_utf8("a\xed\xa0\x80"), 1u) << "surrogate";
   EXPECT_EQ(try_find_invalid_utf8("\xf4\x90\x80\x80"), 0u) << "beyond U+10FFFF";
-  EXPECT_EQ(try_find_invalid_utf8("caf\xc3"), 3u) << "cut";
+  EXPECT_EQ(try_find_invalid_utf8("caf\xc3"), 3u) << "truncated";
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ std::string base64(std::string_view bytes) {
 std::string in_letters(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {
-    // The letter of a byte is found by trying all: this is for tests.
+    // Finds the letter of a byte by trying all letters; only for tests.
     for (char32_t c = 0x21; c < 0x144; ++c) {
       const std::string letter = c < 0x80 ? std::string(1, static_cast<char>(c))
                                           : std::string{static_cast<char>(0xc0 | c >> 6),
@@ -104,9 +104,9 @@ void use_table_file(int kind, const std::string& bytes) {
   std::vector<Token> encoded;
   tokenizer->encode(text, encoded);
   for (const auto token : encoded) {
-    LOCKSTEP_ASSERT(token < tokenizer->vocabulary_size(), "tokens are below the vocabulary's size");
+    LOCKSTEP_ASSERT(token < tokenizer->vocabulary_size(), "tokens are below the vocabulary size");
   }
-  LOCKSTEP_ASSERT(tokenizer->decode(encoded) == text, "what was encoded decodes to itself");
+  LOCKSTEP_ASSERT(tokenizer->decode(encoded) == text, "decode() inverts encode()");
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Small tokenizer files made by rule, and a use of them that keeps every promise; for the tests and
-// the fuzz target.
+// Small generated tokenizer files and a check of the tokenizer's guarantees, for the tests and the
+// fuzz target.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline constexpr int kNumTableFiles = 3;  // vocab.bpe, encoder.json, a tiktoken
 [[nodiscard]] std::string sample_tiktoken();
 [[nodiscard]] std::string sample_table_file(int kind);
 
-/// Reads `bytes` as that kind of file and, if it is taken, encodes and decodes a text with it.
+/// Reads `bytes` as that kind of file and, if it is valid, encodes and decodes a text with it.
 /// Throws UsageError.
 void use_table_file(int kind, const std::string& bytes);
 

@@ -28,7 +28,8 @@ class ByteTokenizer final : public Tokenizer {
     std::string text;
     for (const auto token : tokens) {
       if (token >= vocabulary_size()) {
-        throw UsageError(fmt::format("token {} is no byte: expected 0 to 255", token));
+        throw UsageError(
+            fmt::format("token {} is invalid: the byte tokenizer has 0 to 255", token));
       }
       text += static_cast<char>(token);
     }
@@ -43,12 +44,12 @@ class ByteTokenizer final : public Tokenizer {
 
 [[noreturn]] void refuse_name(const std::string& what) {
   throw UsageError(fmt::format(
-      "\"{}\" is no tokenizer; expected \"bytes\", a .tiktoken file, a vocab.bpe file, or a folder "
-      "with one of them (`lockstep data fetch gpt2-bpe` brings GPT-2's)",
+      "\"{}\" is not a tokenizer; expected \"bytes\", a .tiktoken file, a vocab.bpe file, or a "
+      "folder with one of them (`lockstep data fetch gpt2-bpe` downloads GPT-2's)",
       what));
 }
 
-// The file that a folder stands for; a path that is no folder stands for itself.
+// The table file in a folder; a path that is not a folder is returned unchanged.
 fs::path table_file(const std::string& what) {
   if (!fs::is_directory(what)) return what;
   auto merges = fs::path(what) / "vocab.bpe";

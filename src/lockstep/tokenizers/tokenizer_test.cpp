@@ -65,25 +65,25 @@ TEST(BpeTokenizer, DecodesWhatItEncoded) {
   }
 }
 
-TEST(BpeTokenizer, ALongPieceTakesNoQuadraticTime) {
+TEST(BpeTokenizer, ALongPieceDoesNotTakeQuadraticTime) {
   const auto tokenizer = bpe_tokenizer(merges_table("a a\naa aa\naaaa aaaa\n"));
   const auto tokens = encode(*tokenizer, std::string(1 << 20, 'a'));
   EXPECT_EQ(tokens.size(), (1u << 20) / 8);
 }
 
-TEST(BpeTokenizer, TextThatIsNotUtf8IsRefusedWithItsPlace) {
+TEST(BpeTokenizer, TextThatIsNotUtf8IsRefusedWithItsOffset) {
   const auto tokenizer = bpe_tokenizer(merges_table("a b\n"));
   EXPECT_EQ(message_of([&] { encode(*tokenizer, "caf\xe9 x"); }),
-            "byte 3 of the text is 0xe9, which is not UTF-8 there; convert the text to UTF-8");
+            "byte 3 of the text is 0xe9, which is not valid UTF-8; convert the text to UTF-8");
 }
 
-TEST(BpeTable, RefusalsNameFileAndPlace) {
+TEST(BpeTable, RefusalsNameFileAndOffset) {
   EXPECT_EQ(
       message_of([] { merges_table("#version: 0.2\nab\n"); }),
-      "vocab.bpe, byte 14: expected two tokens in GPT-2's letters with a space between, found "
+      "vocab.bpe, byte 14: expected two tokens in GPT-2's letters, separated by a space, found "
       "\"ab\"");
   EXPECT_EQ(message_of([] { merges_table("a bc\n"); }),
-            "vocab.bpe, byte 0: expected a new merge of two tokens to a third, all of vocab.bpe, "
+            "vocab.bpe, byte 0: expected a new merge of two tokens of vocab.bpe into a third, "
             "found \"a\" and \"bc\"");
   EXPECT_EQ(
       message_of(
@@ -93,11 +93,11 @@ TEST(BpeTable, RefusalsNameFileAndPlace) {
               (void)BpeTable::from_gpt2(FileBytes::of("vocab.bpe", ""),
                                         FileBytes::of("encoder.json", R"({"a":0,"b":2})"));
             }),
-            "encoder.json, byte 0: expected 2 tokens, all different, numbered 0 to 1, found \"b\" "
-            "with number 2, which is too large or taken");
+            "encoder.json, byte 0: expected 2 different tokens with numbers 0 to 1, found \"b\" "
+            "with number 2, which is too large or already used");
 }
 
-TEST(BpeTable, IsTheSameFromEveryFormOfTheFile) {
+TEST(BpeTable, IsTheSameFromEveryFileFormat) {
   auto merges = bpe_tokenizer(merges_table(sample_vocab_bpe()));
   auto ranks = bpe_tokenizer(BpeTable::from_tiktoken(FileBytes::of("t", sample_tiktoken())));
   auto numbered = bpe_tokenizer(BpeTable::from_gpt2(FileBytes::of("v", sample_vocab_bpe()),
@@ -110,7 +110,7 @@ TEST(BpeTable, IsTheSameFromEveryFormOfTheFile) {
   EXPECT_EQ(merges->end_of_text(), numbered->end_of_text());
 }
 
-// 200 of each file; the fuzz target goes on from here.
+// 200 mutations per file; the fuzz target continues from here.
 TEST(BpeTable, MutatedFilesAreRefusedOrRead) {
   int num_refused = 0;
   for (int kind = 0; kind < kNumTableFiles; ++kind) {
@@ -136,7 +136,7 @@ TEST(BpeTable, MutatedFilesAreRefusedOrRead) {
   EXPECT_GT(num_refused, 500);
 }
 
-TEST(OpenTokenizer, TakesFilesAndFolders) {
+TEST(OpenTokenizer, AcceptsFilesAndFolders) {
   const std::filesystem::path folder = testing::TempDir() + "tokenizer_test";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "vocab.bpe") << sample_vocab_bpe();
@@ -146,7 +146,7 @@ TEST(OpenTokenizer, TakesFilesAndFolders) {
   EXPECT_EQ(encode(*open_tokenizer(folder / "small.tiktoken"), "the then"), wanted);
   std::filesystem::remove_all(folder);
   EXPECT_EQ(open_tokenizer("bytes")->vocabulary_size(), 256u);
-  EXPECT_NE(message_of([] { (void)open_tokenizer("gpt3"); }).find("\"gpt3\" is no tokenizer"),
+  EXPECT_NE(message_of([] { (void)open_tokenizer("gpt3"); }).find("\"gpt3\" is not a tokenizer"),
             std::string::npos);
 }
 

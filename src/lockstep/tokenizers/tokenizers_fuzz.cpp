@@ -1,5 +1,6 @@
-// Fuzz target: the first byte picks one of the tokenizer files, or text. A file is refused with a
-// UsageError or makes a tokenizer that decodes what it encodes; text comes back, or is not UTF-8.
+// Fuzz target: the first byte selects one of the tokenizer files, or text. A file is either refused
+// with a UsageError or gives a tokenizer whose decode() inverts encode(). Text is encoded and
+// decoded without a change, or refused because it is not UTF-8.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,9 +22,9 @@ void round_trip(const std::string& text) {
   try {
     std::vector<lockstep::Token> tokens;
     tokenizer->encode(text, tokens);
-    LOCKSTEP_ASSERT(valid && tokenizer->decode(tokens) == text, "text comes back");
+    LOCKSTEP_ASSERT(valid && tokenizer->decode(tokens) == text, "decode() inverts encode()");
   } catch (const lockstep::UsageError&) {
-    LOCKSTEP_ASSERT(!valid, "valid UTF-8 is taken");
+    LOCKSTEP_ASSERT(!valid, "valid UTF-8 is accepted");
   }
 }
 
@@ -43,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   } catch (const lockstep::UsageError& error) {
     for (const char c : std::string(error.what())) {
-      LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message holds no byte that a terminal would obey");
+      LOCKSTEP_ASSERT(c >= 0x20 && c < 0x7f, "a message has no control characters");
     }
   }
   return 0;

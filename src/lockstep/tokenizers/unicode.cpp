@@ -59,7 +59,7 @@ CodePointClass classify(char32_t code_point) noexcept {
 
 std::optional<std::size_t> try_find_invalid_utf8(std::string_view text) noexcept {
   for (std::size_t at = 0; at < text.size();) {
-    // Eight ASCII bytes at a time: most text is nothing else.
+    // Eight ASCII bytes at a time: most text is ASCII.
     if (text.size() - at >= 8) {
       std::uint64_t word = 0;
       std::memcpy(&word, text.data() + at, sizeof word);
