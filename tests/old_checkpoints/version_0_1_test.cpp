@@ -1,10 +1,10 @@
-// A checkpoint that version 0.1 wrote, in the folder version_0_1: what it holds is found, and the
-// run that goes on from it reaches, bit for bit, what version 0.1 reached. The run tracks whatever
-// a training tracks, and two ranks wrote it.
+// A checkpoint written by version 0.1, in the folder version_0_1: it loads, and the resumed run is
+// bit-identical to version 0.1's. The run tracks everything that a training run usually tracks, and
+// two ranks wrote it.
 //
-// The numbers below were printed by version 0.1 and hold on every machine: gradients are sums of
-// small integers and do not depend on the parameters, lockstep's AdamW has the same bits on every
-// processor, and at::randint draws from the generator's own integers.
+// The numbers below were printed by version 0.1 and are valid on every machine: gradients are sums
+// of small integers and do not depend on the parameters, lockstep's AdamW is bit-identical on every
+// processor, and at::randint uses the generator's integers directly.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -35,10 +35,10 @@ constexpr int kRanks = 2;
 constexpr std::int64_t kSavedStep = 5;
 constexpr std::int64_t kLastStep = 9;
 
-// What one rank has after a step.
+// The state of one rank after a step.
 struct Figures {
   std::uint64_t digest = 0;  // of parameters, moments and both generators
-  double scale = 0;          // of the loss
+  double scale = 0;          // of the GradScaler
   double best = 0;
 
   friend bool operator==(const Figures&, const Figures&) = default;
@@ -48,7 +48,7 @@ struct Figures {
   }
 };
 
-// The least sum of a global batch so far: something of the program's own.
+// The smallest sum of a global batch so far: a tracked object of the program.
 struct Best {
   [[nodiscard]] std::string state_json() const { return std::to_string(sum); }
   void load_state_json(std::string_view json) { sum = std::stoll(std::string(json)); }
@@ -80,10 +80,10 @@ class Training {
 
   void track_in(Run& run) {
     run.track("model", net_);
-    run.track("optimizer", optimizer_);  // "adam_w" there
+    run.track("optimizer", optimizer_);  // "adam_w" in the old checkpoint
     run.track("loader", loader_);
     run.track("schedule", schedule_);
-    run.track("scaler", scaler_);  // "grad_scaler" there
+    run.track("scaler", scaler_);  // "grad_scaler" in the old checkpoint
     run.track("generator", generator_);
     run.track("best", best_);
   }
@@ -159,21 +159,21 @@ Ends train(const World& world, const std::string& folder) {
   return ends;
 }
 
-// As version 0.1 printed them, by rank.
+// The values printed by version 0.1, by rank.
 constexpr std::array<Figures, kRanks> kAtSavedStep{
     {{0xb8b1cd4101aca08c, 8, -7}, {0x234d1b50c62afda8, 8, -7}}};
 constexpr std::array<Figures, kRanks> kAtLastStep{
     {{0x29e8762a5d020c57, 32, -27}, {0xccff73efb8523e71, 32, -27}}};
 
-// Known to both ranks by their parent, which removes it.
+// The same folder on both ranks: it is named after their parent, which removes it.
 std::filesystem::path folder_of(pid_t parent) {
   return std::filesystem::temp_directory_path() /
          ("lockstep-old-checkpoint-" + std::to_string(parent));
 }
 
-enum class Start { from_the_old_checkpoint, afresh };
+enum class Start { from_the_old_checkpoint, from_step_0 };
 
-// Trains to the last step and compares. Returns the names of the files that were saved on the way.
+// Trains to the last step and compares. Returns the names of the saved files.
 std::set<std::string> expect_figures_of_version_0_1(Start start) {
   testing::run_ranks_as_processes(kRanks, [&](testing::Rank& self) {
     const auto folder = folder_of(::getppid());
@@ -187,7 +187,7 @@ std::set<std::string> expect_figures_of_version_0_1(Start start) {
     self.barrier(soon());
     const auto ends = train(world_of_processes(self.rank(), kRanks), folder);
     const auto rank = static_cast<std::size_t>(self.rank());
-    EXPECT_EQ(ends.from, start == Start::afresh ? 0 : kSavedStep);
+    EXPECT_EQ(ends.from, start == Start::from_step_0 ? 0 : kSavedStep);
     EXPECT_EQ(ends.at_saved_step, kAtSavedStep[rank]);
     EXPECT_EQ(ends.at_last_step, kAtLastStep[rank]);
   });
@@ -200,16 +200,16 @@ std::set<std::string> expect_figures_of_version_0_1(Start start) {
   return names;
 }
 
-TEST(Version01, ItsCheckpointLoadsAndTheRunContinuesBitForBit) {
+TEST(Version01, ItsCheckpointLoadsAndTheRunContinuesBitIdentically) {
   const auto files = expect_figures_of_version_0_1(Start::from_the_old_checkpoint);
-  EXPECT_TRUE(files.contains("step-5/adam_w.safetensors")) << "nobody rewrites an old checkpoint";
+  EXPECT_TRUE(files.contains("step-5/adam_w.safetensors")) << "old checkpoints are not rewritten";
   EXPECT_TRUE(files.contains("step-9/optimizer.safetensors"));
   EXPECT_FALSE(files.contains("step-9/adam_w.safetensors"));
 }
 
-// When this fails too, the training of this test has changed, not the loading.
-TEST(Version01, ARunFromTheStartReachesTheSame) {
-  (void)expect_figures_of_version_0_1(Start::afresh);
+// If this fails too, the training of this test has changed, not the loading.
+TEST(Version01, ARunFromStepZeroReachesTheSameState) {
+  (void)expect_figures_of_version_0_1(Start::from_step_0);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-"""Holds lockstep's byte-pair tokenizer against tiktoken 0.14.0.
+"""Compares lockstep's byte-pair tokenizer with tiktoken 0.14.0.
 
     python bpe_agreement.py <path of the program bpe_tokens>
 
-A small table is learnt here from this folder's own files and written in the three forms that lockstep reads;
+A small table is learned from the files of this folder and written in the three formats that lockstep reads;
 tiktoken gets the same ranks and GPT-2's pattern. Compared are every code point, random text of all classes, long
-runs, and files of this checkout; more, and others, when LOCKSTEP_SOAK_SEED is set. No download: GPT-2's own table
-is gpt2_streams.py's affair. Exit code 0: they agree. 1: they do not. 77: skipped.
+runs, and files of this checkout; more, and others, if LOCKSTEP_SOAK_SEED is set. It needs no download: gpt2_streams.py
+tests GPT-2's own table. Exit code 0: they agree. 1: they do not. 77: skipped.
 """
 
 import base64
@@ -29,14 +29,14 @@ except ModuleNotFoundError as missing:
 NUM_MERGES = 600
 NUM_TEXTS = 300
 HERE = pathlib.Path(__file__).resolve().parent
-# GPT-2's letters for bytes: printable ones stand for themselves, the others for U+0100 and on.
+# GPT-2's letters for bytes: printable bytes as themselves, the others as code points from U+0100.
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 IN_ORDER = PRINTABLE + [b for b in range(256) if b not in PRINTABLE]
 LETTERS = {byte: chr(byte) if i < len(PRINTABLE) else chr(0x100 + i - len(PRINTABLE)) for i, byte in enumerate(IN_ORDER)}
 
 
 def learn(text: str) -> list[tuple[bytes, bytes]]:
-    """The merges of byte-pair encoding, by the textbook."""
+    """The merges of byte-pair encoding, by the textbook algorithm."""
     words = collections.Counter(regex.findall(r50k_pat_str, text))
     pieces = {word: [bytes([b]) for b in word.encode()] for word in words}
     merges = []

@@ -1,6 +1,6 @@
-// Writes the tokens of each file named, as lockstep makes them, for bpe_agreement.py to compare:
-// `bpe_tokens TOKENIZER FILE...` prints, a file, the number of tokens and then each as 4 bytes,
-// little-endian. A file that is refused has 0xffffffff in place of the number.
+// Writes lockstep's tokens of each file, for bpe_agreement.py to compare: `bpe_tokens TOKENIZER
+// FILE...` prints, per file, the number of tokens and then each token, as 4 bytes, little-endian.
+// For a file that is refused, the number is 0xffffffff.
 #include <cstdint>
 #include <cstdio>
 #include <exception>

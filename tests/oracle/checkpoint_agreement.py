@@ -1,12 +1,12 @@
-"""Checkpoints of lockstep in the hands of Python, and files of Python in those of lockstep.
+"""Reads lockstep's checkpoints with Python, and Python's files with lockstep.
 
     python checkpoint_agreement.py PROGRAM COMMAND
 
 PROGRAM is checkpoint_tensors, COMMAND the lockstep command. PROGRAM writes a checkpoint whose tensors follow a rule
-(checkpoint_tensors.cpp); here they are made again by the same rule in Python, and every file of the checkpoint is read
-with the safetensors package: names, dtypes, shapes and bytes must be equal. `ckpt export` must give the same; a file
-made by safetensors.torch.save_file must come back through `ckpt import` and PROGRAM with its bytes. Exit code 0: all
-is equal. 1: not.
+(checkpoint_tensors.cpp). This script computes them by the same rule and reads every file of the checkpoint with the
+safetensors package: names, dtypes, shapes and bytes must be equal. `ckpt export` must give the same tensors. A file
+written by safetensors.torch.save_file must pass through `ckpt import` and PROGRAM without a changed byte. Exit code 0:
+everything is equal. 1: not.
 """
 
 import json
@@ -61,7 +61,7 @@ def main() -> int:
         for record in manifest["files"]:
             size = (step / record["name"]).stat().st_size
             if size != record["bytes"]:
-                failures.append(f"{record['name']} has {size} bytes, its manifest says {record['bytes']}")
+                failures.append(f"{record['name']} has {size} bytes, the manifest expects {record['bytes']}")
         failures += [f"model.safetensors: {n}" for n in same(safetensors.torch.load_file(step / "model.safetensors"), expected())]
         ranks = safetensors.torch.load_file(step / "rank-00000.safetensors")
         generator = torch.Generator()
@@ -84,10 +84,10 @@ def main() -> int:
         failures += [f"import: {n}" for n in same(safetensors.torch.load_file(again), changed)]
         ours, theirs = again.read_bytes(), safetensors.torch.save(changed)
         if ours != theirs:
-            failures.append("the file that lockstep writes and the one that Python writes differ in their bytes")
+            failures.append("the files that lockstep and Python write have different bytes")
     for failure in failures:
         print(failure)
-    print(f"{4 * len(DTYPES)} tensors there and back; {len(failures)} failures.")
+    print(f"{4 * len(DTYPES)} tensors in both directions; {len(failures)} failures.")
     return 1 if failures else 0
 
 

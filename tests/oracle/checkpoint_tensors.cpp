@@ -1,6 +1,6 @@
-// checkpoint_tensors save FOLDER: a run of one step whose model has tensors of every dtype, made by
-// a rule that checkpoint_agreement.py knows. checkpoint_tensors again FOLDER: goes on from what is
-// there, changes nothing, and saves that as step 1.
+// checkpoint_tensors save FOLDER: a run of one step whose model has tensors of every dtype,
+// computed by a rule that checkpoint_agreement.py repeats. checkpoint_tensors again FOLDER: resumes
+// from the checkpoint in FOLDER, changes nothing, and saves it as step 1.
 #include <torch/torch.h>
 
 #include <cstdio>

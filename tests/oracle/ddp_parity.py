@@ -2,19 +2,20 @@
 
     python ddp_parity.py <path of the program ddp_training>
 
-The oracle is Python on the same LibTorch, one thread a rank.
-  two ranks     gradients, weights, buffers and losses are equal, bit for bit: halving is exact, and the sum of two
-                numbers has one order
-  3, 4 ranks    first gradients differ by no more than the roundings of two ways to average them; after 20 steps
-                lockstep is at most twice as far as Python's DDP from the same training in fp64
-  whole numbers first gradients equal those of one process with the whole batch, in fp32 and fp64
-  whole batch   after 20 steps no weight differs from that of one Python process that has all batches in one by more than
-                twice the largest difference of any weight between two such processes with one and with two threads, or
-                by more than Python's own DDP does (kernels of x86-64 hardly depend on the number of threads): per model
-                and optimizer. An MLP is the same bit for bit with any number of threads (tried: 512 wide with 2048
-                samples, 1024 with 512), so that the bar would be 0, which no sum over ranks meets, Python's own
-                neither; there, and for the others too: at most twice as far as that process from fp64
-Distances from fp64 are of all weights, by the Euclidean norm, as a share of the weights'.
+The oracle is Python with the same LibTorch, one thread per rank.
+  two ranks     gradients, weights, buffers and losses are bit-identical: halving is exact, and the sum of two numbers
+                has only one order
+  3, 4 ranks    first gradients differ by at most the roundings of two ways to average them; after 20 steps, the distance
+                of lockstep from the same training in fp64 is at most twice that of Python's DDP
+  integers      first gradients equal those of one process with the whole batch, in fp32 and fp64
+  whole batch   compared with one Python process that has the batches of all ranks in one: after 20 steps, no weight
+                differs by more than twice the largest difference of any weight between two such processes with one and
+                with two threads, or by more than with Python's own DDP (kernels of x86-64 hardly depend on the number
+                of threads), per model and optimizer. An MLP is bit-identical with any number of threads (tried: width
+                512 with 2048 samples, 1024 with 512). The tolerance would be 0, which no sum over ranks meets, not even
+                Python's. There, and for the other models too, the distance from fp64 is at most twice that of the one
+                process
+Distances from fp64 are over all weights, in the Euclidean norm, relative to the norm of the weights.
 """
 
 import multiprocessing
@@ -36,10 +37,10 @@ import ddp_training  # noqa: E402
 
 ALL = ["mlp-sgd", "mlp-adamw", "conv-sgd", "conv-adamw", "resnet-sgd", "transformer-sgd", "transformer-adamw",
        "gpt-adamw", "integers-sgd"]
-# Batch norm's statistics depend on how samples are dealt out: no whole batch is like its parts.
+# Statistics of batch norm depend on how samples are divided among ranks, so a whole batch differs from its parts.
 WHOLE = [case for case in ALL if not case.startswith(("resnet", "gpt"))]
 LARGER = ["mlp-sgd", "transformer-adamw", "integers-sgd"]  # for 3 and 4 ranks
-LIMIT = 600  # seconds for one job, ten times what it takes
+LIMIT = 600  # seconds per job, ten times its usual time
 MOST_RANKS = 4
 ROUNDING = 2.0**-24
 
@@ -53,13 +54,13 @@ def check(true, text):
 
 
 def python_processes():
-    """One for each rank, for all jobs: Python and torch are loaded once in each. Spawned, not forked: autograd refuses
-    to work in a fork of a process in which it has started threads, one for each GPU."""
+    """One process per rank, for all jobs, so that each loads Python and torch once. Spawned, not forked: autograd does
+    not work in a fork of a process in which it has started threads, one per GPU."""
     return multiprocessing.get_context("spawn").Pool(MOST_RANKS, torch.set_num_threads, (1,))
 
 
 def in_processes(pool, function, arguments):
-    """At the same time: no process takes a second job before it is done with its first."""
+    """Runs all jobs at the same time: no process takes a second job before its first is done."""
     assert len(arguments) <= MOST_RANKS
     pool.starmap_async(function, arguments, chunksize=1).get(LIMIT)
 
@@ -73,17 +74,17 @@ def lockstep_ddp(folder, ranks, cases):
                    env=os.environ | {"LOCKSTEP_RANKS": str(ranks)})
 
 
-def joined(tensors, kind):
+def concatenated(tensors, kind):
     return torch.cat([tensors[name].double().flatten() for name in sorted(tensors) if name.startswith(kind)])
 
 
 def distance(found, from_, kind="weight."):
-    there = joined(from_, kind)
-    return ((joined(found, kind) - there).norm() / there.norm()).item()
+    there = concatenated(from_, kind)
+    return ((concatenated(found, kind) - there).norm() / there.norm()).item()
 
 
 def compare_ranks(folder, ranks, cases):
-    """All ranks of lockstep must have the same bits, and at two ranks Python's."""
+    """All ranks of lockstep must be bit-identical, and with two ranks also to Python's."""
     for case in cases:
         ours = [load_file(f"{folder}/lockstep{ranks}/{case}.{rank}.safetensors") for rank in range(ranks)]
         apart = [name for name in ours[0] if name != "losses" and any(not ours[0][name].equal(one[name]) for one in ours)]
@@ -92,20 +93,20 @@ def compare_ranks(folder, ranks, cases):
             continue
         for rank, mine in enumerate(ours):
             theirs = load_file(f"{folder}/python{ranks}/{case}.{rank}.safetensors")
-            # Python's DDP sends buffers before the next forward, lockstep after this backward: of others than rank
-            # 0, Python's last are not yet sent.
+            # Python's DDP broadcasts buffers before the next forward, lockstep after this backward: on ranks other
+            # than 0, Python's last buffers have not been updated yet.
             names = [name for name in theirs if rank == 0 or not name.startswith("buffer.")]
             apart = [name for name in names if not theirs[name].equal(mine[name])]
             check(set(mine) == set(theirs) and not apart,
-                  f"{case}, rank {rank}: {len(names)} tensors equal Python's, bit for bit {apart[:3] or ''}")
+                  f"{case}, rank {rank}: {len(names)} tensors are bit-identical to Python's {apart[:3] or ''}")
 
 
 def compare_larger(folder, ranks):
     for case in (case for case in LARGER if case != "integers-sgd"):
         ours, theirs = (load_file(f"{folder}/{side}{ranks}/{case}.0.safetensors") for side in ("lockstep", "python"))
         exact = load_file(f"{folder}/exact{ranks}/{case}.safetensors")
-        # Each way multiplies or divides every term once and adds them ranks - 1 times, and one over ranks is rounded
-        # too: ranks + 1 roundings each, relative to the sum of the terms' sizes.
+        # Both ways multiply or divide every term once and add ranks - 1 times, and 1 / ranks is rounded too: ranks + 1
+        # roundings each, relative to the sum of the absolute terms.
         parts = [ddp_training.gradients_of(case, rank) for rank in range(ranks)]
         worst = 0.0
         for name in parts[0]:
@@ -118,7 +119,7 @@ def compare_larger(folder, ranks):
 
 
 def largest_difference(found, other):
-    return (joined(found, "weight.") - joined(other, "weight.")).abs().max().item()
+    return (concatenated(found, "weight.") - concatenated(other, "weight.")).abs().max().item()
 
 
 def compare_whole(folder):
@@ -131,7 +132,7 @@ def compare_whole(folder):
         text = (f"{case}: weights differ from one process's by up to {mine:.2e}, with two threads by {threads:.2e}, "
                 f"Python's DDP by {its:.2e}")
         if threads == 0:
-            print(f"     {text}: no bar")
+            print(f"     {text}: no tolerance")
         else:
             bars += 1
             check(mine <= max(2 * threads, its), text)
@@ -140,8 +141,8 @@ def compare_whole(folder):
     check(bars > 0, f"the number of threads changes the weights of {bars} of these")
 
 
-def compare_whole_numbers(folder):
-    """Ranks are powers of two, so that the mean is exact too."""
+def compare_integers(folder):
+    """The numbers of ranks are powers of two, so that the mean is exact too."""
     for ranks, others in ((2, ("threads1", "exact2")), (4, ("exact4",))):
         ours = load_file(f"{folder}/lockstep{ranks}/integers-sgd.0.safetensors")
         for other in others:
@@ -149,7 +150,7 @@ def compare_whole_numbers(folder):
             first = [name for name in ours if name.startswith("first.")]
             apart = [name for name in first if not ours[name].double().equal(theirs[name].double())]
             check(not apart and any(ours[name].any() for name in first),
-                  f"whole numbers, {ranks} ranks: {len(first)} gradients equal those of {other} {apart or ''}")
+                  f"integers, {ranks} ranks: {len(first)} gradients equal those of {other} {apart or ''}")
 
 
 def train_with_two_threads(folder):
@@ -173,11 +174,11 @@ def main():
             python_ddp(pool, f"{folder}/python{ranks}", ranks, cases)
             compare_ranks(folder, ranks, cases)
             if two_threads.wait(timeout=LIMIT) != 0:
-                raise SystemExit("the training with two threads failed; its own words stand above")
+                raise SystemExit("the training with two threads failed; its message is above")
         compare_larger(folder, 3)
         compare_larger(folder, 4)
         compare_whole(folder)
-        compare_whole_numbers(folder)
+        compare_integers(folder)
     return 1 if failures else 0
 
 

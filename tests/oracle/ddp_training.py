@@ -1,4 +1,4 @@
-"""What ddp_training.cpp trains, trained by Python, for ddp_parity.py, which calls these functions in processes.
+"""The training of ddp_training.cpp in Python, for ddp_parity.py, which calls these functions in processes.
 
 train_rank    a rank of DistributedDataParallel over Gloo; writes FOLDER/<case>.<rank>.safetensors
 train_whole   one process with the batches of all ranks in one, in fp32, or in fp64 from the same weights and data;
@@ -70,7 +70,7 @@ def make_batch(name, number):
 
 
 def train(case, path, wrap, numbers_of, dtype):
-    """`numbers_of(step)` are the batches that this process joins to one."""
+    """`numbers_of(step)` are the batches that this process concatenates into one."""
     name, optimizer_name = case.split("-")
     net = make_model(name)
     fill(name, net)
@@ -96,7 +96,7 @@ def train(case, path, wrap, numbers_of, dtype):
 
 
 def gradients_of(case, number):
-    """Of the untrained model, for that batch alone."""
+    """The gradients of the untrained model for that batch."""
     name = case.split("-")[0]
     net = make_model(name)
     fill(name, net)
@@ -112,7 +112,7 @@ def train_whole(folder, ranks, cases, dtype):
 
 
 def train_rank(folder, rank, ranks, cases):
-    # In a file, not at a port: any port may be taken by another test.
+    # A file store instead of a port, because another test may use any port.
     dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=ranks)
     for case in cases:
         train(case, f"{folder}/{case}.{rank}.safetensors", DistributedDataParallel,

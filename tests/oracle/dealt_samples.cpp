@@ -1,6 +1,6 @@
 // Reads lines "size world seed epoch drop_last shuffle batch" and prints, for each, one line with
-// the samples of rank 0, then 1, … as lockstep's sampler deals them where it follows Python's
-// DistributedSampler and DataLoader: batches separated by "/", ranks by "|".
+// the samples of rank 0, then 1, … of lockstep's sampler, with the options that reproduce Python's
+// DistributedSampler and DataLoader. Batches are separated by "/", ranks by "|".
 #include <cstdint>
 #include <iostream>
 #include <string>

@@ -1,10 +1,10 @@
-"""Holds lockstep's readers against independent writers: numpy, safetensors, zipfile, gzip, csv, json, struct.
+"""Compares lockstep's readers with independent writers: numpy, safetensors, zipfile, gzip, csv, json, struct.
 
     python formats_agreement.py <path of the program formats_dump>
 
-Writes files of every format with random shapes, types and contents (the same in every run; more, and others, when
-LOCKSTEP_SOAK_SEED is set) and compares everything that lockstep reads from them. Exit code 0: all is equal. 1: not.
-77: skipped.
+Writes files of every format with random shapes, types and contents (the same in every run; more, and others, if
+LOCKSTEP_SOAK_SEED is set) and compares everything that lockstep reads from them. Exit code 0: everything is equal. 1:
+not. 77: skipped.
 """
 
 import gzip
@@ -41,7 +41,7 @@ def array_line(name: str, array) -> str:
 
 
 class Writer:
-    """Writes one file of every kind a round, and keeps the lines that lockstep should print of it."""
+    """Writes one file of every kind per round, and keeps the lines that lockstep should print for it."""
 
     def __init__(self, folder: pathlib.Path, seed: int):
         self.folder = folder
@@ -72,7 +72,7 @@ class Writer:
         for save in (numpy.savez, numpy.savez_compressed):
             lines = [array_line(name, array) for name, array in several.items()]
             self.add(f"{n}_{save.__name__}.npz", writers.npz(save, **several), "npz arrays", lines)
-        # safetensors' own writer orders by alignment, so the lines are compared sorted.
+        # The safetensors package orders tensors by alignment, so the lines are compared sorted.
         data = safetensors.numpy.save(several or {"only": numpy.zeros(2, "f4")})
         lines = sorted(array_line(k, v) for k, v in (several or {"only": numpy.zeros(2, "f4")}).items())
         self.add(f"{n}.safetensors", data, "safetensors tensors", lines)

@@ -1,6 +1,6 @@
-// Prints what lockstep reads from each file named, for formats_agreement.py to compare: `file PATH
-// KIND`, then a line an array (`array NAME TYPE SIZES HEX`), a document (`document HEX`), a row
-// (`row HEX HEX ...`) or an image (`image LABEL HEX`), or `reject: MESSAGE`.
+// Prints the contents of each file as lockstep reads them, for formats_agreement.py to compare:
+// `file PATH KIND`, then one line per array (`array NAME TYPE SIZES HEX`), document (`document
+// HEX`), row (`row HEX HEX ...`) or image (`image LABEL HEX`), or `reject: MESSAGE`.
 #include <cstdio>
 #include <span>
 #include <string>
@@ -23,7 +23,7 @@ using namespace lockstep;  // NOLINT: one small program about one library
 
 std::string hex_of(std::span<const std::byte> bytes) {
   constexpr std::string_view digits = "0123456789abcdef";
-  std::string text = "x";  // so that nothing is a word too
+  std::string text = "x";  // so that empty text is a word too
   for (const auto byte : bytes) {
     const auto value = std::to_integer<unsigned>(byte);
     text += {digits[value >> 4], digits[value & 15]};

@@ -1,5 +1,5 @@
-// generated_tokens COUNT LENGTH…: for each LENGTH, prints a line of the COUNT likeliest tokens that
-// a small GPT with made-up weights gives after LENGTH made-up tokens.
+// generated_tokens COUNT LENGTH…: for each LENGTH, prints one line with the COUNT most likely
+// tokens of a small GPT with made-up weights after LENGTH made-up tokens.
 #include <torch/torch.h>
 
 #include <cinttypes>

@@ -1,8 +1,8 @@
-"""Holds text generation with remembered keys and values against Python's model, which remembers nothing.
+"""Compares text generation with a key-value cache with Python's model, which has no cache.
 
     python generation_agreement.py <path of the program generated_tokens>
 
-Both take the likeliest token each time. Where the context is full, the last half of it is read again.
+Both take the most likely token each time. If the context is full, its last half is read again.
 """
 
 import os
@@ -22,12 +22,12 @@ import in_python as models  # noqa: E402
 GPT = dict(vocabulary=97, context=16, layers=2, heads=3, width=48, tied=False)
 PROMPT_LENGTHS = (1, 7, 16, 30)
 COUNT = 60
-CLEAR = 1e-5  # a choice that rounding cannot turn: logits are below one, and rounded to 2^-24 a hundred times
+CLEAR = 1e-5  # a margin larger than the rounding error: logits are below one, and rounded to 2^-24 a hundred times
 
 
 @torch.no_grad()
 def likeliest(model, window):
-    """The tokens Python takes, and by how much the closest choice was made."""
+    """Python's tokens, and the smallest margin between the two best logits."""
     tokens, margin = [], float("inf")
     window = window[-GPT["context"]:]
     for _ in range(COUNT):
@@ -53,7 +53,7 @@ def main() -> int:
         theirs, margin = likeliest(model, models.made_up_tokens(1, length, GPT["vocabulary"])[0].tolist())
         equal = ours == theirs and margin > CLEAR
         print(f"prompt of {length}: {COUNT} tokens, {len(set(theirs))} different ones, "
-              f"{'are' if equal else 'are NOT'} Python's; the closest choice was made by {margin:.2g}")
+              f"{'are' if equal else 'are NOT'} Python's; the smallest margin was {margin:.2g}")
         failures += not equal
     return 1 if failures else 0
 

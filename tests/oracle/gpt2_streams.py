@@ -1,9 +1,9 @@
-"""GPT-2's own table: the token streams of whole corpora against hashes that tiktoken 0.14.0 gave.
+"""Compares the tokens of whole corpora, with GPT-2's own table, with hashes computed by tiktoken 0.14.0.
 
     python gpt2_streams.py <path of the program bpe_tokens>
 
-Needs what `lockstep data fetch gpt2-bpe` brings; with `shakespeare` and `sotu` fetched those are compared too.
-LibTorch's hand-written headers are always there. Exit code 0: all equal. 1: not. 77: skipped.
+Needs the files of `lockstep data fetch gpt2-bpe`; if `shakespeare` and `sotu` have been fetched, they are compared too.
+LibTorch's headers are always available. Exit code 0: all are equal. 1: not. 77: skipped.
 """
 
 import array
@@ -25,7 +25,7 @@ HEADERS_TEXT = "668a611de14b5be8a9d061d9ae6977a1f4e17ac4c9c05ad2a94921d122de6f5d
 
 
 def headers() -> bytes | None:
-    """LibTorch's headers of c10 and torch, the same on every Linux, joined in the order of their paths."""
+    """LibTorch's headers of c10 and torch, equal on every Linux, concatenated in the order of their paths."""
     found = importlib.util.find_spec("torch")
     if found is None:
         return None

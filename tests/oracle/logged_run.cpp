@@ -1,5 +1,5 @@
-// logged_run FOLDER: writes the metrics of a run of 8 steps that was killed after step 6 and went
-// on after step 4, for metrics_agreement.py to read with TensorBoard's own reader.
+// logged_run FOLDER: writes the metrics of a run of 8 steps that was killed after step 6 and
+// resumed after step 4, for metrics_agreement.py to read with TensorBoard's own reader.
 #include <cstdio>
 #include <limits>
 

@@ -1,10 +1,10 @@
-"""Writes the seeds of the fuzz target formats_fuzz: small files of every format, by independent writers
-(numpy, the safetensors package, zipfile, gzip, csv, json, struct), and some broken by hand.
+"""Writes the seeds of the fuzz target formats_fuzz: small files of every format, from independent writers
+(numpy, the safetensors package, zipfile, gzip, csv, json, struct), and some invalid ones.
 
     python make_formats_corpus.py <folder>
 
 A seed is one byte, the reader's number in src/lockstep/formats/read_whole_internal.h, then the file.
-Names that begin with valid_ are of files that the reader takes.
+Files whose names begin with valid_ are accepted by the reader.
 """
 
 import csv

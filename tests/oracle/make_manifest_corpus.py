@@ -1,8 +1,8 @@
-"""Writes the seed corpus of manifests: valid ones, and one for each way to be hostile.
+"""Writes the seed corpus of manifests: valid ones, and one for each kind of hostile manifest.
 
 Run from anywhere, with no argument, after a change here: it replaces the folder tests/fuzz/corpus/manifest_fuzz. The
-bytes depend on nothing but this file. The first byte of each file is the fuzz target's: "1" has it seal the rest with
-a digest that fits, "0" takes the rest as it is.
+bytes depend only on this file. The first byte of each file is for the fuzz target: "1" makes it append a matching
+digest to the other bytes, "0" leaves them unchanged.
 """
 
 import json
@@ -24,7 +24,7 @@ def manifest(**changes) -> dict:
 
 
 def body(fields: dict) -> bytes:
-    """The text up to the seal, as lockstep writes it."""
+    """The text before the digest, as lockstep writes it."""
     return json.dumps(fields, indent=1).encode().removesuffix(b"\n}")
 
 

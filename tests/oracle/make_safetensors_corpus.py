@@ -1,8 +1,8 @@
-"""Writes the seed corpus of safetensors files: valid ones, and one for each way to be hostile.
+"""Writes the seed corpus of safetensors files: valid ones, and one for each kind of hostile file.
 
 Run from anywhere, with no argument, after a change here: it replaces the folder
-tests/fuzz/corpus/safetensors_header_fuzz. The bytes depend on nothing but this file. It needs no
-package: what the reference makes of the files is asked by safetensors_agreement.py.
+tests/fuzz/corpus/safetensors_header_fuzz. The bytes depend only on this file. It needs no package:
+safetensors_agreement.py compares the files with the reference.
 """
 
 import json
@@ -12,12 +12,12 @@ CORPUS = pathlib.Path(__file__).parents[1] / "fuzz" / "corpus" / "safetensors_he
 
 
 def framed(header: bytes, data: bytes = b"") -> bytes:
-    """A file with the true length of `header` in front."""
+    """A file that begins with the correct length of `header`."""
     return len(header).to_bytes(8, "little") + header + data
 
 
 def counting(size: int) -> bytes:
-    """Data in which equal bytes at two places are rare, so that a wrong offset shows."""
+    """Data in which equal bytes at two offsets are rare, so that a wrong offset is detected."""
     return bytes((i * 37 + i // 251) % 256 for i in range(size))
 
 
@@ -35,7 +35,7 @@ def file_of(tensors: dict, data_bytes: int) -> bytes:
 
 
 def one(fields: str, data_bytes: int = 4) -> bytes:
-    """A file with the single tensor "w" whose object holds `fields`, as text."""
+    """A file with the single tensor "w", whose object has `fields`, as text."""
     return framed(b'{"w":{' + fields.encode() + b"}}", counting(data_bytes))
 
 
@@ -217,7 +217,7 @@ def corpus() -> dict[str, bytes]:
 
 
 def large_cases() -> dict[str, bytes]:
-    """Too large to store: the limits on memory. Compared with the reference, but no seeds."""
+    """Too large to store: they test the limits on memory. Compared with the reference, but not used as seeds."""
     keys = ",".join(f'"{i}":""' for i in range(100_001))
     return {
         "large_metadata_value": framed(b'{"__metadata__":{"a":"' + b"x" * (1 << 20) + b'"}}'),

@@ -1,4 +1,4 @@
-"""Reads the files that MetricsLog writes with readers of others: TensorBoard's own, csv and json.
+"""Reads the files of MetricsLog with independent readers: TensorBoard's own, csv and json.
 
     python metrics_agreement.py <path of the program logged_run>
 """
@@ -18,23 +18,23 @@ except ModuleNotFoundError as missing:
     print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
     sys.exit(77)
 
-# What counts of the run: steps 1 to 4 of its first start, 5 to 8 of its second.
+# The valid records of the run: steps 1 to 4 of its first start, 5 to 8 of its second.
 LOSSES = {step: (6.0 if step <= 4 else 60.0) / step for step in range(1, 9)}
 TEXT = "step ünd **bold**\n"
 
 
 def scalars(events, tag):
-    """Step to value. The reader gives scalars as tensors of one float32."""
+    """Maps steps to values. The reader returns scalars as tensors of one float32."""
     return {event.step: event.tensor_proto.float_val[0] for event in events.Tensors(tag)}
 
 
 def near(found, wanted):
-    """float32 keeps 24 bits."""
+    """float32 has 24 bits of precision."""
     return found.keys() == wanted.keys() and all(abs(found[k] - wanted[k]) <= wanted[k] * 2**-24 for k in wanted)
 
 
 def check_tensorboard(folder):
-    """What is wrong, in words."""
+    """The difference as text; None if there is none."""
     files = sorted(folder.glob("events.out.tfevents.*"))
     if len(files) != 2:
         return f"{len(files)} files for two starts"
@@ -74,7 +74,7 @@ def check_tables(folder):
 
 
 def check_jsonl(folder):
-    """By the rule of the format: a start voids what was said of later steps."""
+    """The rule of the format: a start invalidates earlier records of later steps."""
     losses = {}
     for line in (folder / "metrics.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -92,7 +92,7 @@ def main() -> int:
         subprocess.run([sys.argv[1], name], check=True)
         for what, problem in (("TensorBoard", check_tensorboard(folder / "tensorboard")),
                               ("csv", check_tables(folder)), ("json", check_jsonl(folder))):
-            print(f"{what}: {problem or 'reads what was written'}")
+            print(f"{what}: {problem or 'equal to what was written'}")
             failures += problem is not None
     return 1 if failures else 0
 

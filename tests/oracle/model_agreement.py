@@ -1,9 +1,9 @@
-"""Holds lockstep's models against the same in Python: logits, loss, gradients, buffers, to the last bit.
+"""Compares lockstep's models with the same models in Python: logits, loss, gradients and buffers must be bit-identical.
 
     python model_agreement.py <path of the program model_gradients>
 
-Both sides run one thread of the same LibTorch on the same weights, so nothing but the order of operations could make
-them differ. The benchmark transformer is compared with PyTorch's own nn.TransformerEncoder, too.
+Both sides run one thread of the same LibTorch with the same weights, so only the order of operations could cause a
+difference. The benchmark transformer is also compared with PyTorch's nn.TransformerEncoder.
 """
 
 import os
@@ -38,7 +38,7 @@ def outcome(model, data, target):
 
 
 def different(ours, theirs):
-    """What differs, in words; nothing when all bits are equal."""
+    """The differences as text; empty if all tensors are bitwise equal."""
     if set(ours) != set(theirs):
         return f"lockstep has {sorted(set(ours) - set(theirs))} more, Python {sorted(set(theirs) - set(ours))}"
     for name, value in theirs.items():
@@ -70,8 +70,8 @@ def main() -> int:
             print(f"{name}: {problem or f'{len(theirs)} tensors are equal, bit for bit'}")
             failures += problem is not None
 
-    # PyTorch's own layers transpose batch and length, so weights' gradients are summed in another order: of 36 terms,
-    # each rounded to 2^-24 of values below 1.
+    # PyTorch's layers transpose batch and length, so gradients of weights are summed in another order: 36 terms, each
+    # rounded to 2^-24 of values below 1.
     stock = models.BenchmarkTransformer(**TRANSFORMER, layer=torch.nn.TransformerEncoderLayer)
     stock_outcome = outcome(stock, *text)
     own_outcome = outcome(models.BenchmarkTransformer(**TRANSFORMER), *text)

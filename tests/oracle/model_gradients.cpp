@@ -1,6 +1,6 @@
-// model_gradients FOLDER: writes, for each of lockstep's models in a small size with made-up
-// weights and data, FOLDER/<model>.safetensors with its logits, its loss, its gradients, and its
-// buffers after one forward and backward.
+// model_gradients FOLDER: for each of lockstep's models, with a small size and made-up weights and
+// data, writes FOLDER/<model>.safetensors: logits, loss, gradients, and buffers after one forward
+// and backward.
 #include <torch/torch.h>
 
 #include <string>

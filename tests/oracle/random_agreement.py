@@ -1,4 +1,4 @@
-"""Holds lockstep's random streams against numpy.random.Philox, the same generator written by others.
+"""Compares lockstep's random streams with numpy.random.Philox, an independent implementation of the same generator.
 
     python random_agreement.py <path of the program random_streams>
 """
@@ -20,7 +20,7 @@ TOP = 2**64 - 1
 
 
 def numpy_draws(seed: int, purpose: int, first: int, second: int) -> list[int]:
-    # numpy counts up before it makes a block, so it must start one below block 0 of this counter.
+    # numpy increments the counter before it computes a block, so it starts one below block 0 of this counter.
     counter = ((second << 128) | (first << 64)) - 1 & (2**256 - 1)
     words = [(counter >> shift) & TOP for shift in (0, 64, 128, 192)]
     generator = numpy.random.Philox(counter=numpy.array(words, numpy.uint64),
@@ -38,7 +38,7 @@ def main() -> int:
         if [int(line) for line in printed.split()] != numpy_draws(*key_and_place):
             print(f"seed, purpose, first, second = {key_and_place}: lockstep and numpy differ.")
             return 1
-    print(f"{NUM_STREAMS} streams of {NUM_DRAWS} numbers are numpy's, bit for bit.")
+    print(f"{NUM_STREAMS} streams of {NUM_DRAWS} numbers are bit-identical to numpy's.")
     return 0
 
 

@@ -1,12 +1,12 @@
-"""Trains with two ranks, goes on from a checkpoint on their way with one, two and four, and compares with Python.
+"""Trains with two ranks, resumes from one of their checkpoints with one, two and four ranks, and compares with Python.
 
     python resume_agreement.py <path of the program resumed_training>
 
-  samples   each step has the global batch that Python deals, whoever takes which part of it; over every epoch each
-            sample comes once: none is lost, none repeated
-  losses    two ranks that go on have the bits of the two that were never broken. One and four are as far from them,
-            and from one Python process that trains on whole batches, as twice the largest distance of two such
-            processes that differ only in their number of threads, at most
+  samples   the global batch of each step is Python's, for any number of ranks; in every epoch each sample occurs
+            once: none is lost, none repeated
+  losses    two resumed ranks are bit-identical to the two uninterrupted ones. The distance of one and of four ranks
+            from them, and from one Python process that trains on whole batches, is at most twice the largest distance
+            of two such processes that differ only in their number of threads
 """
 
 import itertools
@@ -29,11 +29,11 @@ except ModuleNotFoundError as missing:
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
 import in_python as models  # noqa: E402
 
-SAMPLES, BATCH, VOCABULARY, LENGTH, SEED, RATE = 384, 32, 60, 12, 5, 1e-2  # as in resumed_training.cpp
-STEPS_AN_EPOCH = SAMPLES // BATCH
-SAVED, LAST = 41, 8 * STEPS_AN_EPOCH  # within the fourth epoch, at the end of the eighth
+SAMPLES, BATCH, VOCABULARY, LENGTH, SEED, LR = 384, 32, 60, 12, 5, 1e-2  # as in resumed_training.cpp
+STEPS_PER_EPOCH = SAMPLES // BATCH
+SAVED, LAST = 41, 8 * STEPS_PER_EPOCH  # within the fourth epoch, at the end of the eighth
 THREADS = (1, 2)
-LIMIT = 600  # seconds for one job, ten times what it takes
+LIMIT = 600  # seconds per job, ten times its usual time
 
 failures = 0
 
@@ -45,8 +45,8 @@ def check(true, text):
 
 
 def batches():
-    """As DistributedSampler orders them: a permutation for each epoch."""
-    for epoch in range(LAST // STEPS_AN_EPOCH):
+    """The order of DistributedSampler: one permutation per epoch."""
+    for epoch in range(LAST // STEPS_PER_EPOCH):
         order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(SEED + epoch))
         yield from order.split(BATCH)
 
@@ -55,7 +55,7 @@ def train_in_python(num_threads, losses):
     torch.set_num_threads(num_threads)
     net = models.BenchmarkTransformer(VOCABULARY, 16, 32, 4, 48, 2)
     models.fill(net)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=RATE)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=LR)
     tokens = models.made_up_tokens(SAMPLES, LENGTH + 1, VOCABULARY)
     for step, batch in enumerate(batches()):
         chosen = tokens[batch]
@@ -67,7 +67,7 @@ def train_in_python(num_threads, losses):
 
 
 def python_losses():
-    """For each number of threads, in a process of its own. Spawned, not forked: see ddp_parity.py."""
+    """For each number of threads, in a separate process. Spawned, not forked: see ddp_parity.py."""
     spawn = multiprocessing.get_context("spawn")
     found = {num_threads: spawn.Array("d", LAST) for num_threads in THREADS}
     for num_threads, losses in found.items():
@@ -98,25 +98,25 @@ def read_log(log, ranks):
 
 
 def broken_at(folder, ranks):
-    """The unbroken run up to its checkpoint, `ranks` from there."""
+    """The uninterrupted run up to its checkpoint, then `ranks` ranks from there."""
     run, log, step = folder / f"broken{ranks}", folder / f"after{ranks}", f"checkpoints/step-{SAVED}"
-    shutil.copytree(folder / "unbroken" / step, run / step)
+    shutil.copytree(folder / "uninterrupted" / step, run / step)
     lockstep(ranks, run, LAST, log)
     before, after = read_log(folder / "whole", 2), read_log(log, ranks)
-    check(sorted(after) == list(range(SAVED, LAST)), f"{ranks} ranks go on with step {SAVED} and make {len(after)}")
+    check(sorted(after) == list(range(SAVED, LAST)), f"{ranks} ranks resume with step {SAVED} and make {len(after)} steps")
     return {step: before[step] for step in range(SAVED)} | after
 
 
 def compare_samples(ranks, steps):
     dealt = [batch.tolist() for batch in batches()]
     apart = [step for step in range(LAST) if steps[step][1] != dealt[step]]
-    check(not apart, f"{ranks} ranks: {LAST} global batches are those that Python deals {apart[:3] or ''}")
+    check(not apart, f"{ranks} ranks: {LAST} global batches are Python's {apart[:3] or ''}")
     lost = repeated = 0
-    for first in range(0, LAST, STEPS_AN_EPOCH):
-        seen = list(itertools.chain.from_iterable(steps[first + i][1] for i in range(STEPS_AN_EPOCH)))
+    for first in range(0, LAST, STEPS_PER_EPOCH):
+        seen = list(itertools.chain.from_iterable(steps[first + i][1] for i in range(STEPS_PER_EPOCH)))
         lost += len(set(range(SAMPLES)) - set(seen))
         repeated += len(seen) - len(set(seen))
-    check(lost == repeated == 0, f"{ranks} ranks: {lost} samples lost, {repeated} repeated in {LAST // STEPS_AN_EPOCH} epochs")
+    check(lost == repeated == 0, f"{ranks} ranks: {lost} samples lost, {repeated} repeated in {LAST // STEPS_PER_EPOCH} epochs")
 
 
 def distance(some, others):
@@ -126,23 +126,23 @@ def distance(some, others):
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        lockstep(2, folder / "unbroken", LAST, folder / "whole")
+        lockstep(2, folder / "uninterrupted", LAST, folder / "whole")
         whole = read_log(folder / "whole", 2)
-        compare_samples("unbroken 2", whole)
-        unbroken = [whole[step][0] for step in range(LAST)]
+        compare_samples("uninterrupted 2", whole)
+        uninterrupted = [whole[step][0] for step in range(LAST)]
         python = python_losses()
         bar = 2 * max(distance(one, other) for one, other in itertools.combinations(python.values(), 2))
-        print(f"losses fall from {unbroken[0]:.3f} to {unbroken[-1]:.3f}; the bar is {bar:.2e}")
-        check(distance(unbroken, python[1]) <= bar, f"unbroken: {distance(unbroken, python[1]):.2e} from Python's")
+        print(f"losses fall from {uninterrupted[0]:.3f} to {uninterrupted[-1]:.3f}; the tolerance is {bar:.2e}")
+        check(distance(uninterrupted, python[1]) <= bar, f"uninterrupted: {distance(uninterrupted, python[1]):.2e} from Python's")
         for ranks in (1, 2, 4):
             steps = broken_at(folder, ranks)
             compare_samples(ranks, steps)
             losses = [steps[step][0] for step in range(LAST)]
-            apart, from_python = distance(losses, unbroken), distance(losses, python[1])
+            apart, from_python = distance(losses, uninterrupted), distance(losses, python[1])
             if ranks == 2:
-                check(apart == 0, f"2 ranks: losses of the unbroken run, bit for bit ({apart:.2e} apart)")
+                check(apart == 0, f"2 ranks: losses are bit-identical to the uninterrupted run's ({apart:.2e} apart)")
                 continue
-            check(0 < apart <= bar, f"{ranks} ranks: {apart:.2e} from the unbroken run's losses")
+            check(0 < apart <= bar, f"{ranks} ranks: {apart:.2e} from the uninterrupted run's losses")
             check(from_python <= bar, f"{ranks} ranks: {from_python:.2e} from Python's losses")
     return 1 if failures else 0
 

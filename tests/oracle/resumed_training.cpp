@@ -1,6 +1,6 @@
-// resumed_training RUN LAST LOG: one rank of a training that keeps its checkpoints in the folder
-// RUN. Goes on from the newest one to step LAST, saves each 41st and the last, and appends a line
-// for each step to LOG.<rank>: the step, this rank's loss, and the numbers of its samples. The
+// resumed_training RUN LAST LOG: one rank of a run with checkpoints in the folder RUN. Resumes from
+// the newest checkpoint, trains to step LAST, saves every 41st step and the last, and appends one
+// line per step to LOG.<rank>: the step, this rank's loss, and the indices of its samples. The
 // other side is resume_agreement.py.
 #include <torch/torch.h>
 

@@ -1,6 +1,6 @@
-// Prints what lockstep makes of each safetensors file named, for safetensors_agreement.py to
-// compare: `file <path>`, then `accept` and a line a tensor, or `reject: <message>`. A tensor's
-// line is: dtype, begin, end, its sizes joined by commas (- for a scalar), its name in hex.
+// Prints lockstep's result for each safetensors file, for safetensors_agreement.py to compare:
+// `file <path>`, then `accept` and one line per tensor, or `reject: <message>`. A tensor's line is:
+// dtype, begin, end, its sizes separated by commas (- for a scalar), its name in hex.
 #include <cstddef>
 #include <cstdio>
 #include <fstream>

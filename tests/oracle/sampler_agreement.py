@@ -1,4 +1,4 @@
-"""Holds lockstep's `torch` order, dealt in strides, against torch.utils.data: DistributedSampler and DataLoader.
+"""Compares lockstep's `torch` order with Shard::stride with torch.utils.data: DistributedSampler and DataLoader.
 
     python sampler_agreement.py <path of the program dealt_samples>
 """
@@ -30,14 +30,14 @@ def python_line(size, world, seed, epoch, drop_last, shuffle, batch):
 
 def cases():
     rng = random.Random(os.environ.get("LOCKSTEP_SOAK_SEED", 7))
-    for size in range(1, 20):  # fewer samples than ranks, too
+    for size in range(1, 20):  # also fewer samples than ranks
         for world in (1, 2, 3, 4, 8, 13):
             yield size, world, size, 0, 0, 1, 1
             if size >= world:
                 yield size, world, size, 1, 1, 1, 2
     for _ in range(NUM_CASES):
         size, world = rng.choice([rng.randint(1, 50), rng.randint(1, 3000)]), rng.randint(1, 16)
-        drop_last = rng.randint(0, 1) if size >= world else 0  # Python gives empty epochs there, lockstep refuses
+        drop_last = rng.randint(0, 1) if size >= world else 0  # otherwise Python gives empty epochs, lockstep throws
         yield (size, world, rng.choice([0, 1, 42, rng.getrandbits(31), rng.getrandbits(40)]), rng.randint(0, 100),
                drop_last, rng.randint(0, 3) and 1, rng.randint(1, 9))
 
@@ -52,9 +52,9 @@ def main() -> int:
             print(f"size, world, seed, epoch, drop_last, shuffle, batch = {case}:\nlockstep {ours}\ntorch    {theirs}")
             return 1
     if len(printed) != len(wanted) + 1:
-        print(f"{len(wanted)} cases were asked for, {len(printed) - 1} answered")
+        print(f"{len(wanted)} cases were given, {len(printed) - 1} were printed")
         return 1
-    print(f"{len(wanted)} epochs are dealt as Python deals them, sample for sample.")
+    print(f"{len(wanted)} epochs are equal to Python's, sample for sample.")
     return 0
 
 

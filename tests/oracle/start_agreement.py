@@ -1,4 +1,4 @@
-"""Holds the first weights and the order of samples of a training run against the peer that benchmarks compare it with.
+"""Compares the initial weights and the sample order of a training run with those of the Python program in benchmarks.
 
     python start_agreement.py <path of the program training_start>
 """
@@ -46,7 +46,7 @@ def main() -> int:
     if wrong:
         print(f"{len(wrong)} of {len(theirs)} weights differ: {', '.join(wrong)}")
         return 1
-    print(f"{len(CASES)} orders and {len(theirs)} weights are Python's, bit for bit.")
+    print(f"{len(CASES)} orders and {len(theirs)} weights are bit-identical to Python's.")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Holds GradScaler, optimizers and schedules against torch.amp, torch.optim and torch.optim.lr_scheduler.
+"""Compares GradScaler, optimizers and schedules with torch.amp, torch.optim and torch.optim.lr_scheduler.
 
     python train_agreement.py <path of the program train_statements>
 """
@@ -16,7 +16,7 @@ except ModuleNotFoundError as missing:
     sys.exit(77)
 
 RNG = random.Random(os.environ.get("LOCKSTEP_SOAK_SEED", 7))
-COUNT = 33  # not a multiple of any vector
+COUNT = 33  # not a multiple of any vector length
 torch.set_num_threads(1)
 
 
@@ -32,7 +32,7 @@ def numbers(scale):
 
 
 def check_scaler():
-    """Bit for bit, with overflows here and there."""
+    """Bit-identical, with some overflows."""
     initial, growth, backoff, interval = 1000.0, 3.0, 0.25, 2
     lines = [numbers(100.0) for _ in range(40)]
     for line in lines:
@@ -58,7 +58,7 @@ def check_scaler():
 
 
 def check_optimizer(kind, make):
-    """Fifty steps: each rounds a value below 4 a few times, ours elsewhere than Python's."""
+    """Fifty steps: each rounds a value below 4 a few times, lockstep and Python at different operations."""
     start = numbers(1.0)
     lines = [numbers(RNG.choice([1e-4, 1.0, 10.0])) for _ in range(50)]
     answers = ask([kind], [start, *lines])
@@ -87,7 +87,7 @@ def python_rates(make, steps):
 
 
 def check_schedules():
-    """Python multiplies from step to step and so drifts by a rounding each."""
+    """Python multiplies from step to step, so each step adds one rounding error."""
     lr = torch.optim.lr_scheduler
     warmup = {"kind": "linear_warmup", "steps": 10, "from": 0.0}
     cosine = {"kind": "cosine", "steps": 60, "min_lr_ratio": 0.1}
@@ -121,7 +121,7 @@ def main():
     for failure in filter(None, failures):
         print(failure)
     if not any(failures):
-        print("The GradScaler is Python's bit for bit; optimizers and schedules within the stated roundings.")
+        print("GradScaler is bit-identical to Python's; optimizers and schedules differ within the stated roundings.")
     return 1 if any(failures) else 0
 
 

@@ -1,7 +1,6 @@
-// Says what the statements of room train make of numbers from standard input, for
-// train_agreement.py to compare with Python. Numbers are written as hexadecimal floats, so that no
-// bit is lost.
-//   train_statements scaler INITIAL GROWTH BACKOFF INTERVAL   a line of gradients a step
+// Prints the results of room train for numbers from standard input, for train_agreement.py to
+// compare with Python. Numbers are hexadecimal floats, so that no bit is lost.
+//   train_statements scaler INITIAL GROWTH BACKOFF INTERVAL   one line of gradients per step
 //   train_statements sgd|adam|adamw                           first the parameters, then gradients
 //   train_statements schedule JSON STEPS
 #include <torch/torch.h>

@@ -23,7 +23,8 @@ constexpr std::int64_t kBatch = 8;
 constexpr std::int64_t kVocabulary = 60;
 constexpr std::int64_t kLength = 12;
 
-// Convolutions without batch norm, whose statistics would depend on how samples are dealt out.
+// Convolutions without batch norm, because its statistics depend on how samples are divided among
+// ranks.
 torch::nn::Sequential conv() {
   using torch::nn::Conv2dOptions;
   return torch::nn::Sequential(
@@ -32,7 +33,7 @@ torch::nn::Sequential conv() {
       torch::nn::AdaptiveAvgPool2d(1), torch::nn::Flatten(), torch::nn::Linear(32, 10));
 }
 
-// Small whole numbers: every sum of theirs is exact, so that no order of summing shows.
+// Small integers: every sum is exact, so the order of summation makes no difference.
 at::Tensor whole_numbers(const std::vector<std::int64_t>& shape, std::int64_t factor,
                          std::int64_t begin, std::int64_t range) {
   const auto count = torch::arange(c10::multiply_integers(shape));
@@ -106,7 +107,7 @@ TrainingCase untrained(const std::string& model) {
                                                     .width = 32,
                                                     .kernels = models::GptKernels::libtorch}));
   }
-  throw UsageError("There is no model '" + model + "' here.");
+  throw UsageError("unknown model '" + model + "'");
 }
 
 }  // namespace
@@ -133,7 +134,7 @@ TrainingCase make_training_case(const std::string& name) {
       sgd->zero_grad();
     };
   } else {
-    throw UsageError("There is no optimizer in '" + name + "': end it with -sgd or -adamw.");
+    throw UsageError("'" + name + "' names no optimizer; end it with -sgd or -adamw");
   }
   return made;
 }

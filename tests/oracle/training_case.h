@@ -1,5 +1,5 @@
-// One training that lockstep and Python both run: a model with made-up weights, made-up data for
-// each step and rank, an optimizer. The other side is ddp_training.py.
+// A training case that lockstep and Python both run: a model with made-up weights, made-up data per
+// step and rank, an optimizer. The other side is ddp_training.py.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,13 +14,13 @@ namespace lockstep {
 
 struct TrainingCase {
   std::shared_ptr<torch::nn::Module> model;
-  std::function<at::Tensor(std::int64_t)> loss;  // forward over the batch of that number
+  std::function<at::Tensor(std::int64_t)> loss;  // forward over the batch with that number
   std::function<void()> step;                    // of the optimizer
 };
 
 /// `name` is a model and an optimizer: mlp, conv, resnet, transformer, gpt or integers
-/// (an MLP of whole numbers), a dash, sgd or adamw.
-/// Throws UsageError for another one.
+/// (an MLP of integers), a dash, sgd or adamw.
+/// Throws UsageError for another name.
 [[nodiscard]] TrainingCase make_training_case(const std::string& name);
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
-// training_start FILE SEED: writes the first weights of a small GPT of that seed to FILE, as the
-// trainer begins with them. Then reads lines "size epoch" and answers each with the order of that
-// epoch.
+// training_start FILE SEED: writes the initial weights of a small GPT with that seed to FILE, as
+// the trainer uses them. Then reads lines "size epoch" and prints the order of each epoch.
 #include <torch/torch.h>
 
 #include <cstdio>

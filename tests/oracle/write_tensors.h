@@ -11,8 +11,7 @@ namespace lockstep {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// Tensors of other dtypes are written as fp32. Throws std::runtime_error when the file cannot be
-/// written.
+/// Tensors of other dtypes are converted to fp32. Throws std::runtime_error if the write fails.
 void write_tensors(const std::string& path, const NamedTensors& tensors);
 
 }  // namespace lockstep
