@@ -176,8 +176,8 @@ TEST(Sampler, EvaluationGivesEverySampleOnceInOrder) {
   EXPECT_EQ(joined, (Samples{0, 1, 2, 3, 4, 5, 6}));
 }
 
-TEST(Sampler, GoesOnAtAnyWorldSizeAsIfNothingHadHappened) {
-  // Every tail measured in batches, a size that is no multiple, stopped after every step in turn.
+TEST(Sampler, ResumesAtAnyWorldSizeWithTheSameGlobalBatches) {
+  // Every tail with TailUnit::batch, a size that is not a multiple, stopped after every step.
   for (const auto tail : {Tail::drop, Tail::pad, Tail::uneven}) {
     for (const auto kind : {OrderKind::native, OrderKind::torch}) {
       const OrderOptions order{.kind = kind, .seed = 77};
