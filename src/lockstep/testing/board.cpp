@@ -24,10 +24,10 @@ constexpr std::size_t kNoteWords = 30;
 constexpr std::size_t kNoteBytes = kNoteWords * sizeof(std::uint64_t);  // with the final zero
 constexpr std::uint32_t kNoteBuffers = 4;
 
-// Notes go round a ring of buffers. Note n is written to buffer n % 4 and then announced; a reader
-// copies the last announced one and looks at the count again. Every word is stored with release and
-// loaded with acquire: who reads a word of note n + 4 also sees that note n + 3 was announced, and
-// copies again.
+// The notes of a rank use a ring of four buffers. Note n is written to buffer n % 4 and then
+// announced. A reader copies the last announced note and reads the count again. Every word is
+// stored with release and loaded with acquire: a reader that copies a word of note n + 4 also sees
+// that note n + 3 was announced, and copies again.
 struct NoteBuffer {
   std::atomic<std::int64_t> at_nanoseconds;
   std::array<std::atomic<std::uint64_t>, kNoteWords> words;
@@ -35,15 +35,15 @@ struct NoteBuffer {
 
 using Counter = std::atomic<std::uint32_t>;
 static_assert(Counter::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
-              "a lock would live in one process, the board is seen by many");
+              "a lock would exist in one process only; several processes use the board");
 
 void wake_all(Counter& counter) {
   counter.fetch_add(1);
   ::syscall(SYS_futex, &counter, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// Returns once `counter` is no longer `seen`, by `deadline` at the latest, now and then without a
-// reason.
+// Returns when `counter` is no longer `seen`, or when `deadline` expires. Spurious returns are
+// possible.
 void wait_for_change(const Counter& counter, std::uint32_t seen, Deadline deadline) {
   const auto at = deadline.at().time_since_epoch();
   const auto seconds = std::chrono::floor<std::chrono::seconds>(at);
@@ -100,10 +100,10 @@ Board::Board(int size, Deadline deadline) {
         fmt::format("a test runs from 1 to {} ranks, not {}: change the number", kMostRanks, size));
   }
   memory_ = FileDescriptor(::memfd_create("lockstep test board", MFD_CLOEXEC));
-  if (!memory_) throw SystemError("cannot make a memfd for a test's board", errno);
+  if (!memory_) throw SystemError("cannot create a memfd for a test's board", errno);
   const std::size_t bytes = sizeof(Slot) * static_cast<std::size_t>(size + 1);
   if (::ftruncate(memory_.number(), static_cast<off_t>(bytes)) != 0) {
-    throw SystemError(fmt::format("cannot give a test's board {} bytes", bytes), errno);
+    throw SystemError(fmt::format("cannot allocate {} bytes for a test's board", bytes), errno);
   }
   map(bytes);
   new (head_) Head{};
@@ -125,7 +125,7 @@ Board::~Board() { ::munmap(head_, sizeof(Slot) * static_cast<std::size_t>(head_-
 
 void Board::map(std::size_t bytes) {
   static_assert(sizeof(Head) <= sizeof(Slot) && alignof(Head) <= alignof(Slot),
-                "the head takes the place of the first slot");
+                "the head occupies the memory of the first slot");
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_.number(), 0);
   if (address == MAP_FAILED) {
     throw SystemError(fmt::format("cannot map {} bytes of a test's board", bytes), errno);
@@ -163,7 +163,7 @@ void Board::barrier(int rank, Deadline deadline) {
   if (++head_->arrivals == complete) return wake_all(head_->ranks_changed);
   for (;;) {
     const std::uint32_t seen = head_->ranks_changed;
-    // Nobody passes barrier n + 1 before all have passed n, so the count never runs past a waiter.
+    // No rank passes barrier n + 1 before all ranks have passed barrier n.
     if (head_->arrivals >= complete) return;
     expect_all_alive(number);
     if (deadline.expired()) break;
@@ -172,7 +172,7 @@ void Board::barrier(int rank, Deadline deadline) {
   for (int other = 0; other < size(); ++other) {
     if (slot(other).arrivals >= number) continue;
     throw PeerError(other,
-                    fmt::format("rank {} has not come to barrier {} of the test, where rank {} "
+                    fmt::format("rank {} has not reached barrier {} of the test, where rank {} "
                                 "waits; {}",
                                 other, number, rank, in_quotes(last_note(other))));
   }
@@ -183,7 +183,7 @@ void Board::expect_all_alive(std::uint32_t number) const {
     const bool ended = state(other) == RankState::finished || state(other) == RankState::failed;
     if (!ended || slot(other).arrivals >= number) continue;
     throw PeerError(
-        other, fmt::format("rank {} has {} and will not come to barrier {} of the test; {}", other,
+        other, fmt::format("rank {} has {} and will not reach barrier {} of the test; {}", other,
                            state(other) == RankState::failed ? "failed" : "finished", number,
                            in_quotes(last_note(other))));
   }
@@ -197,7 +197,7 @@ void Board::wait_for_note(int rank, std::string_view text, Deadline deadline) co
     if (note && note->text == text) return;
     if (ended || deadline.expired()) {
       throw PeerError(rank, fmt::format("rank {} {} without the note \"{}\"; {}", rank,
-                                        ended ? "has ended" : "has gone on until the deadline",
+                                        ended ? "has ended" : "has run until the deadline",
                                         text, in_quotes(note)));
     }
     wait_for_change(head_->any_noted, seen, deadline);

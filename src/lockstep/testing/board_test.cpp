@@ -73,7 +73,7 @@ TEST(Board, IsTheSameSeenThroughItsDescriptor) {
   EXPECT_EQ(other.last_note(2)->text, "here");
 }
 
-TEST(Board, NobodyPassesABarrierBeforeTheLastHasCome) {
+TEST(Board, NoRankPassesABarrierBeforeTheLastRankReachesIt) {
   constexpr int kRounds = 200;
   for (int size = 1; size <= 5; ++size) {
     Board board(size, Deadline::after(30s));
@@ -92,12 +92,12 @@ TEST(Board, NobodyPassesABarrierBeforeTheLastHasCome) {
   }
 }
 
-TEST(Board, ABarrierNamesTheRankThatHasNotCome) {
+TEST(Board, ABarrierNamesTheRankThatHasNotReachedIt) {
   Board board(3, Deadline::after(1s));
   board.note(1, "still reading");
   std::jthread rank_2([&] { EXPECT_THROW(board.barrier(2, Deadline::after(20ms)), PeerError); });
   const auto words = complaint(1, [&] { board.barrier(0, Deadline::after(20ms)); });
-  EXPECT_NE(words.find("rank 1 has not come to barrier 1"), std::string::npos) << words;
+  EXPECT_NE(words.find("rank 1 has not reached barrier 1"), std::string::npos) << words;
   EXPECT_NE(words.find("still reading"), std::string::npos) << words;
 }
 
@@ -105,7 +105,7 @@ TEST(Board, ABarrierDoesNotWaitForARankThatHasEnded) {
   Board board(2, Deadline::after(1s));
   std::jthread rank_1([&] { board.leave(1, RankState::failed); });
   const auto words = complaint(1, [&] { board.barrier(0, Deadline::after(60s)); });
-  EXPECT_NE(words.find("rank 1 has failed and will not come"), std::string::npos) << words;
+  EXPECT_NE(words.find("rank 1 has failed and will not reach"), std::string::npos) << words;
 }
 
 TEST(Board, WaitingForANoteEndsWithTheNoteTheRankOrTheDeadline) {

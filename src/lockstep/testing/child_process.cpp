@@ -26,7 +26,7 @@ struct Pipe {
 
 Pipe make_pipe() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
   Pipe result{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
   ::fcntl(result.read_end.number(), F_SETFL, O_NONBLOCK);  // of this end only: the child may block
   return result;
@@ -56,7 +56,7 @@ class SpawnPlan {
     constexpr int kAboveAll = 64;
     moved_.emplace_back(::fcntl(source, F_DUPFD_CLOEXEC, kAboveAll));
     if (!moved_.back()) {
-      throw SystemError(fmt::format("cannot hand descriptor {} to a child process", source), errno);
+      throw SystemError(fmt::format("cannot pass descriptor {} to a child process", source), errno);
     }
     ::posix_spawn_file_actions_adddup2(&actions_, moved_.back().number(), number);
     if (number >= first_closed_) first_closed_ = number + 1;
@@ -113,7 +113,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   all.insert(all.end(), arguments.begin(), arguments.end());
   pipe_ = std::move(output.read_end);
   pid_ = plan.spawn(std::move(all), environment.lines());
-  // Not collected yet, so the number is still the child's even if it has ended.
+  // Not reaped yet, so the number is still that of the child even if it has ended.
   process_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   if (process_) return;
   const int error = errno;
@@ -125,7 +125,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
 ChildProcess::~ChildProcess() {
   if (!process_ || end_) return;
   (void)try_send(SIGKILL);
-  ::waitpid(pid_, nullptr, 0);  // nothing survives SIGKILL, so this ends
+  ::waitpid(pid_, nullptr, 0);  // returns, because no process survives SIGKILL
 }
 
 bool ChildProcess::try_send(int signal) const {
@@ -140,7 +140,7 @@ void ChildProcess::attend() {
     if (WIFSIGNALED(status)) end_->signal = WTERMSIG(status);
   }
   read_output();
-  // A grandchild may hold the pipe open for longer; what it writes is not waited for.
+  // A grandchild may keep the pipe open longer; its output is not waited for.
   if (end_) pipe_.reset();
 }
 
@@ -166,7 +166,7 @@ bool attend_until_ended(std::span<ChildProcess> children, Deadline deadline,
       if (child.end() && ended) ended(i);
       if (child.end()) continue;
       waits.push_back({child.end_descriptor(), POLLIN, 0});
-      waits.push_back({child.output_descriptor(), POLLIN, 0});  // a negative number is passed over
+      waits.push_back({child.output_descriptor(), POLLIN, 0});  // poll ignores a negative number
     }
     if (waits.empty()) return true;
     if (deadline.expired()) return false;

@@ -72,7 +72,7 @@ void end_run(int number, const EarlierRun& run) {
   json value{{"outcomes", json::array()}, {"error_rank", run.error_rank}};
   for (const auto& outcome : run.outcomes) value["outcomes"].push_back(to_json(outcome));
   if (run.error) value["error"] = *run.error;
-  // Output may be any bytes; what is no UTF-8 is replaced.
+  // Output may be any bytes; invalid UTF-8 is replaced.
   record(number, value.dump(-1, ' ', true, json::error_handler_t::replace));
 }
 
@@ -80,7 +80,7 @@ FileDescriptor earlier_runs_as_file() {
   std::string text;
   for (const auto& value : records()) text += value + "\n";
   FileDescriptor file(::memfd_create("lockstep earlier runs", MFD_CLOEXEC));
-  if (!file) throw SystemError("cannot make a memfd for a test's earlier runs", errno);
+  if (!file) throw SystemError("cannot create a memfd for a test's earlier runs", errno);
   write_all(file.number(), std::as_bytes(std::span(text)), "a test's earlier runs");
   return file;
 }
@@ -89,7 +89,7 @@ EarlierRun earlier_run_from_file(int descriptor, int number) {
   std::string text;
   std::array<char, 16384> chunk{};
   ssize_t count = 0;
-  // By position: the ranks share the place at which plain read(2) goes on.
+  // By position: the ranks share the file offset that read(2) would use.
   while ((count = ::pread(descriptor, chunk.data(), chunk.size(),
                           static_cast<off_t>(text.size()))) > 0) {
     text.append(chunk.data(), static_cast<std::size_t>(count));

@@ -1,6 +1,7 @@
-// What a test's earlier calls of run_ranks_as_processes gave, so that the children of a later call
-// can pass them without running them again. GoogleTest's record of the running test keeps it: that
-// starts empty for every test and every repetition, and needs no global of ours.
+// The results of a test's earlier calls of run_ranks_as_processes, so that the children of a later
+// call can return them without running the calls again. They are stored in GoogleTest's record of
+// the running test, which is empty at the start of every test and every repetition; no global
+// variable is needed.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,7 @@
 
 namespace lockstep::testing {
 
-/// What one call gave: outcomes, or the PeerError it threw.
+/// The result of one call: outcomes, or the PeerError that it threw.
 struct EarlierRun {
   std::vector<RankOutcome> outcomes;
   std::optional<std::string> error;
@@ -25,7 +26,7 @@ struct EarlierRun {
 /// Closes the record of call `number`.
 void end_run(int number, const EarlierRun& run);
 
-/// All closed records as a file that a child process can be given. Throws SystemError.
+/// All closed records as a file that can be passed to a child process. Throws SystemError.
 [[nodiscard]] FileDescriptor earlier_runs_as_file();
 /// Record `number` from such a file.
 [[nodiscard]] EarlierRun earlier_run_from_file(int descriptor, int number);

@@ -60,16 +60,16 @@ int num_failed_expectations() {
 [[noreturn]] void play_and_exit(const Assignment& assignment,
                                 const std::function<void(Rank&)>& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != assignment.parent) {  // it died before it could take us along
-    fmt::print(stderr, "rank {} ends: process {}, which started it, is no more\n", assignment.rank,
+  if (::getppid() != assignment.parent) {  // the parent died before PR_SET_PDEATHSIG was set
+    fmt::print(stderr, "rank {} ends: process {}, which started it, has ended\n", assignment.rank,
                assignment.parent);
     ::_exit(1);
   }
-  // What the body executes in its turn gets neither of them.
+  // Programs that the body executes inherit neither of them.
   for (const int inherited : {kBoardDescriptor, kEarlierDescriptor}) {
     ::fcntl(inherited, F_SETFD, FD_CLOEXEC);
   }
-  std::setvbuf(stdout, nullptr, _IONBF, 0);  // so that a rank that is killed leaves its last words
+  std::setvbuf(stdout, nullptr, _IONBF, 0);  // so that the output of a killed rank is complete
   Board board{FileDescriptor(kBoardDescriptor)};
   const int failed_before = num_failed_expectations();
   const auto failure = failure_of_body(board, assignment.rank, body);
@@ -138,7 +138,7 @@ PeerError hang_error(const Board& board, std::span<const ChildProcess> children,
                              board.size(), limit.count(), text)};
 }
 
-// Calls options.meanwhile. Should it throw, the ranks are ended, so that nobody waits for them.
+// Calls options.meanwhile. If it throws, the ranks are killed, so that the parent does not wait.
 class Meanwhile {
  public:
   Meanwhile(const ProcessesOptions& options, const Board& board,

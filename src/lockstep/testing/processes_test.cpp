@@ -99,7 +99,7 @@ TEST(Processes, OnlyTheLast20LinesOfOutputAreShownAndAllAreKept) {
   expect_words(outcomes[0].output, {"line 1.\n", "line 30.\n"});
 }
 
-TEST(Processes, MoreOutputThanAPipeHoldsBlocksNobody) {
+TEST(Processes, MoreOutputThanAPipeHoldsBlocksNoRank) {
   const auto outcomes = run_ranks_as_processes(2, [](Rank& /*self*/) {
     const std::string line(1023, 'x');
     for (int i = 0; i < 1024; ++i) std::puts(line.c_str());
@@ -128,7 +128,7 @@ TEST(Processes, AKilledRankIsNamedAndTheOthersAreNotLeftInABarrier) {
   const auto failure = failure_of(3, body, {.meanwhile = kill_rank_1});
   expect_words(failure, {"3 of 3 ranks failed", "was killed by signal 9 (SIGKILL)",
                          "noted \"waiting to be killed\"", "    | last words",
-                         "rank 1 has failed and will not come"});
+                         "rank 1 has failed and will not reach"});
 
   const auto outcomes =
       run_ranks_as_processes(3, body, {.expect = Expect::anything, .meanwhile = kill_rank_1});
@@ -188,7 +188,7 @@ TEST(Processes, WhatMeanwhileThrowsEndsTheRanksAndIsThrown) {
 TEST(Processes, LaterCallsInATestPassTheEarlierOnesWithWhatTheParentGot) {
   const auto first = run_ranks_as_processes(2, [](Rank& self) { std::_Exit(10 + self.rank()); },
                                             {.expect = Expect::anything});
-  // In a child of a later call this must hold as well, or that child would never get to its call.
+  // This must also hold in a child of a later call, or that child would never reach its call.
   ASSERT_EQ(first[1].exit_code, 11);
   const auto second = failure_of(1, [](Rank& /*self*/) { throw UsageError("second"); });
   ASSERT_NE(second.find("lockstep::UsageError: second"), std::string::npos);
@@ -203,7 +203,7 @@ TEST(Processes, RunsDoNotNest) {
   expect_words(failure, {"lockstep::UsageError: ranks cannot be run as processes inside another"});
 }
 
-TEST(Processes, ARankInheritsNoDescriptorsButItsOwn) {
+TEST(Processes, ARankInheritsOnlyItsOwnDescriptors) {
   const auto kept_open = FileDescriptor::open("/dev/null", 0);
   const int inheritable = ::dup(kept_open.number());  // without close-on-exec
   (void)run_ranks_as_processes(1, [](Rank& /*self*/) {
@@ -216,7 +216,7 @@ TEST(Processes, ARankInheritsNoDescriptorsButItsOwn) {
                          file.find("lockstep ") != std::string::npos;
       if (!known) files.insert(entry.path().filename().string() + " " + file);
     }
-    // The test opened its two again on its way here.
+    // The test opened its own two again before this call.
     const auto is_null = [](const std::string& text) { return text.ends_with(" /dev/null"); };
     EXPECT_EQ(files.size(), 3u) << *files.rbegin();
     EXPECT_TRUE(std::all_of(files.begin(), files.end(), is_null)) << *files.rbegin();

@@ -1,5 +1,5 @@
-// What a test's body sees of the rank it plays, the same whether ranks are threads (threads.h) or
-// processes (processes.h), so that a test can be run both ways.
+// A rank of a test, as the body of the test sees it. It is the same for ranks as threads
+// (threads.h) and ranks as processes (processes.h), so that one body can be run both ways.
 #pragma once
 
 #include <string_view>
@@ -12,23 +12,24 @@ class Board;
 
 class Rank {
  public:
-  /// Made by the run functions; `board` outlives it.
+  /// Constructed by the run functions. `board` must outlive this object.
   Rank(Board& board, int rank) noexcept : board_(board), rank_(rank) {}
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept;
-  /// When the run's limit ends.
+  /// The time at which the limit of the run expires.
   [[nodiscard]] Deadline deadline() const noexcept;
 
-  /// Says what this rank is about to do, as in note("waiting in barrier 3"): a report of a hang
-  /// shows each rank's last note and its age. Text past 239 bytes is cut. Any thread of the rank
-  /// may call it, one at a time.
+  /// Records what this rank does next, for example note("waiting in barrier 3"). The report of a
+  /// hang shows the last note of each rank and its age. Text after 239 bytes is cut. Any thread of
+  /// the rank may call this, one at a time.
   void note(std::string_view text);
 
-  /// Waits for every rank, for tests that need an order and must not use what they test for it.
-  /// Collective: every rank calls this equally often. Returns when all have.
-  /// Throws PeerError naming a rank that has ended or has not come by `deadline`; call it no more
-  /// then.
+  /// Waits for all ranks. For tests that need an order and must not use the tested code for it.
+  /// Collective: every rank calls this the same number of times. Returns when all ranks have
+  /// called it.
+  /// Throws PeerError that names a rank that has ended or has not reached the barrier by
+  /// `deadline`. No rank may call barrier() after that.
   void barrier(Deadline deadline);
 
  private:

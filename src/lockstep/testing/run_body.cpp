@@ -32,7 +32,7 @@ const char* word_for(RankState state) {
     case RankState::failed:
       return "failed";
   }
-  return "in no known state";
+  return "in an unknown state";
 }
 
 }  // namespace

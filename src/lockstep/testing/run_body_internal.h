@@ -1,5 +1,5 @@
-// What running ranks as threads and as processes have in common: calling the body, and telling a
-// reader how a rank is doing.
+// The common part of running ranks as threads and as processes: calling the body, and describing
+// the state of a rank.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace lockstep::testing {
 
-/// Enters the board as `rank` and calls `body`. Returns what it threw, in words; nothing when it
-/// returned. The caller leaves the board.
+/// Enters the board as `rank` and calls `body`. Returns a description of the exception that the body
+/// threw; nullopt when it returned. The caller leaves the board.
 [[nodiscard]] std::optional<std::string> failure_of_body(Board& board, int rank,
                                                          const std::function<void(Rank&)>& body);
 

@@ -1,4 +1,4 @@
-// The deadline of a test for whatever will happen, sooner or later.
+// The deadline of a test for events that are certain to happen.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace lockstep::testing {
 
-/// Ten times what it takes until all processes of a test have loaded LibTorch on a busy machine.
+/// Ten times the time in which all processes of a test load LibTorch on a busy machine.
 [[nodiscard]] inline Deadline soon() { return Deadline::after(std::chrono::seconds(120)); }
 
 }  // namespace lockstep::testing

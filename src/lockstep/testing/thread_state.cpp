@@ -56,21 +56,21 @@ const char* state_word(char letter) {
 using Frames = std::array<void*, 48>;
 static_assert(sizeof(Frames) <= PIPE_BUF, "a stack must pass through the pipe in one piece");
 
-// Answers on the pipe whose descriptor comes with the signal, so this needs no global and no memory
-// that somebody would have to free.
+// Answers on the pipe whose descriptor comes with the signal, so this needs no global variable and
+// no memory to be freed.
 void on_sample(int /*signal*/, siginfo_t* info, void* /*context*/) {
   const int kept = errno;
   Frames frames{};
   const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
   const auto bytes = static_cast<std::size_t>(count) * sizeof(void*);
-  // Past libc, where the thread sanitizer would miss what orders this after the pipe was made: the
-  // signal. A failure is not told: who asked waits until its deadline and no longer.
+  // Not through libc: the thread sanitizer would not see that the signal orders this after the
+  // creation of the pipe. A failure is not reported: the thread that asks waits until its deadline.
   ::syscall(SYS_write, info->si_value.sival_int, frames.data(), bytes);
   errno = kept;
 }
 
 int install_sampler() {
-  const int signal = SIGRTMAX - 1;  // the low ones are liked by libraries and debuggers
+  const int signal = SIGRTMAX - 1;  // libraries and debuggers often use the low ones
   struct sigaction action {};
   action.sa_sigaction = on_sample;
   action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
@@ -81,7 +81,7 @@ int install_sampler() {
   return signal;
 }
 
-// One thread's stack on its way.
+// The pipe on which a thread sends its stack.
 struct Answer {
   FileDescriptor read_end;
   FileDescriptor write_end;
@@ -89,7 +89,7 @@ struct Answer {
 
 std::optional<Answer> ask(pid_t thread, int signal) {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
   Answer answer{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
   siginfo_t info{};
   info.si_code = SI_QUEUE;
@@ -100,7 +100,7 @@ std::optional<Answer> ask(pid_t thread, int signal) {
   return answer;
 }
 
-// The frames, innermost first; none when there is no answer.
+// The frames, innermost first; empty when there is no answer.
 std::vector<void*> wait_for(Answer& answer, Deadline deadline) {
   pollfd wait{answer.read_end.number(), POLLIN, 0};
   int ready = 0;

@@ -21,7 +21,7 @@ using std::chrono_literals::operator""s;
 
 pid_t thread_id() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
-// A thread that tells its id and then waits on a condition until it goes away.
+// A thread that stores its id and then waits on a condition until it is destroyed.
 class Waiter {
  public:
   Waiter()
@@ -35,7 +35,7 @@ class Waiter {
 
  private:
   std::promise<pid_t> id_;
-  std::mutex mutex_;  // guards nothing
+  std::mutex mutex_;  // protects no data
   std::condition_variable_any stopped_;
   std::jthread thread_;
 };
@@ -44,10 +44,10 @@ TEST(ThreadState, TheCallingThreadIsRunning) {
   EXPECT_EQ(kernel_state(::getpid(), thread_id()).substr(0, 11), "R (running)");
 }
 
-TEST(ThreadState, AThreadThatIsNoMoreIsGone) {
+TEST(ThreadState, AThreadThatHasEndedIsGone) {
   pid_t id = 0;
   std::jthread([&] { id = thread_id(); }).join();
-  // The thread's end is announced a little before the kernel has forgotten it, as an ended one.
+  // join() returns shortly before the kernel removes the thread; until then it shows as ended.
   const auto state = kernel_state(::getpid(), id);
   EXPECT_TRUE(state == "gone" || state.starts_with("X") || state.starts_with("Z")) << state;
 }
@@ -62,9 +62,8 @@ TEST(ThreadState, AStackShowsTheFileOfEachFrame) {
   EXPECT_NE(stacks[0].find(program_invocation_short_name), std::string::npos) << stacks[0];
 }
 
-TEST(ThreadState, AThreadThatDoesNotAnswerIsSaidToAndNotWaitedFor) {
-  // In a process that ends after it, as is meant: what a late answer would be written to is never
-  // freed.
+TEST(ThreadState, AThreadThatDoesNotAnswerIsReportedAfterTheDeadline) {
+  // In a process of its own that ends afterwards: the pipe for a late answer is never closed.
   (void)run_ranks_as_processes(1, [](Rank& /*self*/) {
     std::promise<pid_t> id;
     std::jthread deaf([&](const std::stop_token& stop) {

@@ -1,5 +1,5 @@
-// Ranks as threads of one process: the quick way to test what many ranks do together, and the one
-// in which the thread sanitizer sees all of them. processes.h is the true one.
+// Ranks as threads of one process: the fast way to test several ranks together, and the only one in
+// which the thread sanitizer sees all ranks. Users run ranks as processes (processes.h).
 #pragma once
 
 #include <chrono>
@@ -10,15 +10,15 @@
 namespace lockstep::testing {
 
 struct ThreadsOptions {
-  std::chrono::milliseconds limit{240'000};  // a run that takes longer is taken for a hang
+  std::chrono::milliseconds limit{240'000};  // a run that takes longer counts as a hang
 };
 
 /// Calls `body` once for each rank from 0 to `size` - 1, each on a thread of its own.
-/// Returns when every call has. A call that hangs cannot be ended alone: when the limit passes, the
-/// process writes every rank's last note, kernel state and stack to standard error and ends with
-/// kHungExitStatus (watchdog.h).
-/// Throws PeerError when bodies have thrown, whatever they threw: its rank is the first of them,
-/// its message has a line for each.
+/// Returns when all calls have returned. A thread that hangs cannot be ended alone: when the limit
+/// expires, the process writes the last note, kernel state and stack of every rank to standard
+/// error and ends with kHungExitStatus (watchdog.h).
+/// Throws PeerError when a body has thrown, whatever its type. PeerError::rank() is the first such
+/// rank; the message has one line per failed rank.
 void run_ranks_as_threads(int size, const std::function<void(Rank&)>& body,
                           const ThreadsOptions& options = {});
 

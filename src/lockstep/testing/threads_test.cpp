@@ -35,7 +35,7 @@ TEST_P(ThreadsOfSize, EachRankRunsOnce) {
 }
 
 TEST_P(ThreadsOfSize, RanksRunAtTheSameTime) {
-  // Only ranks that are all there at once get through a barrier.
+  // A barrier returns only if all ranks run at the same time.
   run_ranks_as_threads(GetParam(), [](Rank& self) { self.barrier(Deadline::after(30s)); });
 }
 
@@ -68,7 +68,7 @@ TEST(Threads, ARankThatFailsDoesNotLeaveTheOthersInABarrier) {
     FAIL() << "rank 2 failed";
   } catch (const PeerError& error) {
     EXPECT_NE(std::string(error.what()).find("3 of 3 ranks failed"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("rank 2 has failed and will not come to barrier 1"),
+    EXPECT_NE(std::string(error.what()).find("rank 2 has failed and will not reach barrier 1"),
               std::string::npos);
   }
 }

@@ -20,7 +20,7 @@ void say(const std::string& text) {
   try {
     write_all(STDERR_FILENO, std::as_bytes(std::span(text)), "standard error");
   } catch (const std::exception&) {
-    return;  // nobody listens, and the exit status still tells
+    return;  // standard error is closed; the exit status still shows the hang
   }
 }
 
@@ -39,7 +39,7 @@ void Watchdog::watch(const std::stop_token& stop) {
 }
 
 void Watchdog::bite() const {
-  say(fmt::format("\nlockstep: {} (process {}) did not get on within {:.3g} s and is ended here.\n",
+  say(fmt::format("\nlockstep: {} (process {}) did not finish within {:.3g} s and is ended.\n",
                   program_invocation_short_name, ::getpid(),
                   std::chrono::duration<double>(limit_).count()));
   std::promise<std::string> promise;

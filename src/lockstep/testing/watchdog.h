@@ -1,5 +1,5 @@
-// Ends a process that hangs, with words: a test that waits for ever should show what it waits for,
-// in the log of the run that hung, instead of being killed without a trace by whoever started it.
+// Ends a process that hangs and reports its state: the log of a test that hangs then shows what
+// the test waits for, instead of only the test runner's timeout.
 #pragma once
 
 #include <chrono>
@@ -15,17 +15,17 @@ namespace lockstep::testing {
 /// The exit status of a process that a Watchdog has ended; timeout(1) uses the same.
 constexpr int kHungExitStatus = 124;
 
-/// Unless destroyed within `limit`, writes to standard error what hung and what `describe` returns,
-/// then ends the process at once: no destructors, no exit handlers, since what hangs could hang
-/// those too.
+/// Unless destroyed within `limit`, writes a line that names the process and the result of
+/// `describe` to standard error, then ends the process with kHungExitStatus. Destructors and exit
+/// handlers do not run: they could hang too.
 class Watchdog {
  public:
-  /// `describe` is called on a thread of its own while everything else is stuck, so it must not
-  /// wait for a lock that may be held; the process ends `kDescribeLimit` later even if it does.
+  /// `describe` is called on a separate thread while the other threads hang, so it must not wait
+  /// for a lock that they may hold. The process ends after `kDescribeLimit` even if it does.
   Watchdog(std::chrono::nanoseconds limit, std::function<std::string()> describe);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
-  /// Calls the dog off.
+  /// Stops the timer; the process continues.
   ~Watchdog() = default;
 
   static constexpr std::chrono::seconds kDescribeLimit{3};
@@ -36,7 +36,7 @@ class Watchdog {
 
   std::chrono::nanoseconds limit_;
   std::function<std::string()> describe_;
-  std::mutex mutex_;  // guards nothing: condition variables want one
+  std::mutex mutex_;  // protects no data: condition variables need one
   std::condition_variable_any called_off_;
   std::jthread thread_;
 };

@@ -36,7 +36,7 @@ TEST(Watchdog, CalledOffInTimeDoesNothing) {
 TEST(Watchdog, EndsAHungProcessAndShowsItsState) {
   const auto outcome = outcome_of_hang([] { return std::string("bucket 3 waits for rank 1"); });
   EXPECT_EQ(outcome.exit_code, kHungExitStatus);
-  EXPECT_NE(outcome.output.find("did not get on within 0.05 s"), std::string::npos)
+  EXPECT_NE(outcome.output.find("did not finish within 0.05 s"), std::string::npos)
       << outcome.output;
   EXPECT_NE(outcome.output.find("bucket 3 waits for rank 1"), std::string::npos) << outcome.output;
 }
