@@ -104,7 +104,7 @@ TEST_F(CkptVerbs, VerifyReadsEveryByte) {
       .put('x');
   const auto words = printed(run_verify, {run()});
   EXPECT_TRUE(has(words, "1 of 2 whole")) << words;
-  EXPECT_TRUE(has(words, "its bytes were changed after it was written")) << words;
+  EXPECT_TRUE(has(words, "the file was changed after it was written")) << words;
   EXPECT_EQ(code_, 1);
   const auto verdicts = json::parse(printed(run_verify, {run(), "--json"}));
   EXPECT_EQ(verdicts[0]["valid"], false);
