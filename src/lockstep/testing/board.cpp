@@ -197,8 +197,8 @@ void Board::wait_for_note(int rank, std::string_view text, Deadline deadline) co
     if (note && note->text == text) return;
     if (ended || deadline.expired()) {
       throw PeerError(rank, fmt::format("rank {} {} without the note \"{}\"; {}", rank,
-                                        ended ? "has ended" : "has run until the deadline",
-                                        text, in_quotes(note)));
+                                        ended ? "has ended" : "has run until the deadline", text,
+                                        in_quotes(note)));
     }
     wait_for_change(head_->any_noted, seen, deadline);
   }

@@ -27,8 +27,8 @@ class Board {
  public:
   static constexpr int kMostRanks = 64;
 
-  /// A new board. Throws UsageError unless `size` is from 1 to kMostRanks, SystemError when there is
-  /// not enough memory.
+  /// A new board. Throws UsageError unless `size` is from 1 to kMostRanks, SystemError when there
+  /// is not enough memory.
   Board(int size, Deadline deadline);
   /// A board that another process created. Throws SystemError when it cannot be mapped.
   explicit Board(FileDescriptor memory);

@@ -68,8 +68,8 @@ class ChildProcess {
   std::optional<ProcessEnd> end_;
 };
 
-/// Calls attend() for all children until they have ended. Calls `ended` with the index of each child
-/// that has ended, at least once. Returns false when `deadline` expires first.
+/// Calls attend() for all children until they have ended. Calls `ended` with the index of each
+/// child that has ended, at least once. Returns false when `deadline` expires first.
 [[nodiscard]] bool attend_until_ended(std::span<ChildProcess> children, Deadline deadline,
                                       const std::function<void(std::size_t)>& ended = {});
 

@@ -12,8 +12,8 @@
 
 namespace lockstep::testing {
 
-/// Enters the board as `rank` and calls `body`. Returns a description of the exception that the body
-/// threw; nullopt when it returned. The caller leaves the board.
+/// Enters the board as `rank` and calls `body`. Returns a description of the exception that the
+/// body threw; nullopt when it returned. The caller leaves the board.
 [[nodiscard]] std::optional<std::string> failure_of_body(Board& board, int rank,
                                                          const std::function<void(Rank&)>& body);
 

@@ -18,8 +18,8 @@
 namespace lockstep::testing {
 namespace {
 
-using Failures =
-    std::vector<std::optional<std::string>>;  // one per rank, written before the rank leaves the board
+using Failures = std::vector<std::optional<std::string>>;  // one per rank, written before the rank
+                                                           // leaves the board
 
 void play(Board& board, int rank, const std::function<void(Rank&)>& body,
           std::optional<std::string>& failure) {
@@ -74,7 +74,8 @@ void run_ranks_as_threads(int size, const std::function<void(Rank&)>& body,
   Failures failures(static_cast<std::size_t>(size));
   {
     const Watchdog dog(options.limit, [&] { return describe_hang(board, failures); });
-    std::vector<std::jthread> threads;  // destroyed before the watchdog, which also watches their end
+    std::vector<std::jthread>
+        threads;  // destroyed before the watchdog, which also watches their end
     threads.reserve(failures.size());
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back(
