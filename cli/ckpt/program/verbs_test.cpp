@@ -83,7 +83,7 @@ TEST_F(CkptVerbs, ACheckpointIsFoundByTheNameItIsKeptAs) {
   }
   EXPECT_TRUE(has(printed(run_inspect, {run()}), "  best\n")) << printed(run_inspect, {run()});
   EXPECT_EQ(json::parse(printed(run_inspect, {run() + "/best", "--json"}))["step"], 5);
-  EXPECT_TRUE(has(printed(run_verify, {run() + "/checkpoints/best"}), "step-5\n1 of 1 whole"));
+  EXPECT_TRUE(has(printed(run_verify, {run() + "/checkpoints/best"}), "step-5\n1 of 1 valid"));
   EXPECT_TRUE(has(printed(run_diff, {run() + "/best", step(5)}), "bit-identical"));
   const auto file = folder_.path() + "/best.safetensors";
   EXPECT_TRUE(
@@ -97,13 +97,13 @@ TEST_F(CkptVerbs, ACheckpointIsFoundByTheNameItIsKeptAs) {
 }
 
 TEST_F(CkptVerbs, VerifyReadsEveryByte) {
-  EXPECT_TRUE(has(printed(run_verify, {run()}), "2 of 2 whole"));
+  EXPECT_TRUE(has(printed(run_verify, {run()}), "2 of 2 valid"));
   EXPECT_EQ(code_, 0);
   std::fstream(step(4) + "/toy.safetensors", std::ios::in | std::ios::out | std::ios::binary)
       .seekp(300)
       .put('x');
   const auto words = printed(run_verify, {run()});
-  EXPECT_TRUE(has(words, "1 of 2 whole")) << words;
+  EXPECT_TRUE(has(words, "1 of 2 valid")) << words;
   EXPECT_TRUE(has(words, "the file was changed after it was written")) << words;
   EXPECT_EQ(code_, 1);
   const auto verdicts = json::parse(printed(run_verify, {run(), "--json"}));
@@ -168,7 +168,7 @@ TEST_F(CkptVerbs, VerifyRefusesAPipeInPlaceOfAFile) {
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   const auto words = printed(run_verify, {run()});
   EXPECT_TRUE(has(words, path + " is not a regular file")) << words;
-  EXPECT_TRUE(has(words, "1 of 2 whole")) << words;
+  EXPECT_TRUE(has(words, "1 of 2 valid")) << words;
 }
 
 TEST_F(CkptVerbs, PathsThatHoldNoCheckpointAreNamed) {
