@@ -92,7 +92,7 @@ TEST_F(CkptVerbs, ACheckpointIsFoundByTheNameItIsKeptAs) {
     (void)printed(run_inspect, {run() + "/worst"});
     FAIL() << "found what is not there";
   } catch (const UsageError& error) {
-    EXPECT_TRUE(has(error.what(), "keeps only best under a name")) << error.what();
+    EXPECT_TRUE(has(error.what(), "only these kept checkpoints: best")) << error.what();
   }
 }
 
@@ -180,7 +180,7 @@ TEST_F(CkptVerbs, PathsThatHoldNoCheckpointAreNamed) {
     }
     return "accepted";
   };
-  EXPECT_TRUE(has(refusal({"/nowhere"}), "there is no folder /nowhere"));
+  EXPECT_TRUE(has(refusal({"/nowhere"}), "the folder /nowhere does not exist"));
   EXPECT_TRUE(has(refusal({folder_.path()}), "there is no step-<n> in"));
   EXPECT_TRUE(has(refusal({run(), "--jsom"}), "did you mean --json?"));
   EXPECT_EQ(size_words(999), "999 B");
