@@ -1,4 +1,4 @@
-// How fast room base is, beside the memory and beside what one would use instead. Read the rows in
+// The speed of room base, compared with the memory and with the usual alternative. Read the rows in
 // pairs.
 #include <benchmark/benchmark.h>
 #include <zlib.h>
@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr std::size_t kBytes = 64u << 20;  // beyond the caches of the machines we know
+constexpr std::size_t kBytes = 64u << 20;  // larger than the caches
 
 std::vector<std::byte> filled() {
   std::vector<std::byte> bytes(kBytes);

@@ -1,7 +1,7 @@
 // checkpoint_benchmark FOLDER: for each line "<round>" on standard input, one asynchronous save of
-// 200 MB of parameters to FOLDER, then the same bytes with one write and one fsync; prints
-// "<seconds a step is held up> <seconds until the checkpoint is committed> <seconds of the plain
-// write>". A script lets it and Python take turns: benchmarks/checkpoint_against_python.
+// 200 MB of parameters to FOLDER, then the same bytes with one write and one fsync. Prints
+// "<seconds that the save blocks the step> <seconds until the commit> <seconds of the plain
+// write>". benchmarks/checkpoint_against_python runs it and Python in turns.
 #include <fcntl.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// As many tensors as a model of this size has: 50 of 4 MB.
+// The number of tensors that a model of this size has: 50 of 4 MB.
 struct Parameters {
   lockstep::NamedTensors named_tensors() {
     lockstep::NamedTensors named;
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
     const auto stalled = seconds(Clock::now() - begin);
     run.finish();
     const auto wrote = std::chrono::duration<double>(run.save_times().wrote).count();
-    // The very bytes that were saved: a disk may be quicker with others.
+    // The bytes that were saved: a disk may be faster with others.
     const auto bytes = torch::cat(parameters.tensors);
     const std::span plain(static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes());
     std::printf("%.6f %.6f %.6f\n", stalled, wrote, write_plainly(folder + "/plain", plain));

@@ -1,5 +1,5 @@
-// What it takes to get batches: the order alone, shuffled windows of tokens, normalized images, and
-// the same images through torch::data. benchmarks/data_against_python runs these beside Python.
+// The time to produce batches: the order alone, shuffled windows of tokens, normalized images, and
+// the same images through torch::data. benchmarks/data_against_python compares them with Python.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 #include <torch/torch.h>
@@ -35,7 +35,7 @@ void native_order(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * 4096);
 }
-// The second size is the worst: half of all values fall outside and go through again.
+// The second size is the worst case: half of all values are out of range and are permuted again.
 BENCHMARK(native_order)->Arg(60'000)->Arg((1 << 20) + 1)->Arg(1'000'000'000);
 
 void run(benchmark::State& state, Loader& loader) {
@@ -48,7 +48,7 @@ void run(benchmark::State& state, Loader& loader) {
   state.SetItemsProcessed(samples);
 }
 
-/// Tokens in a mapped file, as training has them: 40 MB, far more than the caches hold.
+/// Tokens in a mapped file, as in training: 40 MB, much larger than the caches.
 Tokens mapped_tokens() {
   std::mt19937 random(1);
   std::vector<std::uint16_t> tokens(kTokens);
@@ -85,7 +85,7 @@ void image_batches(benchmark::State& state) {
 }
 BENCHMARK(image_batches)->Arg(0)->Arg(1)->ArgName("workers")->UseRealTime();
 
-/// What torch::data::datasets::MNIST is, without its files: floats in memory, one view a sample.
+/// As torch::data::datasets::MNIST, without its files: floats in memory, one view per sample.
 class Images : public torch::data::datasets::Dataset<Images> {
  public:
   Images() : images_(images().to(torch::kFloat).div_(255)), labels_(labels()) {}

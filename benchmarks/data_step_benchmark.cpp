@@ -1,7 +1,8 @@
-// A plain LibTorch training step, fed by the loader or with a batch that stays where it is:
+// A plain LibTorch training step, with batches of the loader or with one batch that stays in
+// memory:
 //   data_step_benchmark resident|loader [workers]
-// Reads numbers of steps from standard input and answers each with the seconds they took, so that a
-// script can let two such processes take turns (benchmarks/data_against_python).
+// Reads numbers of steps from standard input and prints the seconds that each took, so that
+// benchmarks/data_against_python can run two such processes in turns.
 #include <torch/torch.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// What room ddp's checks cost: times to hold against the time of a step. Whole steps, beside
-// Python: ddp_against_python.
+// The cost of the checks of room ddp, to compare with the time of a step. ddp_against_python
+// compares whole steps with Python.
 #include <benchmark/benchmark.h>
 #include <torch/torch.h>
 
@@ -22,7 +22,7 @@ torch::nn::Sequential layers_of(std::int64_t width) {
   return net;
 }
 
-// Eight layers of the given width: one look at the window of a step.
+// Eight layers of the given width: the digest of one window, which a step computes.
 void replica_check(benchmark::State& state) {
   auto net = layers_of(state.range(0));
   FlatParameters flat(*net, ProcessGroup(World::alone()));
@@ -31,7 +31,7 @@ void replica_check(benchmark::State& state) {
 }
 BENCHMARK(replica_check)->Arg(256)->Arg(1024)->Unit(benchmark::kMicrosecond);
 
-// Sixteen parameters: does each still lie where it lay?
+// Sixteen parameters: is each still in the flat buffer?
 void parameters_in_place(benchmark::State& state) {
   auto net = layers_of(64);
   const FlatParameters flat(*net, ProcessGroup(World::alone()));
@@ -45,8 +45,8 @@ BENCHMARK(parameters_in_place);
 
 constexpr std::int64_t kElements = 16 << 20;
 
-// A copy that notes non-finite values, and one that does not: the difference is the check. Through
-// the caches, past them, and as the library chooses by size.
+// A copy that detects non-finite values and a plain copy: the difference is the cost of the check.
+// With ordinary stores, with non-temporal stores, and as the library chooses by size.
 void copy_and_note(benchmark::State& state) {
   auto to = torch::zeros({state.range(0) / 4});
   const auto from = torch::ones({state.range(0) / 4});
@@ -76,7 +76,7 @@ void copy_alone(benchmark::State& state) {
   }
   state.SetBytesProcessed(state.iterations() * state.range(0) * 2);
 }
-// 64 KiB to 64 MiB: a copy of a gradient is one of these.
+// 64 KiB to 64 MiB: the sizes of gradients.
 BENCHMARK(copy_alone)->RangeMultiplier(4)->Range(64 << 10, 64 << 20);
 BENCHMARK(copy_and_note)->RangeMultiplier(4)->Range(64 << 10, 64 << 20);
 BENCHMARK(copy_and_note_cached)->RangeMultiplier(4)->Range(1 << 20, 64 << 20);
@@ -89,7 +89,7 @@ void norm(benchmark::State& state) {
 }
 BENCHMARK(norm)->Unit(benchmark::kMillisecond);
 
-// A whole step of a small model in a world of one: what Ddp itself takes, beside a bare loop.
+// A whole step of a small model in a world of one, with Ddp and without.
 void bare_step(benchmark::State& state) {
   auto net = layers_of(state.range(0));
   const auto batch = torch::ones({32, state.range(0)});

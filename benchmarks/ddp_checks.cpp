@@ -1,8 +1,8 @@
-// What Ddp's checks that are always on take of a training step: the time of each check times its
-// calls, beside the step, and the same in instructions where the processor's counter may be read.
+// The cost of the checks of Ddp that are always on, as a fraction of a training step: the time per
+// call times the calls per step, and the same in instructions where the counter is readable.
 //   ddp_checks [mlp WIDTH BATCH | transformer LENGTH BATCH]
-// One rank, one thread, in the processor's time: checks are each rank's own work. Without
-// arguments: the models that lockstep's speed is quoted for.
+// One rank, one thread, in processor time: checks are local work of each rank. Without arguments:
+// the models for which the documents state lockstep's speed.
 #include <fmt/format.h>
 #include <linux/perf_event.h>
 #include <sys/syscall.h>
@@ -30,7 +30,7 @@ namespace {
 
 using namespace lockstep;
 
-// Instructions of this thread outside the kernel, where the machine lets us count them.
+// Instructions of this thread in user mode, where the machine allows counting.
 class InstructionCounter {
  public:
   InstructionCounter() {
@@ -48,7 +48,7 @@ class InstructionCounter {
     }
   }
 
-  /// Why there are no counts; empty when there are.
+  /// The reason why instructions are not counted; empty if they are.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
   [[nodiscard]] double now() const {
     std::uint64_t count = 0;
@@ -75,18 +75,18 @@ bool sooner(const Cost& a, const Cost& b) { return a.seconds < b.seconds; }
 
 struct Check {
   std::string name;
-  double calls = 0;  // a step
+  double calls = 0;  // per step
   Cost each;
 };
 
-// Of this thread, so that other programs do not count.
+// Of this thread, so that other programs have no influence.
 double seconds_of_processor() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// The median over `rounds` of one call, each of which repeats `action` so many times.
+// The median cost of one call of `action` over `rounds` rounds of `repeats` calls.
 Cost cost_of(const InstructionCounter& counter, int rounds, int repeats,
              const std::function<void()>& action) {
   std::vector<double> seconds;
@@ -106,7 +106,7 @@ Cost cost_of(const InstructionCounter& counter, int rounds, int repeats,
   return {median(seconds), median(instructions)};
 }
 
-// What one rank of two does to see that both make the same call.
+// The comparison of call signatures, as one rank of two does it.
 Cost cost_of_a_compared_call(const InstructionCounter& counter) {
   const Call call{.kind = Collective::all_reduce,
                   .dtype = DType::float32,
@@ -121,8 +121,8 @@ Cost cost_of_a_compared_call(const InstructionCounter& counter) {
   });
 }
 
-// Every gradient copied to its slot, as backward does, less plain copies of the same: in turns, the
-// best of each, since what disturbs a run only makes it longer.
+// The copies of all gradients to their slots, as backward does them, minus plain copies of the same
+// gradients. They take turns; the minimum of each counts, because a disturbance only adds time.
 Cost cost_of_noting(const InstructionCounter& counter, const FlatParameters& flat) {
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : flat.parameters()) gradients.push_back(parameter.tensor.clone());
@@ -170,10 +170,10 @@ void report(const InstructionCounter& counter, const SubjectOptions& options) {
   bool in_place = true;
   const std::vector<Check> checks{
       {"ranks make the same calls", num_buckets, cost_of_a_compared_call(counter)},
-      {"parameters lie where they lay", num_parameters,
+      {"parameters are in place", num_parameters,
        cost_of(counter, 21, 1000,
                [&] { in_place = in_place && ddp.flat().slots().is_in_place(0); })},
-      {"gradients are finite, all of them", 1, cost_of_noting(counter, ddp.flat())},
+      {"all gradients are finite", 1, cost_of_noting(counter, ddp.flat())},
       {"replicas are equal", 1, cost_of(counter, 21, 4, [&] { replicas.look(ddp.flat()); })},
   };
   fmt::print("{} {}, batch {}: a step takes {:.2f} ms{}\n", options.model, options.size,

@@ -1,5 +1,5 @@
-// How fast room fabric joins spans on one core, beside the in-place add that moves the same lines,
-// and what the check of a call costs. Whole collectives: lockstep bench comm.
+// The speed of a reduction on one core, compared with the in-place add that moves the same cache
+// lines, and the cost of the check of a call. `lockstep bench comm` measures whole collectives.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -12,13 +12,13 @@ namespace {
 
 using namespace lockstep;
 
-constexpr std::size_t kBytes = 64u << 20;  // of all sources together, beyond most caches
+constexpr std::size_t kBytes = 64u << 20;  // of all sources together, larger than most caches
 
-// Reads each of range(0) sources once and writes each once, as a push does.
+// Reads each of range(0) sources once and writes each once, as the direct algorithm does.
 void push_of(benchmark::State& state, DType dtype) {
   const auto num_sources = static_cast<std::size_t>(state.range(0));
   const auto bytes = kBytes / num_sources;
-  // Not zeros, which may stay unwritten; they soon grow to infinity, as fast as any other number.
+  // Not zeros, whose pages may be unmapped. They soon grow to infinity, which is equally fast.
   std::vector<std::vector<std::byte>> spans(num_sources, std::vector(bytes, std::byte{0x3C}));
   std::vector<const std::byte*> sources;
   std::vector<std::byte*> destinations;
@@ -53,9 +53,8 @@ void in_place_add(benchmark::State& state) {
 }
 BENCHMARK(in_place_add);
 
-// All that the check adds to a call among range(0) ranks: the descriptor, its signature, and
-// comparing the ranks' signatures. Hold it against the time of the call: 64 KiB take 5 to 50
-// microseconds.
+// The cost that the check adds to a call among range(0) ranks: the descriptor, its signature, and
+// the comparison of the ranks' signatures. For comparison: a call of 64 KiB takes 5 to 50 µs.
 void check_of_a_call(benchmark::State& state) {
   const Call call{.kind = Collective::all_reduce,
                   .dtype = DType::float32,

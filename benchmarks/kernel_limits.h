@@ -1,4 +1,4 @@
-// What the passes of room kernels are compared with, in the widest vectors of this processor.
+// Loops that the passes of room kernels are compared with, in the widest vectors of this processor.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,12 @@
-// How close the passes of room kernels are to what the memory and the processor allow, on one
-// thread. Every way takes its turn in each round; the table has the median of the rounds.
+// How close the passes of room kernels are to the limits of memory and processor, on one thread.
+// Every pass runs once per round, in turns; the table has the medians over the rounds.
 //
 //   kernels_benchmark [millions of parameters, 25] [rounds, 15]
 //
 // Two limits for AdamW. The triad a = a + s b, in place, over the same number of bytes: AdamW reads
-// four arrays and writes three, 28 bytes per parameter. And a loop with nothing but AdamW's square
-// root and division per element, on data in the first-level cache, which some processors take
-// longer for than the memory takes to deliver the data.
+// four arrays and writes three, 28 bytes per parameter. And a loop with only AdamW's square root
+// and division per element, on data in the first-level cache: on some processors this takes longer
+// than reading the data from memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Way {
   std::string name;
-  double bytes;  // that one call moves
+  double bytes;  // moved by one call
   std::function<void()> run;
   std::vector<double> seconds = {};
 };
@@ -59,7 +59,7 @@ void run(std::size_t count, int rounds) {
   const auto n = static_cast<double>(count);
 
   std::vector<Way> ways;
-  // 28 bytes per parameter are 7/3 turns of the triad's 12.
+  // 28 bytes per parameter: 7/3 times the 12 bytes of the triad.
   ways.push_back({"triad, in place", 28 * n, [&] {
                     triad(values.data(), other.data(), 1e-9F, count);
                     triad(averages.data(), gradients.data(), 1e-9F, count);

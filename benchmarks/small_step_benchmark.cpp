@@ -1,9 +1,9 @@
-// A training step so small that what stands around the arithmetic decides: an MLP of four
+// A training step so small that the overhead around the arithmetic dominates: an MLP of four
 // Linear(32, 32) with ReLU, MSE, a batch of 32, AdamW, one rank.
 //   small_step_benchmark lockstep|torch_optim|none
-// none makes no step at all: what forward and backward take. Reads numbers of steps from standard
-// input and answers each with the seconds they took, so that a script can let processes take turns
-// (benchmarks/small_step_against_python).
+// `none` makes no optimizer step: the time of forward and backward. Reads numbers of steps from
+// standard input and prints the seconds that each took, so that
+// benchmarks/small_step_against_python can run processes in turns.
 #include <torch/torch.h>
 
 #include <chrono>
@@ -38,7 +38,7 @@ struct MlpImpl : torch::nn::Module {
 };
 TORCH_MODULE(Mlp);
 
-// How a step ends, once gradients are there.
+// The end of a step, after the gradients are computed.
 using Finish = std::function<void()>;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The statements of room train against what LibTorch has: optimizers over 25 million parameters,
-// attention in 16 bits on the CPU. One thread; the ways take turns, and the median of the ratios
-// counts, so that whatever else the machine does hits all alike.
+// The statements of room train compared with LibTorch: optimizers over 25 million parameters,
+// attention in 16 bits on the CPU. One thread. The candidates take turns and the median of the
+// ratios counts, so that other load of the machine affects all of them equally.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -42,7 +42,7 @@ struct Way {
   std::function<void()> run;
 };
 
-// Times of the ways in turn, the first being ours.
+// The times of the candidates, which take turns; the first is lockstep's.
 void compare(const std::string& title, const std::vector<Way>& ways, int rounds, double bytes = 0) {
   std::vector<std::vector<double>> times(ways.size());
   for (const auto& way : ways) way.run();
@@ -107,8 +107,8 @@ void optimizers() {
   FusedState fused(other);
   const double count = 25e6;
 
-  // The yardstick: as many bytes as the pass moves (4 read, 3 written), at the rate of a copy,
-  // which reads one and writes one.
+  // The reference: a copy, which reads one byte per byte written, of as many bytes as the pass
+  // moves (4 read, 3 written).
   Tensors from, to;
   for (int i = 0; i < 4; ++i) {
     from.push_back(torch::randn({25'000'000}));

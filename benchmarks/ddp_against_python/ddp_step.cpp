@@ -1,9 +1,10 @@
 // One rank of a training step that a script times beside Python's (compare.py):
 //   ddp_step mlp WIDTH BATCH | transformer LENGTH BATCH
-// Reads lines "way steps" from standard input and answers each with the seconds they took and the
-// last loss. Ways: `single` steps alone, `apart` meets the others at a barrier after each step,
-// `ddp` averages gradients with them; all with LibTorch's fused AdamW, as Python does. `own` steps
-// alone as a program of lockstep does: Ddp over one rank, and lockstep's AdamW.
+// Reads lines "way steps" from standard input and prints, for each, the seconds that the steps took
+// and the last loss. Ways: `single` trains alone; `apart` trains alone with a barrier of all ranks
+// after each step; `ddp` averages gradients over the ranks. These three use LibTorch's fused AdamW,
+// as Python does. `own` trains alone as a program of lockstep does: Ddp over one rank, and
+// lockstep's AdamW.
 #include <torch/torch.h>
 
 #include <chrono>
@@ -72,7 +73,7 @@ int main(int num_arguments, char** arguments) {
   for (int steps = 0; std::cin >> way >> steps;) {
     const bool is_alone = way == "single" || way == "own";
     if (!is_alone && way != "apart" && way != "ddp") {
-      std::fprintf(stderr, "There is no way '%s': give single, own, apart or ddp.\n", way.c_str());
+      std::fprintf(stderr, "unknown way '%s': expected single, own, apart or ddp\n", way.c_str());
       return 2;
     }
     if (!is_alone) group.barrier().wait();

@@ -1,6 +1,6 @@
-// A rank of the smallest training there is: from nothing to the first averaged gradient.
+// A rank of a minimal training: from the start of the process to the first averaged gradient.
 //   first_gradient FOLDER        started by start_up.py under lockstep run
-// Writes the clock at which it had the gradient, and its norm, to FOLDER/<rank>.
+// Writes the time at which the gradient is complete, and its norm, to FOLDER/<rank>.
 #include <torch/torch.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-"""A rank of the smallest training there is, in Python: from nothing to the first averaged gradient.
+"""A rank of a minimal training in Python: from the start of the process to the first averaged gradient.
 
     first_gradient.py FOLDER        started by start_up.py under torchrun
 

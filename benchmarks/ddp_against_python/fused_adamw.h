@@ -1,4 +1,4 @@
-// AdamW through LibTorch's fused kernel, as torch.optim.AdamW(fused=True) calls it: the same bits,
+// AdamW through LibTorch's fused kernel, as torch.optim.AdamW(fused=True) calls it: bit-identical,
 // and the same cost on both sides of a comparison.
 #pragma once
 
@@ -20,16 +20,16 @@ class FusedAdamW {
  public:
   explicit FusedAdamW(std::vector<at::Tensor> parameters, const FusedAdamWOptions& options = {});
 
-  /// Steps every parameter that has a gradient.
+  /// Updates every parameter that has a gradient.
   void step();
-  /// Drops the gradients, as optimizers of PyTorch do by default.
+  /// Sets the gradients to undefined, as optimizers of PyTorch do by default.
   void zero_grad();
 
  private:
   struct Slot {
     at::Tensor parameter;
-    at::Tensor mean, square;  // of the gradient, running
-    at::Tensor steps;         // how many so far: fp32, as the kernel wants it
+    at::Tensor mean, square;  // running averages of the gradient and of its square
+    at::Tensor steps;         // number of steps so far; fp32, as the kernel expects
   };
 
   FusedAdamWOptions options_;

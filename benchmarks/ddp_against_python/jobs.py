@@ -1,11 +1,11 @@
-"""Ranks that take turns: processes pinned to a core each, told by a line how many steps to make and in which way."""
+"""Jobs that take turns: each rank is a process pinned to one core; a line tells it the number of steps and the way."""
 
 import os
 import select
 import socket
 import subprocess
 
-LIMIT = 300  # seconds that an answer may take
+LIMIT = 300  # seconds to wait for an answer
 
 
 def free_port():
@@ -31,7 +31,7 @@ class Job:
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def turn(self, way, steps):
-        """Seconds a step took, the longest of all ranks, and rank 0's last loss."""
+        """Seconds per step on the slowest rank, and rank 0's last loss."""
         told = self.ranks[:1] if way in ("single", "own") else self.ranks
         for rank in told:
             rank.stdin.write(f"{way} {steps}\n")
@@ -45,7 +45,7 @@ class Job:
         if len(words) != 2:
             self.end()
             why = f"ended with code {rank.poll()}" if ready else f"did not answer within {LIMIT} s"
-            raise SystemExit(f"rank {number} of {self.name} {why}; its own words, if any, stand above")
+            raise SystemExit(f"rank {number} of {self.name} {why}; its output, if any, is above")
         return float(words[0]), float(words[1])
 
     def end(self):

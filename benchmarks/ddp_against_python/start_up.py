@@ -21,7 +21,7 @@ LIMIT = 300  # seconds for one job
 
 
 def seconds_to_gradient(command, ranks):
-    """The slowest rank's, and the norm that all ranks have."""
+    """The seconds of the slowest rank, and the norm, which is the same on all ranks."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
         ended = subprocess.run([*command, folder], capture_output=True, text=True, timeout=LIMIT, cwd=folder,
@@ -40,7 +40,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=pathlib.Path, help="write every time to this file")
+    parser.add_argument("--json", type=pathlib.Path, help="write all times to this file")
     chosen = parser.parse_args()
     build, ranks = chosen.build.resolve(), str(chosen.ranks)
     rows = {

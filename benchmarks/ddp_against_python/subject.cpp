@@ -40,7 +40,7 @@ Subject make_subject(const SubjectOptions& options, int rank) {
     return subject_of(models::BenchmarkTransformer(exactly), tokens.narrow(1, 0, options.size),
                       tokens.narrow(1, 1, options.size));
   }
-  throw UsageError("There is no model '" + options.model + "' here: give mlp or transformer.");
+  throw UsageError("unknown model '" + options.model + "': expected mlp or transformer");
 }
 
 }  // namespace lockstep

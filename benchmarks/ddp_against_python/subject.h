@@ -1,5 +1,5 @@
-// What a rank of the comparison trains: a model with the weights that Python's has, and one batch
-// that stays where it is. The other side is ddp_step.py.
+// The training of one rank in the comparison: a model with the same weights as Python's, and one
+// batch that stays in memory. The Python side is ddp_step.py.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +14,8 @@ namespace lockstep {
 
 struct SubjectOptions {
   std::string model;       // mlp or transformer
-  std::int64_t size = 0;   // of mlp the width, of transformer the length of a sequence
-  std::int64_t batch = 0;  // samples or sequences a rank
+  std::int64_t size = 0;   // mlp: the width; transformer: the length of a sequence
+  std::int64_t batch = 0;  // samples or sequences per rank
 };
 
 struct Subject {

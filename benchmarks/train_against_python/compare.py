@@ -5,9 +5,10 @@
 
 PYTHON is one with torch (tools/bootstrap where). A rank has --threads threads and as many cores, the same ones on both
 sides: virtual machines may hide which two share one. Both sides train GPT-tiny (4 layers,
-width 128, 4 heads, 128 tokens, 8 windows a rank) from the same weights on the same batches of the same token file, with
-the same rates; Python with gradient_as_bucket_view and fused AdamW. In each round every side gets a turn, in turned
-order. Tokens a second are the median over a turn's intervals but the first two; printed is the median over the rounds.
+width 128, 4 heads, 128 tokens, 8 windows per rank) from the same weights on the same batches of the same token file, with
+the same learning rates; Python with gradient_as_bucket_view and fused AdamW. In each round every side runs once, in
+alternating order. Tokens per second are the median over the intervals of a run without the first two; the median over the
+rounds is printed.
 
 Losses are compared step by step: the mean difference between lockstep and Python may be twice that between two runs of
 Python which differ in the number of threads only. With --kernels libtorch every operator is the one that Python calls;
@@ -31,22 +32,22 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lockstep", type=pathlib.Path, help="the command")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1, help="of a rank, a core each")
-    parser.add_argument("--peer-threads", type=int, help="of Python's ranks, where not the same; torchrun's default is 1")
+    parser.add_argument("--threads", type=int, default=1, help="per rank, one core per thread")
+    parser.add_argument("--peer-threads", type=int, help="per rank of Python, if different; torchrun's default is 1")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=100, help="of a turn")
-    parser.add_argument("--curve-steps", type=int, default=500, help="of the loss curves; 0: measure speed alone")
+    parser.add_argument("--steps", type=int, default=100, help="per run")
+    parser.add_argument("--curve-steps", type=int, default=500, help="length of the loss curves; 0: measure speed only")
     parser.add_argument("--data", default="shakespeare", help="text, as lockstep train takes it")
     parser.add_argument("--kernels", choices=("own", "libtorch"), default="own", help="of lockstep's GPT")
     parser.add_argument("--precisions", default="fp32,bf16")
-    parser.add_argument("--json", type=pathlib.Path, help="write everything measured to this file")
+    parser.add_argument("--json", type=pathlib.Path, help="write all measurements to this file")
     chosen = parser.parse_args()
     chosen.peer_threads = chosen.peer_threads or chosen.threads
     return chosen
 
 
 def settings(chosen, precision, steps, interval):
-    """No evaluation, no checkpoint but the last, and nothing but steps in the time that is measured."""
+    """No evaluation and only the last checkpoint: the measured time has only steps."""
     return {"size": "tiny", "batch": 8, "ranks": chosen.ranks, "data": chosen.data, "steps": steps,
             "log-every": f"{interval}st", "save-every": f"{steps}st", "sample-tokens": 0, "val-fraction": 0,
             "precision": precision, "kernels": chosen.kernels}
@@ -87,7 +88,7 @@ def measure_speed(chosen, turns):
 
 def difference(ours, theirs):
     if ours.keys() != theirs.keys():
-        raise SystemExit(f"the runs logged other steps: {len(ours)} and {len(theirs)}")
+        raise SystemExit(f"the runs logged different steps: {len(ours)} and {len(theirs)}")
     apart = [abs(ours[step]["loss"] - theirs[step]["loss"]) for step in ours]
     return {"mean": statistics.mean(apart), "largest": max(apart), "first": apart[0]}
 
@@ -122,7 +123,7 @@ def main():
     chosen = options()
     os.environ["OMP_NUM_THREADS"] = str(chosen.threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:chosen.ranks * chosen.threads])
-    print(f"{chosen.ranks} ranks on {os.cpu_count()} cores, threads a rank: {chosen.threads}, Python's "
+    print(f"{chosen.ranks} ranks on {os.cpu_count()} cores, threads per rank: {chosen.threads}, Python's "
           f"{chosen.peer_threads}; {chosen.rounds} rounds of {chosen.steps} steps; load before "
           f"{os.getloadavg()[0]:.2f}", flush=True)
     with tempfile.TemporaryDirectory() as name:

@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 2 gpt_peer.py RUN [options]
 
-RUN is the folder of the run; its config.json says what is trained, its tokens are read. Rank 0 prints one JSON object
-a line with the fields of metrics.jsonl. With --batches same (the default) weights and batches are the run's own; with
+RUN is the folder of the run: its config.json states what is trained, and its tokens are read. Rank 0 prints one JSON
+object per line with the fields of metrics.jsonl. With --batches same (the default) weights and batches are the run's own; with
 random they are drawn as nanoGPT draws them: torch's own generator, windows anywhere in the text.
 """
 
@@ -31,14 +31,14 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16 keeps attention in fp32")
-    parser.add_argument("--threads", type=int, default=1, help="of a rank, pinned to its share of the cores")
+    parser.add_argument("--threads", type=int, default=1, help="per rank; a rank is pinned to its own cores")
     parser.add_argument("--batches", choices=("same", "random"), default="same")
-    parser.add_argument("--seed", type=int, help="another than the run's")
+    parser.add_argument("--seed", type=int, help="instead of the seed of the run")
     return parser.parse_args()
 
 
 class Exact(torch.nn.Module):
-    """The model under autocast, but attention, which LibTorch's CPU kernel computes slowly in 16 bits."""
+    """The model under autocast, except attention, which LibTorch's CPU kernel computes slowly in 16 bits."""
 
     def __init__(self, model):
         super().__init__()
@@ -88,7 +88,7 @@ def batches(settings, chosen, seed, tokens, rank, world):
         yield windows(tokens, samples[rank * batch:(rank + 1) * batch] * length, length)
 
 
-def rate_at(settings, step):
+def lr_at(settings, step):
     warmup, total, min_lr_ratio = settings.steps("warmup"), settings.steps("steps"), settings.number("min-lr-ratio")
     highest = settings.number("lr")
     if step < warmup:
@@ -114,7 +114,7 @@ def loss_of(model, data, target):
 
 @torch.no_grad()
 def evaluate(model, settings, tokens, rank, world):
-    """The mean loss over every held-out window once."""
+    """The mean loss over all windows of the validation text."""
     length, batch = settings.whole("context"), settings.whole("batch")
     count = (len(tokens) - 1) // length
     sums = torch.zeros(2, dtype=torch.float64)
@@ -132,13 +132,13 @@ def say(rank, **row):
 
 def train(settings, chosen, rank, world):
     seed = settings.whole("seed") if chosen.seed is None else chosen.seed
-    training, held_out = settings.tokens()
+    training, validation = settings.tokens()
     plain = make_model(settings, chosen, seed)
     model = DistributedDataParallel(plain, gradient_as_bucket_view=True)
     optimizer = make_optimizer(settings, model)
     source = batches(settings, chosen, seed, training, rank, world)
     total, log_every, clip = settings.steps("steps"), settings.steps("log-every"), settings.number("max-grad-norm")
-    tokens_a_step = settings.whole("batch") * settings.whole("context") * world
+    tokens_per_step = settings.whole("batch") * settings.whole("context") * world
     losses, spent = [], 0.0
     for step in range(total):
         begin = time.perf_counter()
@@ -148,7 +148,7 @@ def train(settings, chosen, rank, world):
         if clip > 0:
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         for group in optimizer.param_groups:
-            group["lr"] = rate_at(settings, step)
+            group["lr"] = lr_at(settings, step)
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.detach())
@@ -157,12 +157,12 @@ def train(settings, chosen, rank, world):
             mean, slowest = torch.stack(losses).double().mean(), torch.tensor(spent)
             dist.all_reduce(mean)
             dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-            say(rank, kind="train", step=step + 1, loss=mean.item() / world, rate=rate_at(settings, step),
-                tokens_per_second=tokens_a_step * len(losses) / slowest.item())
+            say(rank, kind="train", step=step + 1, loss=mean.item() / world, lr=lr_at(settings, step),
+                tokens_per_second=tokens_per_step * len(losses) / slowest.item())
             losses, spent = [], 0.0
-    if len(held_out) > settings.whole("context"):
+    if len(validation) > settings.whole("context"):
         exact = plain.model if chosen.precision == "bf16" else plain  # as the trainer evaluates: in fp32
-        say(rank, kind="eval", step=total, loss=evaluate(exact, settings, held_out, rank, world))
+        say(rank, kind="eval", step=total, loss=evaluate(exact, settings, validation, rank, world))
 
 
 def main():
@@ -176,11 +176,11 @@ def main():
         os.sched_setaffinity(0, cores[rank * share:(rank + 1) * share])
     settings = RunSettings(chosen.run)
     if settings.whole("grad-accum") != 1 or settings.whole("global-batch") not in (0, settings.whole("batch") * world):
-        raise SystemExit("the peer takes one batch a step: leave --grad-accum at 1 and --global-batch out")
+        raise SystemExit("the peer supports one batch per step: use --grad-accum 1 and no --global-batch")
     train(settings, chosen, rank, world)
     dist.barrier()
-    # Taking the process group and the reducer down ends, once in a while, with "terminate called without an active
-    # exception" in one of their threads, after everything is done and printed.
+    # The destruction of the process group and the reducer sometimes ends with "terminate called without an active
+    # exception" in one of their threads, after all results are printed.
     sys.stdout.flush()
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""What a run of `lockstep train gpt` was asked for, from the config.json in its folder."""
+"""The settings of a run of `lockstep train gpt`, from the config.json in its folder."""
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ class RunSettings:
     def steps(self, name):
         text = self.texts[name].removesuffix("st")
         if not text.isdigit():
-            raise SystemExit(f"--{name} is {self.texts[name]}; the peer counts in steps: give 300st")
+            raise SystemExit(f"--{name} is {self.texts[name]}; the peer counts in steps: give a number of steps, such as 300")
         return int(text)
 
     def shape(self):
@@ -33,7 +33,7 @@ class RunSettings:
             "vocabulary": self.data["vocabulary"], "tied": self.texts["head"] == "tied"}
 
     def tokens(self):
-        """Those for training, and those held out: the last of the file."""
+        """The tokens for training, and those for validation: the last of the file."""
         values = numpy.memmap(self.folder / self.data["training"][0], dtype="<u2", mode="r")
         kept = int(len(values) * self.number("val-fraction"))
         return values[:len(values) - kept], values[len(values) - kept:]

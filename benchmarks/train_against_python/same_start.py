@@ -1,4 +1,4 @@
-"""What a run of `lockstep train` begins with, made in Python: its weights, and the order of its samples.
+"""The initial weights and the order of the samples of a run of `lockstep train`, computed in Python.
 
 Written from the definitions in base/random.h, data/permutation.h and train/seeds.h, with numpy's own Philox, so that
 the peer trains the same model on the same batches without a file in between.
@@ -21,7 +21,7 @@ def purpose(word):
 
 def stream(seed, word, first, second, count):
     """The first `count` numbers of the stream at (first, second) of the key (seed, word)."""
-    counter = ((second << 128) | (first << 64)) - 1 & (2**256 - 1)  # numpy counts up before it makes a block
+    counter = ((second << 128) | (first << 64)) - 1 & (2**256 - 1)  # numpy increments the counter before it computes a block
     words = [(counter >> shift) & WORD for shift in (0, 64, 128, 192)]
     generator = numpy.random.Philox(counter=numpy.array(words, numpy.uint64),
                                     key=numpy.array([seed, purpose(word)], numpy.uint64))
@@ -55,7 +55,7 @@ def epoch_order(size, seed, epoch):
 
 
 def samples(size, seed, global_batch):
-    """The samples of every step, on all ranks; what does not fill a batch at the end of an epoch is left out."""
+    """The samples of every step, on all ranks. The tail of an epoch, which does not fill a batch, is dropped."""
     epoch = 0
     while True:
         order = epoch_order(size, seed, epoch)
@@ -80,7 +80,7 @@ def seed_generator(seed):
 
 
 def initialise(model, layers):
-    """GPT-2's first weights, drawn in the order of models/gpt.cpp. The generator is as after making the modules."""
+    """GPT-2's initial weights, drawn in the order of models/gpt.cpp. The generator is in its state after the modules are made."""
     deviation = 0.02
     for name, weight in model.named_parameters():
         if "ln_" in name:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a GPT on Shakespeare's bytes has learned after a budget: `lockstep train gpt` against nanoGPT's way in Python.
+"""The validation loss of a GPT on Shakespeare's bytes after a number of steps: `lockstep train gpt` and nanoGPT's way in Python.
 
     PYTHON benchmarks/train_against_python/seeds.py build/release/bin/lockstep [options]
 
 PYTHON is one with torch (tools/bootstrap where). Every seed is trained once on each side with the same settings: model,
-batch, rates, decay, clipping, steps. Python draws its weights from torch's own generator and its windows anywhere in the
+batch, learning rates, decay, clipping, steps. Python draws its weights from torch's own generator and its windows anywhere in the
 text, as nanoGPT does; lockstep draws both its own way. The loss is the mean over the same validation text, every window
 once. The means over the seeds may differ by no more than Python's own do from seed to seed.
 """
@@ -25,7 +25,7 @@ def options():
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--data", default="shakespeare", help="text, as lockstep train takes it")
-    parser.add_argument("--json", type=pathlib.Path, help="write everything measured to this file")
+    parser.add_argument("--json", type=pathlib.Path, help="write all measurements to this file")
     return parser.parse_args()
 
 

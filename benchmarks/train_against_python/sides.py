@@ -1,4 +1,4 @@
-"""Starts one training run on either side, and brings back its rows: step, loss, tokens a second."""
+"""Starts one training run on either side and returns its rows: step, loss, tokens per second."""
 
 import json
 import os
@@ -9,15 +9,15 @@ import sys
 from run_settings import metrics
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIMIT = 3600  # seconds that one run may take
+LIMIT = 3600  # time limit of one run, in seconds
 
 
 def finished(command, **more):
-    """What a command has printed. Its own words go to standard error; a failure ends the comparison."""
+    """The standard output of a command. Its messages go to standard error; a failure ends the comparison."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, timeout=LIMIT, **more)
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(str(word) for word in command)}\nended with code {done.returncode}; its own words "
-                         "stand above")
+        raise SystemExit(f"{' '.join(str(word) for word in command)}\nended with code {done.returncode}; its messages "
+                         "are above")
     return done.stdout
 
 
