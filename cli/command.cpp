@@ -28,7 +28,7 @@ std::string read_to_end(const FileDescriptor& file) {
   }
 }
 
-// What the child finds when it starts: the folder, no input, one pipe for both outputs.
+// The file actions of the child: its folder, no input, one pipe for both outputs.
 class FileActions {
  public:
   FileActions(const std::filesystem::path& folder, int output) {
@@ -53,7 +53,7 @@ class FileActions {
 CommandResult run_command(const std::vector<std::string>& words,
                           const std::filesystem::path& folder) {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
   const FileDescriptor ours(ends[0]);
   FileDescriptor theirs(ends[1]);
   auto arguments = words;

@@ -1,4 +1,4 @@
-// Runs another program to its end and keeps what it said.
+// Runs another program until it ends, and returns its output.
 #pragma once
 
 #include <filesystem>
@@ -9,15 +9,16 @@
 namespace lockstep::cli {
 
 struct CommandResult {
-  int code = 0;        // 127 when the program is not there; 128 + n when signal n ended it
-  std::string output;  // stdout and stderr as they came
+  int code = 0;        // 127: the program does not exist; 128 + n: signal n ended it
+  std::string output;  // stdout and stderr, interleaved
 };
 
-/// What runs a command in a folder: run_command, or what a test puts in its place.
+/// Runs a command in a folder: run_command, or its replacement in a test.
 using CommandRunner = std::function<CommandResult(const std::vector<std::string>& words,
                                                   const std::filesystem::path& folder)>;
 
-/// The program is looked for in PATH. Throws SystemError when no process can be made.
+/// Searches the program in PATH, runs it in `folder` and waits for its end. Throws SystemError when
+/// the process does not start.
 [[nodiscard]] CommandResult run_command(const std::vector<std::string>& words,
                                         const std::filesystem::path& folder);
 

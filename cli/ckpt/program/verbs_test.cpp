@@ -31,7 +31,7 @@ class CkptVerbs : public ::testing::Test {
     return run() + "/checkpoints/step-" + std::to_string(number);
   }
 
-  // What a verb prints; its exit code is left in code_.
+  // The output of a verb; sets code_ to its exit code.
   std::string printed(int (*verb)(const Words&), const Words& words) {
     ::testing::internal::CaptureStdout();
     try {
@@ -69,7 +69,7 @@ TEST_F(CkptVerbs, InspectListsTheCheckpointsOfARunAndTheTensorsOfOne) {
       << printed(run_inspect, {step(4)});
 }
 
-TEST_F(CkptVerbs, ACheckpointIsFoundByTheNameItIsKeptAs) {
+TEST_F(CkptVerbs, AKeptCheckpointIsFoundByItsName) {
   {
     Toy toy;
     lockstep::Run next(World::alone(), run(), {.log = Log({.level = LogLevel::error})});
@@ -122,7 +122,7 @@ TEST_F(CkptVerbs, DiffNamesWhatDiffersAndByHowMuch) {
   EXPECT_EQ(json::parse(printed(run_diff, {step(2), step(4), "--json"}))["differences"].size(), 2U);
 }
 
-TEST_F(CkptVerbs, ExportAndImportCarryAPartToANewRun) {
+TEST_F(CkptVerbs, ExportAndImportCopyAPartToANewRun) {
   const auto file = folder_.path() + "/toy.safetensors";
   (void)printed(run_export, {run(), "-o", file, "--part", "toy"});
   EXPECT_EQ(code_, 0);
@@ -145,7 +145,7 @@ TEST_F(CkptVerbs, ExportAndImportCarryAPartToANewRun) {
   EXPECT_TRUE(untouched.is_after(0));
 }
 
-TEST_F(CkptVerbs, ImportLeavesAFolderAloneThatARunIsUsing) {
+TEST_F(CkptVerbs, ImportRefusesAFolderThatARunIsUsing) {
   const auto file = folder_.path() + "/toy.safetensors";
   (void)printed(run_export, {run(), "-o", file, "--part", "toy"});
   const auto other = folder_.path() + "/other";
@@ -161,7 +161,7 @@ TEST_F(CkptVerbs, ImportLeavesAFolderAloneThatARunIsUsing) {
   }
 }
 
-// The run would resume from step 2; the verb says what is wrong with step 4.
+// The run would resume from step 2; the verb states the fault of step 4.
 TEST_F(CkptVerbs, VerifyRefusesAPipeInPlaceOfAFile) {
   const auto path = step(4) + "/toy.safetensors";
   std::filesystem::remove(path);
@@ -171,7 +171,7 @@ TEST_F(CkptVerbs, VerifyRefusesAPipeInPlaceOfAFile) {
   EXPECT_TRUE(has(words, "1 of 2 valid")) << words;
 }
 
-TEST_F(CkptVerbs, PathsThatHoldNoCheckpointAreNamed) {
+TEST_F(CkptVerbs, PathsWithoutACheckpointAreNamed) {
   const auto refusal = [&](const Words& words) -> std::string {
     try {
       (void)printed(run_inspect, words);

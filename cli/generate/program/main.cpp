@@ -1,5 +1,5 @@
-// lockstep-generate: what `lockstep generate` needs LibTorch for. The lockstep command becomes this
-// program; it is not meant to be typed.
+// lockstep-generate: the part of `lockstep generate` that needs LibTorch. The lockstep command
+// executes it; users do not.
 #include <fmt/format.h>
 #include <torch/torch.h>
 #include <unistd.h>

@@ -19,7 +19,7 @@ TEST(Best, IsTheLowestFiniteLossAndCountsTheEvaluationsSince) {
   Best best;
   EXPECT_FALSE(best.add(std::numeric_limits<double>::quiet_NaN(), 1));
   EXPECT_TRUE(best.add(3, 2));
-  EXPECT_FALSE(best.add(3, 3));  // as good is not better
+  EXPECT_FALSE(best.add(3, 3));  // an equal loss is not a new best
   EXPECT_FALSE(best.add(4, 4));
   EXPECT_EQ(best.since(), 2);
   EXPECT_TRUE(best.add(2, 5));
