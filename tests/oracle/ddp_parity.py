@@ -167,7 +167,7 @@ def main():
         whole = [(f"{folder}/threads1", 2, WHOLE, torch.float32), (f"{folder}/exact2", 2, WHOLE, torch.float64)]
         whole += [(f"{folder}/exact{ranks}", ranks, LARGER, torch.float64) for ranks in (3, 4)]
         in_processes(pool, ddp_training.train_whole, whole)
-        two_threads = train_with_two_threads(folder)  # beside two ranks: four processors in all
+        two_threads = train_with_two_threads(folder)  # concurrent with two ranks: four processors in total
         for ranks in (2, 3, 4):
             cases = ALL if ranks == 2 else LARGER
             lockstep_ddp(f"{folder}/lockstep{ranks}", ranks, cases)

@@ -12,7 +12,7 @@ import sys
 
 import bpe_agreement as small
 
-# The merges of src/lockstep/tokenizers/table_files.cpp: encoder.json is read beside that vocab.bpe.
+# The merges of src/lockstep/tokenizers/table_files.cpp: encoder.json is read together with that vocab.bpe.
 MERGES = [(b"t", b"h"), (b"th", b"e"), (b" ", b"the"), (b"a", b"a"), (b"aa", b"aa"), (b"r", b"e"), (b"the", b"re"), (b" ", b" ")]
 TOKENS = [bytes([b]) for b in small.IN_ORDER] + [a + b for a, b in MERGES]
 MERGE_LINES = "".join(f"{small.in_letters(a)} {small.in_letters(b)}\n" for a, b in MERGES)

@@ -71,8 +71,9 @@ class Run {
  public:
   /// Prepares checkpoints in <folder>/checkpoints, which must be the same folder on all ranks.
   /// While the Run exists, the signals TERM, INT, USR1 and USR2 request a stop; a second INT or
-  /// TERM acts as without a Run (stop_signals.h). Collective: every rank constructs its Run. Throws
-  /// UsageError for invalid options, PeerError if a rank is lost or late.
+  /// TERM acts as without a Run (stop_signals.h).
+  /// Collective: every rank constructs its Run.
+  /// Throws UsageError for invalid options, PeerError if a rank is lost or late.
   Run(const World& world, const std::string& folder, RunOptions options = {});
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -94,12 +95,13 @@ class Run {
 
   /// Loads the newest checkpoint that is valid on every rank into the tracked objects, in place,
   /// and returns its step; returns 0 and loads nothing if the folder has no checkpoint. A
-  /// checkpoint that is skipped is logged with the reason. Collective: every rank calls it once,
-  /// after track() and before the first step. Returns when all ranks have loaded. Throws UsageError
-  /// if there are checkpoints but none is valid on every rank (it never starts from step 0
-  /// silently), if the checkpoint does not match the tracked objects (the message names every
-  /// difference), or if another run uses the folder. Tracked objects are then in an unspecified
-  /// state. Throws PeerError if a rank is lost or late.
+  /// checkpoint that is skipped is logged with the reason.
+  /// Collective: every rank calls it once, after track() and before the first step.
+  /// Returns when all ranks have loaded.
+  /// Throws UsageError if there are checkpoints but none is valid on every rank (it never starts
+  /// from step 0 silently), if the checkpoint does not match the tracked objects (the message
+  /// names every difference), or if another run uses the folder. Tracked objects are then in an
+  /// unspecified state. Throws PeerError if a rank is lost or late.
   std::int64_t resume();
 
   /// Ends a step and saves if a save is due. Returns true if the loop must end: a rank received a

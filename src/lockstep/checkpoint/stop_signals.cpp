@@ -24,7 +24,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
 struct Installed {
-  std::mutex mutex;  // guards what follows; the handler reads `before`, which is set before it
+  std::mutex mutex;  // guards the members below; the handler reads `before`, set before it exists
   int num_users = 0;
   std::array<struct sigaction, kSignals.size()> before{};
 };

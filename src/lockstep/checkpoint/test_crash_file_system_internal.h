@@ -83,7 +83,7 @@ class CrashFileSystem final : public FileSystem {
   [[nodiscard]] int expect_parent(const std::string& path) const;
   void change(int folder, Change change);
 
-  mutable std::recursive_mutex mutex_;  // guards what follows: ranks may be threads
+  mutable std::recursive_mutex mutex_;  // guards the members below: ranks may be threads
   std::vector<Node> nodes_;             // the first is the root
   int num_operations_ = 0;
   int num_syncs_ = 0;

@@ -117,7 +117,7 @@ class Writer {
   std::optional<std::int64_t> from_;  // likewise
   std::int64_t num_saves_ = 0;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable_any changed_;
   std::optional<Job> job_;  // in progress
   std::exception_ptr failure_;

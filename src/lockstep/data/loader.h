@@ -74,8 +74,8 @@ class Loader {
   /// are discarded.
   ~Loader();
 
-  /// Returns the next batch. Epochs follow each other without end. The batch's tensors lie in the
-  /// ring; the caller may keep them, and they are then not overwritten.
+  /// Returns the next batch, across epochs without end. The batch's tensors are in the ring; if
+  /// the caller keeps them, they are not overwritten.
   /// Returns when the batch has been read.
   /// Throws the data set's error, with the sample's index in front of the message; the next call
   /// reads the same batch again. Throws SystemError if no worker has read the batch within `limit`.

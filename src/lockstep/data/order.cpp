@@ -59,7 +59,7 @@ void EpochOrder::fill(std::int64_t first, std::span<std::int64_t> out) const {
 
 void EpochOrder::look_up(std::span<std::int64_t> positions) const {
   for (const auto position : positions) {
-    LOCKSTEP_ASSERT(position >= 0 && position < size_, "positions lie in the epoch");
+    LOCKSTEP_ASSERT(position >= 0 && position < size_, "positions are in [0, size)");
   }
   const auto sequential = [](const Sequential&) {};
   const auto permuted = [&](const Permutation& permutation) { permutation.apply(positions); };

@@ -75,7 +75,7 @@ TokenFile::TokenFile(FileBytes file, TokenLayout layout) : file_(std::move(file)
 
 void TokenFile::read(std::uint64_t first, std::span<std::int64_t> out) const {
   LOCKSTEP_ASSERT(first <= num_tokens_ && out.size() <= num_tokens_ - first,
-                  "the tokens asked for lie within the file");
+                  "the range of tokens is within the file");
   const auto from = file_.bytes().subspan(data_offset_ + first * token_bytes_);
   if (token_bytes_ == 2) {
     widen<std::uint16_t>(from, out);
