@@ -361,7 +361,7 @@ TEST(CrashHandler, RefusesADescriptorThatIsNotOpenAndALimitOfZero) {
   EXPECT_THROW(CrashHandler(STDERR_FILENO, {.limit = std::chrono::seconds(0)}), UsageError);
 }
 
-TEST(CrashHandler, PutsBackTheHandlersAndTheStackOfBefore) {
+TEST(CrashHandler, RestoresThePreviousHandlersAndStack) {
   struct sigaction before {};
   stack_t stack_before{};
   ::sigaction(SIGSEGV, nullptr, &before);

@@ -38,7 +38,7 @@ class Room {
     state.expire(now);
     collect();
   }
-  // The only answer for `who`; nullopt when there is none.
+  // The only answer for a connection; nullopt when there is none.
   std::optional<StoreReply> answer_to(int who) {
     auto& waiting = answers[who];
     if (waiting.empty()) return std::nullopt;
