@@ -164,11 +164,11 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& files,
   if (files.empty()) throw UsageError("no data file is given; give one or more paths");
   const auto first = FileBytes::map(files.front());
   const auto kind = identify(first);
-  if (kind == FileKind::cifar) return cifar_dataset(files, options.normalize);
+  if (kind == FileKind::cifar) return cifar_dataset(files, options.normalization);
   if (kind == FileKind::idx && files.size() == 2) {
     // In either order: images have three dimensions, labels one.
     const bool swapped = IdxFile(first).array().shape.size() == 1;
-    return idx_dataset(files[swapped ? 1 : 0], files[swapped ? 0 : 1], options.normalize);
+    return idx_dataset(files[swapped ? 1 : 0], files[swapped ? 0 : 1], options.normalization);
   }
   if (files.size() > 1) {
     throw UsageError(fmt::format(
