@@ -1,10 +1,9 @@
-# The two commands of the README, and what a developer runs beside them. Everything is in tools/ and in
-# CMake's presets; these lines only name it.
+# The two commands of the README, and the commands of a developer. The work is done by tools/ and CMake's presets.
 PRESET ?= dev
 MINUTES ?= 3
 
-# Virtual machines may hide SVE of a processor that has it (Neoverse V1, N2, V2). The BLAS in LibTorch's wheel then
-# dies of SIGSEGV unless it is told to take the processor for a plain one.
+# Virtual machines may hide the SVE of a processor that has it (Neoverse V1, N2, V2). The BLAS in LibTorch's wheel then
+# crashes with SIGSEGV unless this variable makes it use the baseline instruction set.
 HIDES_SVE := $(shell grep -q 'CPU part.*0xd4[09f]' /proc/cpuinfo && ! grep -qw sve /proc/cpuinfo && echo yes)
 ifeq ($(HIDES_SVE),yes)
 export NVPL_BLAS_DEBUG_CPU_TYPE ?= 1
@@ -12,19 +11,19 @@ endif
 
 .PHONY: train test bench soak format tidy help
 
-train:  ## set up, build, run the main job
+train:  ## install what is missing, build, train a GPT
 	@tools/bootstrap train
 	@cmake --preset release
 	@cmake --build --preset release --target lockstep_programs
 	@build/release/bin/lockstep train gpt
 
-test:  ## set up, build, pass all tests (PRESET=asan or tsan for the sanitizers)
+test:  ## install what is missing, build, run all tests (PRESET=asan or tsan: sanitizers)
 	@tools/bootstrap test
 	@cmake --preset $(PRESET) -DLOCKSTEP_BUILD_TESTS=ON -DLOCKSTEP_BUILD_BENCHMARKS=ON
 	@cmake --build --preset $(PRESET) --target all all_verify_interface_header_sets
 	@tools/run_tests build/$(PRESET)
 
-bench:  ## the figures the README quotes
+bench:  ## print the figures of README and docs
 	@tools/bootstrap test
 	@cmake --preset release -DLOCKSTEP_BUILD_BENCHMARKS=ON
 	@cmake --build --preset release
@@ -47,19 +46,19 @@ bench:  ## the figures the README quotes
 	@$(PYTHON_WITH_TORCH) benchmarks/train_against_python/compare.py build/release/bin/lockstep
 	@$(PYTHON_WITH_TORCH) benchmarks/train_against_python/seeds.py build/release/bin/lockstep
 
-# For the recipes above, when they run.
+# Evaluated when a recipe runs.
 PYTHON_WITH_TORCH = $$(tools/bootstrap where | sed -n s/^python=//p)
 PEERS = --python $(PYTHON_WITH_TORCH) --compare gloo$$([ ! -x build/release/bin/lockstep-bench-mpi ] || echo ,mpi)
 
-soak:  ## long random, fault and fuzz runs (MINUTES=480 for a night)
+soak:  ## random, fault and fuzz tests for a long time (MINUTES=480: one night)
 	@tools/bootstrap test
 	@tools/soak $(MINUTES)
 
-format:  ## write every C++ file as clang-format 14 does
+format:  ## format every C++ file with clang-format 14
 	@tools/check_format --fix
 
-tidy:  ## clang-tidy 14 over every C++ file
-	@cmake --preset dev -B build/tidy -DLOCKSTEP_PCH=OFF  # clang cannot read the header GCC has precompiled
+tidy:  ## run clang-tidy 14 over every C++ file
+	@cmake --preset dev -B build/tidy -DLOCKSTEP_PCH=OFF  # clang cannot read headers precompiled by GCC
 	@cmake --build build/tidy --target tidy
 
 help:

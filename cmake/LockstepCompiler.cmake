@@ -1,4 +1,4 @@
-# How every file of lockstep is compiled: language, warnings, arithmetic, and the tools that make it quick.
+# How every file of lockstep is compiled: language, warnings, arithmetic, compiler cache and linker.
 
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
@@ -11,9 +11,9 @@ target_compile_features(lockstep_compiler INTERFACE cxx_std_20)
 set(options
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion
   # Results are bit-identical on all processors: aarch64 has fused multiply-add in its base set, x86-64 has not,
-  # and GCC fuses by default. -fno-math-errno changes no result and lets sqrt vectorise.
+  # and GCC fuses by default. -fno-math-errno changes no result and lets GCC vectorize sqrt.
   -ffp-contract=off -fno-math-errno
-  # Stacks in crash reports reach the caller even through optimised frames.
+  # Stacks in crash reports reach the caller even through optimized frames.
   -fno-omit-frame-pointer
   # One code model for libraries and programs, so that both can share a precompiled header.
   -fPIC)
@@ -25,7 +25,7 @@ target_compile_options(lockstep_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
-  # With its checks in the code, GCC takes members of LibTorch's classes for uninitialised that are not.
+  # With sanitizers, GCC reports initialized members of LibTorch's classes as uninitialized.
   target_compile_options(lockstep_compiler INTERFACE -Wno-maybe-uninitialized)
 endif()
 
@@ -33,7 +33,7 @@ endif()
 if(PROJECT_IS_TOP_LEVEL)
   find_program(LOCKSTEP_CCACHE ccache)
   if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # ccache serves files that use a precompiled header only when told that this is safe.
+    # ccache supports precompiled headers only with these settings.
     set(CMAKE_CXX_COMPILER_LAUNCHER
         ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${LOCKSTEP_CCACHE})
   endif()
@@ -44,7 +44,7 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
-# Files that include <torch/torch.h> take up to 2 GB each: no more at a time than memory holds.
+# The compiler needs up to 2 GB for a file that includes <torch/torch.h>: memory limits how many run at a time.
 cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
 cmake_host_system_information(RESULT memory_mb QUERY TOTAL_PHYSICAL_MEMORY)
 math(EXPR torch_jobs "${memory_mb} / 2048")

@@ -1,5 +1,5 @@
-# What lockstep is built on. fmt, nlohmann-json and CLI11 are used in source files alone: no public header of
-# ours names a type of theirs.
+# The libraries that lockstep uses. fmt, nlohmann-json and CLI11 are used in source files only: no public header of
+# lockstep names one of their types.
 
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
@@ -8,8 +8,8 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(ZLIB REQUIRED)
 
 target_link_libraries(lockstep_compiler INTERFACE nlohmann_json::nlohmann_json fmt::fmt)
-# LibTorch's include folder holds an fmt of another version, and only ours comes compiled: header-only costs every file
-# two seconds more. This folder, which names ours, is searched before LibTorch's; as headers of the system they give no
+# LibTorch's include folder has another version of fmt, which is header-only and costs two seconds more per file. The
+# folder made here forwards to the system's fmt and is searched before LibTorch's. As system headers they give no
 # warnings.
 find_path(LOCKSTEP_FMT_INCLUDE fmt/format.h REQUIRED)
 file(GLOB fmt_headers RELATIVE ${LOCKSTEP_FMT_INCLUDE} ${LOCKSTEP_FMT_INCLUDE}/fmt/*.h)
@@ -18,7 +18,7 @@ foreach(header IN LISTS fmt_headers)
        CONTENT "#pragma GCC system_header\n#include \"${LOCKSTEP_FMT_INCLUDE}/${header}\"\n")
 endforeach()
 target_include_directories(lockstep_compiler INTERFACE ${PROJECT_BINARY_DIR}/fmt_first)
-# As LibTorch is compiled; said to all files, since precompiled headers must see what their users see.
+# As LibTorch is compiled. Set for all files, because a precompiled header needs the same definitions as its users.
 target_compile_definitions(lockstep_compiler INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
 
 if(LOCKSTEP_FUZZ)
@@ -34,7 +34,7 @@ if(LOCKSTEP_BUILD_CLI)
   find_package(CLI11 REQUIRED)
 endif()
 
-# tools/bootstrap knows where it put LibTorch, or where it found one; ask it unless the user said.
+# tools/bootstrap knows the location of LibTorch; ask it unless the user has set one.
 if(NOT LOCKSTEP_TORCH_DIR OR NOT LOCKSTEP_PYTHON)
   execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/bootstrap where
                   OUTPUT_VARIABLE bootstrap_says ERROR_QUIET)

@@ -1,7 +1,7 @@
-# What may or may not be on a machine: the CUDA toolkit, NCCL, MPI. Each LOCKSTEP_<FEATURE> is AUTO, ON or
-# OFF; each HAVE_<FEATURE> ends as ON or OFF, and <FEATURE>_WHY says in words what was found or missing.
+# Optional features of a machine: the CUDA toolkit, NCCL, MPI. Each LOCKSTEP_<FEATURE> is AUTO, ON or OFF; each
+# HAVE_<FEATURE> becomes ON or OFF, and <FEATURE>_WHY states what was found or is missing.
 
-# Settles one feature: ON demands it, OFF hides it, AUTO takes what was found.
+# Decides one feature: ON requires it, OFF disables it, AUTO uses it if found.
 macro(lockstep_settle feature found why how)
   set(HAVE_${feature} OFF)
   set(${feature}_WHY "${why}")
@@ -17,7 +17,7 @@ macro(lockstep_settle feature found why how)
   endif()
 endmacro()
 
-# CUDA: a compiler for kernels, and LibTorch's CUDA half with all it is linked to.
+# CUDA: a compiler for kernels, and LibTorch's CUDA libraries with their dependencies.
 set(cuda_found OFF)
 set(cuda_why "no CUDA toolkit (nvcc)")
 set(cuda_how "install the CUDA 13 toolkit and put nvcc on PATH")
@@ -29,7 +29,7 @@ if(LOCKSTEP_CUDA)
       set(cuda_why "toolkit ${CUDAToolkit_VERSION}, but a LibTorch without CUDA")
       set(cuda_how "use the torch ${LOCKSTEP_TORCH_WANTED} wheel: tools/bootstrap gpu")
     else()
-      # The small LibTorch of tools/bootstrap lacks what libtorch_cuda.so needs; only a link tells.
+      # The small LibTorch of tools/bootstrap lacks dependencies of libtorch_cuda.so; only linking detects it.
       file(WRITE ${PROJECT_BINARY_DIR}/cuda_half.cpp "int main() { return 0; }\n")
       try_compile(cuda_half_links SOURCES ${PROJECT_BINARY_DIR}/cuda_half.cpp NO_CACHE
         LINK_LIBRARIES -Wl,--no-as-needed ${LOCKSTEP_TORCH_ROOT}/lib/libtorch_cuda.so
@@ -47,7 +47,7 @@ lockstep_settle(CUDA cuda_found "${cuda_why}" "${cuda_how}")
 
 if(HAVE_CUDA)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # A100, H100/H200, and PTX for what comes later
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # A100, H100/H200, and PTX for later GPUs
   endif()
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # the one LibTorch uses

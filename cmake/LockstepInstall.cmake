@@ -1,4 +1,4 @@
-# `cmake --install`: the rooms, their headers, the command, and what find_package(lockstep) reads.
+# `cmake --install`: the rooms, their headers, the command, and the files for find_package(lockstep).
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -9,7 +9,7 @@ install(TARGETS ${rooms} lockstep_lockstep EXPORT lockstepTargets
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET lockstep)
   get_property(programs GLOBAL PROPERTY LOCKSTEP_PROGRAMS)
-  # They look for each other beside themselves, so a prefix can be moved. LibTorch stays where it is.
+  # Programs find each other relative to their own path, so the prefix can be moved. LibTorch is not installed.
   set_target_properties(${programs} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS ${programs})
   install(FILES ${PROJECT_SOURCE_DIR}/cli/bench/comm/gloo.py

@@ -1,5 +1,5 @@
 # Headers that many files include are parsed once per build: every source of lockstep gets the precompiled header of
-# its kind, by what it includes.
+# its kind, which depends on its includes.
 #
 #   plain    the standard library and fmt
 #   json     these and JSON
@@ -8,7 +8,7 @@
 #
 # and tests plain_test and torch_test, with GoogleTest. A file still includes what it uses: the tidy build and
 # -DLOCKSTEP_PCH=OFF compile without these headers. Loops over memory (lockstep_vector_sources) get none: they include
-# little, and are compiled for processors that the precompiled headers are not for.
+# little, and are compiled for other instruction sets than the precompiled headers.
 
 set(lockstep_plain <algorithm> <array> <atomic> <charconv> <chrono> <cstddef> <cstdint> <cstring> <filesystem>
     <fstream> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <string_view> <thread> <utility>
@@ -44,7 +44,7 @@ if(LOCKSTEP_PCH)
   endforeach()
 endif()
 
-# Which kind the source at `path` is.
+# The kind of the source at `path`.
 function(lockstep_kind_of path result)
   file(STRINGS ${path} includes REGEX "^#include ")
   set(kind plain)
@@ -62,7 +62,7 @@ function(lockstep_kind_of path result)
   set(${result} ${kind} PARENT_SCOPE)
 endfunction()
 
-# Gives the sources of `target`, which is declared in `folder`, their headers.
+# Assigns the precompiled headers to the sources of `target`, which is declared in `folder`.
 function(lockstep_precompile target folder)
   get_target_property(links ${target} LINK_LIBRARIES)
   get_target_property(definitions ${target} COMPILE_DEFINITIONS)
@@ -79,11 +79,11 @@ function(lockstep_precompile target folder)
     if(kind MATCHES "tensor|torch")
       set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
     endif()
-    # Another target may have the same source, and GCC refuses a header that was made with another -O.
+    # Another target may have the same source, and GCC rejects a header that was compiled with another -O.
     get_source_file_property(options ${path} DIRECTORY ${folder} COMPILE_OPTIONS)
     if(LOCKSTEP_PCH AND NOT options MATCHES "-include|-O")
       set(header ${LOCKSTEP_PCH_FILE_${kind}})
-      # GCC 12 forgets that inlined code comes from the system's headers, and warns of strings that are never that long.
+      # GCC 12 does not recognize inlined code of system headers, and warns about string lengths that never occur.
       set_property(SOURCE ${path} DIRECTORY ${folder} APPEND PROPERTY COMPILE_OPTIONS -include ${header} -Winvalid-pch
         -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
       set_property(SOURCE ${path} DIRECTORY ${folder} APPEND PROPERTY OBJECT_DEPENDS ${header}.gch)
@@ -91,7 +91,7 @@ function(lockstep_precompile target folder)
   endforeach()
 endfunction()
 
-# Does so for every target below `folder`. Called once, when all of them are declared.
+# Does this for every target below `folder`. Called once, after all targets are declared.
 function(lockstep_precompile_below folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)

@@ -1,11 +1,11 @@
 # lockstep_room(NAME SOURCES … HEADERS … [TESTS …] [FUZZ …])
 # declares a room of src/lockstep: the static library lockstep::NAME, its public headers, one test
-# program a test file, one fuzz target a fuzz file. What it is linked to, other rooms and torch, is read
-# from docs/rooms.txt, the same lines that the rooms test holds the includes against.
+# program per test file, one fuzz target per fuzz file. The rooms that it links, and torch, are read
+# from docs/rooms.txt; a test compares the includes with the same lines.
 
 set(LOCKSTEP_ROOMS_FILE ${PROJECT_SOURCE_DIR}/docs/rooms.txt CACHE INTERNAL "")
 
-# What docs/rooms.txt allows `name` to include: rooms, and torch.
+# The rooms that docs/rooms.txt allows `name` to include, and torch.
 function(lockstep_rooms_below name result)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${LOCKSTEP_ROOMS_FILE})
   file(STRINGS ${LOCKSTEP_ROOMS_FILE} line REGEX "^${name} *:")
@@ -43,11 +43,11 @@ function(lockstep_room name)
   endif()
 endfunction()
 
-# lockstep_vector_sources(TARGET file…) adds sources with loops over memory to a target, each compiled once per instruction set that
-# processors of this architecture may have (kernels/dispatch.h). They are optimised in every build, or tests of large
-# spans would take minutes. Vectors wider than the baseline's registers are passed to no other file, so their ABI
-# does not matter. No code asks whether an operation trapped, and without that question conversions of 16-bit floats
-# become vector code.
+# lockstep_vector_sources(TARGET file…) adds sources with loops over memory to a target. Each is compiled once per
+# instruction set of this architecture (kernels/dispatch.h). They are optimized in every build, because tests of large
+# spans would otherwise take minutes. Vectors wider than the baseline's registers are passed to no other file, so their
+# ABI does not matter. No code tests whether an operation trapped, and -fno-trapping-math lets GCC vectorize conversions
+# of 16-bit floats.
 function(lockstep_vector_sources target)
   set(sets baseline)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -67,8 +67,8 @@ function(lockstep_vector_sources target)
 endfunction()
 
 # lockstep_processors(COUNT test…) declares how many processors each of these tests of this folder keeps busy: ctest
-# starts no more tests at a time than the machine has processors for. One, unless a test's ranks compute side by
-# side; a rank that waits, sleeps. Tests that are not built here may be named too.
+# starts no more tests at a time than the machine has processors for. The default is one; declare more if ranks compute
+# at the same time. A waiting rank sleeps and does not count. Tests that are not built here may be named too.
 function(lockstep_processors count)
   foreach(test IN LISTS ARGN)
     if(TEST ${test})
@@ -77,15 +77,15 @@ function(lockstep_processors count)
   endforeach()
 endfunction()
 
-# Every rank of a test computes with one thread, whatever the machine has: LibTorch, OpenMP and the BLAS below them.
+# Every rank of a test computes with one thread on every machine: LibTorch, OpenMP and the BLAS below them.
 function(lockstep_one_thread_per_rank test)
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
                OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1)
 endfunction()
 
-# lockstep_test(FILE [ROOM name] [NAME name] [LINK …] [PROCESSORS n]) builds FILE as one GoogleTest program and names it
-# to ctest: by NAME, else by FILE with the room before it.
-# A test's own watchdog (room testing) speaks first; ctest's limit is the net under it.
+# lockstep_test(FILE [ROOM name] [NAME name] [LINK …] [PROCESSORS n]) builds FILE as one GoogleTest program and adds it
+# to ctest as NAME, by default the room and the name of FILE.
+# The test's own watchdog (room testing) expires first; ctest's limit is for a hang of the watchdog.
 function(lockstep_test file)
   if(LOCKSTEP_FUZZ)
     return()
@@ -125,8 +125,8 @@ function(lockstep_sanitize_torch test)
   endif()
 endfunction()
 
-# lockstep_fuzz(FILE ROOM name) builds the entry point LLVMFuzzerTestOneInput of FILE. Under the fuzz
-# preset libFuzzer drives it; everywhere else it replays tests/fuzz/corpus/<stem> as a test.
+# lockstep_fuzz(FILE ROOM name) builds the entry point LLVMFuzzerTestOneInput of FILE. With the fuzz
+# preset libFuzzer runs it; all other builds replay tests/fuzz/corpus/<stem> as a test.
 function(lockstep_fuzz file)
   cmake_parse_arguments(PARSE_ARGV 1 fuzz "" "ROOM" "")
   get_filename_component(name ${file} NAME_WE)

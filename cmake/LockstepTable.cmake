@@ -1,4 +1,4 @@
-# The last words of configure: what was found, what that switches on, how to get the rest.
+# The summary that configure prints: what was found, what it enables, how to get what is missing.
 
 if(LOCKSTEP_FUZZ)
   message(STATUS "lockstep ${PROJECT_VERSION}: fuzz targets only, ${CMAKE_CXX_COMPILER_ID} "
@@ -6,7 +6,7 @@ if(LOCKSTEP_FUZZ)
   return()
 endif()
 
-# One row; `how` is empty for what is on.
+# One row; `how` is empty for an enabled feature.
 function(lockstep_row name found switches_on how)
   string(SUBSTRING "${name}          " 0 9 name)
   if(how STREQUAL "")
@@ -23,12 +23,12 @@ lockstep_row(CUDA "${CUDA_WHY}" "programs see GPUs through LibTorch" "${CUDA_HOW
 lockstep_row(NCCL "${NCCL_WHY}" "its toolchain test; no backend uses it yet" "${NCCL_HOW}")
 lockstep_row(MPI "${MPI_WHY}" "a peer of lockstep bench comm; no backend uses it yet" "${MPI_HOW}")
 if(LOCKSTEP_CCACHE)
-  lockstep_row(ccache "found" "a file compiled before is not compiled again" "")
+  lockstep_row(ccache "found" "files that have not changed are not compiled again" "")
 else()
   lockstep_row(ccache "not found" "" "apt-get install ccache")
 endif()
 if(LOCKSTEP_LINKER)
-  lockstep_row(linker "${LOCKSTEP_LINKER}" "quicker links" "")
+  lockstep_row(linker "${LOCKSTEP_LINKER}" "faster links" "")
 else()
   lockstep_row(linker "no mold, no lld" "" "apt-get install mold")
 endif()

@@ -1,4 +1,4 @@
-# `cmake --build --preset dev --target tidy` runs clang-tidy 14 over every source file of ours, except the code of pages.
+# `cmake --build --preset dev --target tidy` runs clang-tidy 14 over every source file of lockstep, except the code of pages.
 
 find_program(LOCKSTEP_RUN_CLANG_TIDY NAMES run-clang-tidy-14)
 if(LOCKSTEP_RUN_CLANG_TIDY AND NOT LOCKSTEP_FUZZ)

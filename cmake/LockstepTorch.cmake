@@ -1,6 +1,6 @@
-# LibTorch as the target lockstep::torch, and with its CUDA half as lockstep::torch_cuda. Used by lockstep's own build and, installed beside
-# lockstepConfig.cmake, by programs that link it. LibTorch's own package file is not used because it stops
-# without a CUDA toolkit; but where the user has already called find_package(Torch), theirs is taken.
+# LibTorch as the target lockstep::torch, and with its CUDA libraries as lockstep::torch_cuda. Used by lockstep's own
+# build and, installed beside lockstepConfig.cmake, by programs that link lockstep. LibTorch's own package file is not
+# used because it fails without a CUDA toolkit. If the project has already called find_package(Torch), that one is used.
 #
 # Reads LOCKSTEP_TORCH_DIR (variable, then environment): a folder with include/ and lib/.
 # Sets  LOCKSTEP_TORCH_VERSION, LOCKSTEP_TORCH_ROOT and LOCKSTEP_TORCH_IS_THEIRS.
@@ -39,7 +39,7 @@ endforeach()
 list(JOIN LOCKSTEP_TORCH_VERSION "." LOCKSTEP_TORCH_VERSION)
 
 if(NOT LOCKSTEP_TORCH_VERSION MATCHES "^2\\.")
-  message(FATAL_ERROR "LibTorch ${LOCKSTEP_TORCH_VERSION} in ${LOCKSTEP_TORCH_ROOT} cannot be used: lockstep "
+  message(FATAL_ERROR "LibTorch ${LOCKSTEP_TORCH_VERSION} in ${LOCKSTEP_TORCH_ROOT} is not supported: lockstep "
                       "needs 2.x and is tested with ${LOCKSTEP_TORCH_WANTED}.")
 elseif(NOT LOCKSTEP_TORCH_VERSION STREQUAL LOCKSTEP_TORCH_WANTED)
   message(WARNING "LibTorch ${LOCKSTEP_TORCH_VERSION} instead of ${LOCKSTEP_TORCH_WANTED}: it may work, but "
@@ -56,7 +56,7 @@ if(LOCKSTEP_TORCH_IS_THEIRS)
                         "with 1: their strings differ. Use the torch ${LOCKSTEP_TORCH_WANTED} wheel.")
   endif()
   target_link_libraries(lockstep::torch INTERFACE ${TORCH_LIBRARIES})
-  add_library(lockstep::torch_cuda ALIAS lockstep::torch)  # theirs is linked whole or not at all
+  add_library(lockstep::torch_cuda ALIAS lockstep::torch)  # find_package(Torch) has one target for both
   return()
 endif()
 
@@ -72,7 +72,7 @@ target_link_libraries(lockstep::torch INTERFACE lockstep::libtorch_torch_cpu loc
 
 if(EXISTS ${LOCKSTEP_TORCH_ROOT}/lib/libtorch_cuda.so)
   add_library(lockstep::torch_cuda INTERFACE IMPORTED GLOBAL)
-  # Kernels register themselves when the library is loaded, so the linker must keep what looks unused.
+  # Kernels register themselves when the library is loaded, so the linker must keep libraries that look unused.
   target_link_libraries(lockstep::torch_cuda INTERFACE lockstep::torch
     "-Wl,--push-state,--no-as-needed"
     ${LOCKSTEP_TORCH_ROOT}/lib/libtorch_cuda.so ${LOCKSTEP_TORCH_ROOT}/lib/libc10_cuda.so

@@ -1,7 +1,7 @@
-// Feeds stored inputs to a fuzz target, so that what fuzzing once found stays found without a
-// fuzzer. Takes folders (every file in them, in the order of their names) and files. A crash is the
-// target's own; exit code 1 means that there was nothing to replay, which would otherwise pass in
-// silence.
+// Runs a fuzz target on stored inputs, so that errors found by fuzzing are tested without a fuzzer.
+// Arguments are files and folders (all files in them, in the order of their names). A crash is an
+// error of the target; exit code 1 means that there was no input, which would otherwise be
+// unnoticed.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files that `path` stands for; none when it is missing or an empty folder.
+// The files at `path`; empty when it is missing or an empty folder.
 std::vector<fs::path> files_of(const fs::path& path) {
-  std::error_code error;  // what cannot be read counts as missing
+  std::error_code error;  // an unreadable file counts as missing
   if (fs::is_regular_file(path, error)) return {path};
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(path, error)) {

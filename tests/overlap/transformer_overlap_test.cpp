@@ -1,5 +1,5 @@
-// One backward of the benchmark transformer, the model as it is, with a batch of 2 × 64: buckets
-// travel while gradients still come, and how gradients are cut into buckets changes no bit.
+// One backward of the unchanged benchmark transformer with a batch of 2 × 64: buckets are reduced
+// while backward still computes, and results are bit-identical for any division into buckets.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -43,8 +43,8 @@ void expect_overlap(const StepRecord& record, std::size_t num_parameters) {
   }
 }
 
-TEST(TransformerOverlap, PublishesBucketsDuringBackwardAndGivesTheSameBitsForAnyBuckets) {
-  // Without Ddp: the mean of two is a sum and a half, which no order changes.
+TEST(TransformerOverlap, ReducesBucketsDuringBackwardAndIsBitIdenticalForAnyBuckets) {
+  // Without Ddp: the mean of two is one addition and a division by 2, whose order is fixed.
   std::vector<models::BenchmarkTransformer> nets(kRanks);
   std::vector<std::vector<at::Tensor>> own;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -64,7 +64,7 @@ TEST(TransformerOverlap, PublishesBucketsDuringBackwardAndGivesTheSameBitsForAny
     for (const std::size_t bucket_bytes :
          {64UL << 10, 1UL << 20, kDefaultBucketBytes, kOneBucket}) {
       Ddp ddp(*net, group, {.bucket_bytes = bucket_bytes});
-      // A second one is cut by the order in which the first one's gradients came.
+      // The second backward uses buckets in the order in which gradients arrived in the first.
       const int num_backwards = bucket_bytes == kDefaultBucketBytes ? 2 : 1;
       for (int backward = 0; backward < num_backwards; ++backward) {
         net->zero_grad();

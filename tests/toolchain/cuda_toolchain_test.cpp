@@ -1,5 +1,5 @@
-// A kernel of ours on a tensor of LibTorch's: the CUDA compiler, the runtime and LibTorch's CUDA
-// half agree.
+// A kernel of lockstep on a tensor of LibTorch: the CUDA compiler, the runtime and LibTorch's CUDA
+// libraries are compatible.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <gtest/gtest.h>

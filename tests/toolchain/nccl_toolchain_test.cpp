@@ -1,4 +1,4 @@
-// NCCL's header and library are of one version, and a world of one GPU can be summed.
+// NCCL's header and library have the same version, and a reduction over one GPU works.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <gtest/gtest.h>

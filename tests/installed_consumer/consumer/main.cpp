@@ -1,4 +1,4 @@
-// A user's program: LibTorch and lockstep side by side.
+// A user's program with LibTorch and lockstep.
 #include <ATen/ATen.h>
 
 #include <cstdio>
