@@ -28,7 +28,7 @@ TEST(Best, IsTheLowestFiniteLossAndCountsTheEvaluationsSince) {
   EXPECT_EQ(best.since(), 0);
 }
 
-TEST(Best, IsSavedWhole) {
+TEST(Best, IsSavedAndLoaded) {
   Best before;
   before.add(2.5, 7);
   before.add(3, 8);
@@ -40,7 +40,7 @@ TEST(Best, IsSavedWhole) {
   EXPECT_THROW(after.load_state_json("{\"loss\":1}"), UsageError);
 }
 
-TEST(EvaluationLine, SaysWhetherItIsTheBestAndHowMuchPatienceIsUsed) {
+TEST(EvaluationLine, StatesWhetherItIsTheBestAndThePatienceUsed) {
   Best best;
   best.add(2.5, 40);
   EXPECT_EQ(evaluation_line(40, result_of(2.5), best, 0),
@@ -50,7 +50,7 @@ TEST(EvaluationLine, SaysWhetherItIsTheBestAndHowMuchPatienceIsUsed) {
             "step 50: validation loss 2.7500 (1 of 3)");
 }
 
-TEST(EvaluationLine, HasTheAccuracyWhereThereAreClasses) {
+TEST(EvaluationLine, HasTheAccuracyForClasses) {
   auto result = result_of(2.5);
   result.accuracy.correct = 3;
   result.accuracy.count = 4;

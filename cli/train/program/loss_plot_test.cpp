@@ -7,7 +7,7 @@
 namespace lockstep::cli {
 namespace {
 
-TEST(TextPlot, PutsPointsWhereTheyBelong) {
+TEST(TextPlot, DrawsPointsAtTheirCells) {
   const auto text = text_plot({{'.', {{0, 4}, {50, 2}, {100, 1}}}, {'o', {{100, 1}}}},
                               {.width = 11, .height = 3});
   EXPECT_EQ(text,
@@ -18,18 +18,18 @@ TEST(TextPlot, PutsPointsWhereTheyBelong) {
             "          step 0  100\n");
 }
 
-TEST(TextPlot, LeavesOutWhatIsNotFinite) {
+TEST(TextPlot, LeavesOutPointsThatAreNotFinite) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(text_plot({{'.', {{0, 4}, {1, nan}, {2, 1}}}}, {.width = 8, .height = 2}),
             text_plot({{'.', {{0, 4}, {2, 1}}}}, {.width = 8, .height = 2}));
 }
 
-TEST(TextPlot, OnePointIsNoCurve) {
+TEST(TextPlot, IsEmptyForOnePoint) {
   EXPECT_EQ(text_plot({}), "");
   EXPECT_EQ(text_plot({{'.', {{1, 1}}}}), "");
 }
 
-TEST(TextPlot, AFlatCurveHasItsPlace) {
+TEST(TextPlot, DrawsAFlatCurve) {
   EXPECT_NE(text_plot({{'.', {{0, 1}, {1, 1}}}}).find('.'), std::string::npos);
 }
 

@@ -16,13 +16,13 @@ const Progress kProgress{.step = 7,
                          .exposed = 0.023,
                          .left = 52s};
 
-TEST(Progress, HasEverythingWhereThereIsRoom) {
+TEST(Progress, HasAllPartsOnAWideTerminal) {
   EXPECT_EQ(progress_line(kProgress),
             "step   7/300  loss 2.4312  41.2k tok/s  0:52 left  lr 9.10e-04  data wait 0.1 %  "
             "exposed comm 2.3 %");
 }
 
-TEST(Progress, KeepsWhatMattersMostOnANarrowTerminal) {
+TEST(Progress, LeavesOutTheLastPartsOnANarrowTerminal) {
   for (int columns = 0; columns < 110; ++columns) {
     const auto line = progress_line(kProgress, columns);
     EXPECT_LE(static_cast<int>(line.size()), columns);
@@ -41,7 +41,7 @@ TEST(Progress, NumbersKeepThreeDigits) {
   EXPECT_EQ(short_number(2.5e9), "2.50G");
 }
 
-TEST(Progress, TimesReadAsOnAClock) {
+TEST(Progress, TimesAreWrittenAsOnAClock) {
   EXPECT_EQ(clock_text(0s), "0:00");
   EXPECT_EQ(clock_text(52s), "0:52");
   EXPECT_EQ(clock_text(723s), "12:03");
