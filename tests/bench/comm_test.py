@@ -77,7 +77,7 @@ class BenchComm(unittest.TestCase):
 
     def test_gloo_is_compared(self):
         if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
-            self.skipTest("torch is not installed for Python; tools/bootstrap test brings it")
+            self.skipTest("torch is not installed for Python; tools/bootstrap test installs it")
         _, found = self.bench("-n", "2", "--sizes", "1K", "--iterations", "3", "--compare", "gloo", "--rounds", "1",
                               "--ops", "all", "--memory", "ordinary", "--python", PYTHON)
         self.assertIn("PyTorch", found["backends"]["gloo"])

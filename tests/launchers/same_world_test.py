@@ -38,7 +38,7 @@ class SameWorld(JobTest):
 
     def test_mpirun(self):
         if not shutil.which("mpirun"):
-            self.skipTest("mpirun is not installed; tools/bootstrap test brings it")
+            self.skipTest("mpirun is not installed; tools/bootstrap test installs it")
         output = self.run_job("mpirun", "--oversubscribe", "-n", "4", PRINT_WORLD, OMPI_ALLOW_RUN_AS_ROOT="1",
                               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         self.assertEqual(worlds(output), expected_worlds(1, 4))
@@ -59,7 +59,7 @@ class SameWorld(JobTest):
     def torchrun(self):
         has_torch = subprocess.run([PYTHON, "-c", "import torch.distributed.run"], capture_output=True)
         if has_torch.returncode != 0:
-            self.skipTest("torch is not installed for Python; tools/bootstrap test brings it")
+            self.skipTest("torch is not installed for Python; tools/bootstrap test installs it")
         return PYTHON, "-m", "torch.distributed.run"
 
 

@@ -124,7 +124,7 @@ class TwoHosts(JobTest):
 
     def test_torchrun_with_an_agent_on_each_host(self):
         if subprocess.run([PYTHON, "-c", "import torch.distributed.run"], capture_output=True).returncode != 0:
-            self.skipTest("torch is not installed for Python; tools/bootstrap test brings it")
+            self.skipTest("torch is not installed for Python; tools/bootstrap test installs it")
         agents = [self.start("on", f"h{node}", PYTHON, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank",
                              str(node), "--nproc-per-node", "2", "--master-addr", "h0", "--master-port", "29500",
                              "--no-python", PRINT_WORLD) for node in (0, 1)]
@@ -133,7 +133,7 @@ class TwoHosts(JobTest):
 
     def test_mpirun_over_both_hosts(self):
         if not shutil.which("mpirun"):
-            self.skipTest("mpirun is not installed; tools/bootstrap test brings it")
+            self.skipTest("mpirun is not installed; tools/bootstrap test installs it")
         agent = self.folder / "agent"
         agent.write_text('#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\nexec on "$h" sh -c "$*"\n')
         agent.chmod(0o755)
@@ -145,7 +145,7 @@ class TwoHosts(JobTest):
 
     def test_srun_over_both_hosts(self):
         if not shutil.which("slurmctld", path=os.environ["PATH"] + ":/usr/sbin"):
-            self.skipTest("SLURM is not installed; tools/bootstrap test brings it")
+            self.skipTest("SLURM is not installed; tools/bootstrap test installs it")
         if os.getuid() != 0 or pathlib.Path("/proc/self/uid_map").read_text().split()[2] != "4294967295":
             self.skipTest("SLURM's daemons need real root")
         conf = self.folder / "slurm.conf"

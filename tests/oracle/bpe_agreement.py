@@ -23,7 +23,7 @@ try:
     import tiktoken
     from tiktoken_ext.openai_public import r50k_pat_str
 except ModuleNotFoundError as missing:
-    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test installs it")
     sys.exit(77)
 
 NUM_MERGES = 600

@@ -20,7 +20,7 @@ try:
     import safetensors.torch
     import torch
 except ModuleNotFoundError as missing:
-    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test installs it")
     sys.exit(77)
 
 DTYPES = {"BOOL": torch.bool, "U8": torch.uint8, "I8": torch.int8, "I16": torch.int16, "I32": torch.int32,

@@ -30,7 +30,7 @@ try:
     import torch
     from safetensors.torch import load_file
 except ModuleNotFoundError as missing:
-    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test installs it")
     sys.exit(77)
 
 import ddp_training  # noqa: E402

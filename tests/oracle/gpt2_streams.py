@@ -40,7 +40,7 @@ def main() -> int:
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "lockstep" / "data"
     table = cache / "gpt2-bpe"
     if not table.is_dir():
-        print("SKIPPED: GPT-2's table is not here; `lockstep data fetch gpt2-bpe` brings it")
+        print("SKIPPED: GPT-2's table is not on this machine; `lockstep data fetch gpt2-bpe` downloads it")
         return 77
     problems = 0
     with tempfile.TemporaryDirectory() as temporary:

@@ -15,7 +15,7 @@ try:
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.backend.event_processing.plugin_event_accumulator import TENSORS, EventAccumulator
 except ModuleNotFoundError as missing:
-    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test installs it")
     sys.exit(77)
 
 # The valid records of the run: steps 1 to 4 of its first start, 5 to 8 of its second.

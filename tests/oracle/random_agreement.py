@@ -11,7 +11,7 @@ import sys
 try:
     import numpy
 except ModuleNotFoundError as missing:
-    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test installs it")
     sys.exit(77)
 
 NUM_STREAMS = 100

@@ -268,7 +268,7 @@ try:
 
     found = importlib.metadata.version("safetensors")
 except ModuleNotFoundError as missing:
-    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test installs it")
     sys.exit(77)
 if found != REFERENCE_VERSION:
     print(f"SKIPPED: safetensors {found} is installed, the table of differences is for {REFERENCE_VERSION}; "

@@ -11,7 +11,7 @@ import sys
 try:
     import torch.utils.data as data
 except ModuleNotFoundError as missing:
-    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test installs it")
     sys.exit(77)
 
 NUM_CASES = 600

@@ -12,7 +12,7 @@ import sys
 try:
     import torch
 except ModuleNotFoundError as missing:
-    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test brings it")
+    print(f"SKIPPED: {missing.name} is not installed for Python; tools/bootstrap test installs it")
     sys.exit(77)
 
 RNG = random.Random(os.environ.get("LOCKSTEP_SOAK_SEED", 7))
