@@ -24,7 +24,7 @@ int run_help(const std::vector<std::string>& arguments, Streams streams) {
                  "  -h, --help     print this help; `lockstep help <verb>` for a verb\n"
                  "  -V, --version  print only the version\n"
                  "\n"
-                 "Examples:\n"
+                 "Examples\n"
                  "  lockstep run -n 4 ./my_program --its options\n"
                  "  lockstep data inspect train.bin\n"
                  "  lockstep train gpt --data my.txt --steps 1000\n";

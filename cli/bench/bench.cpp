@@ -16,7 +16,7 @@ constexpr std::string_view kHelp =
     "\n"
     "Options of each: `lockstep bench comm --help`, `lockstep bench data --help`.\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep bench comm -n 2 --compare gloo,mpi\n"
     "  lockstep bench data train.bin --batch 32 --window 256\n";
 

@@ -13,7 +13,7 @@ constexpr std::string_view kHelp =
     "\n"
     "  data inspect FILE…              print format, samples and data id of files\n"
     "  data tokenize FILE… -o OUT.bin  convert text or JSON lines to a token file\n"
-    "  data audit --samples N          check that ranks read each sample once per epoch\n"
+    "  data audit --samples N          check that ranks read each sample once\n"
     "  data fetch NAME                 download shakespeare, sotu, fashion-mnist or\n"
     "                                  gpt2-bpe\n"
     "\n"

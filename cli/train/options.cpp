@@ -299,6 +299,7 @@ std::string train_help(ModelKind kind) {
   }
   return text +
          "\n"
+         "Give the length of the run by exactly one option; N may end in k, M or B.\n"
          "D is a duration: 100 or 100st (steps), 2ep (epochs), 50Mtok (tokens).\n"
          "A setting can also be given in a file (--config FILE, `lr = 3e-4`) and in the\n"
          "environment (LOCKSTEP_TRAIN_LR). The command line overrides the environment,\n"

@@ -187,7 +187,7 @@ void add_computation(Table& table) {
 void add_run(Table& table) {
   using C = TrainConfig;
   using Unit = TrainLength::Unit;
-  table.group("Length of the run (exactly one of these; N may end in k, M or B)");
+  table.group("Length of the run");
   table.add_length(Unit::steps, "N", kAll, "optimizer steps");
   table.add_length(Unit::epochs, "X", kAll, "passes over the training data");
   table.add_length(Unit::tokens, "N", kTokens, "training tokens");

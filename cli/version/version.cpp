@@ -15,11 +15,11 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "lockstep version: print the version, the features of this build, and this machine\n"
+    "lockstep version: print version, features of this build, and this machine\n"
     "\n"
     "  --json     print one JSON object, without the facts about the machine\n"
     "\n"
-    "Examples:\n"
+    "Examples\n"
     "  lockstep version\n"
     "  lockstep version --json\n";
 

@@ -162,7 +162,7 @@ std::string bench_comm_help() {
          "  --python PATH            a Python with torch (default LOCKSTEP_PYTHON, then python3)\n"
          "  --json FILE  --svg FILE  all figures as JSON; a chart of time over size\n"
          "\n"
-         "Examples:\n"
+         "Examples\n"
          "  lockstep bench comm\n"
          "  lockstep bench comm -n 2 --sizes 1K,64K,1M,16M,128M --compare gloo,mpi --svg comm.svg\n"
          "  lockstep bench comm --ops all --dtypes float32,bfloat16 --json comm.json\n";
