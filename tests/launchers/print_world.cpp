@@ -76,19 +76,19 @@ void act(const lockstep::World& world, int num_arguments, char** arguments) {
       std::exit(3);
     }
   } else if (what == "leave") {
-    const auto engine = lockstep::make_group(world);
+    const auto group = lockstep::make_group(world);
     if (chosen) return;
-    engine->wait(*engine->start({.kind = lockstep::Collective::barrier}, nullptr));
+    group->wait(*group->start({.kind = lockstep::Collective::barrier}, nullptr));
   } else if (what == "reduce") {
-    const auto engine = lockstep::make_group(world);
+    const auto group = lockstep::make_group(world);
     const std::int32_t own = world.rank();
     std::int32_t sum = 0;
-    engine->wait(*engine->start({.kind = lockstep::Collective::all_reduce,
-                                 .dtype = lockstep::DType::int32,
-                                 .count = 1,
-                                 .input = std::as_bytes(std::span(&own, 1)),
-                                 .output = std::as_writable_bytes(std::span(&sum, 1))},
-                                nullptr));
+    group->wait(*group->start({.kind = lockstep::Collective::all_reduce,
+                               .dtype = lockstep::DType::int32,
+                               .count = 1,
+                               .input = std::as_bytes(std::span(&own, 1)),
+                               .output = std::as_writable_bytes(std::span(&sum, 1))},
+                              nullptr));
     std::printf("sum %d\n", sum);
   } else if (what == "flood") {
     flood(world.rank(), number(2));
