@@ -2,7 +2,7 @@
 
     ddp_step.py mlp WIDTH BATCH | transformer LENGTH BATCH
 
-Place and cores come from compare.py, and so do lines "way steps"; the answer is the seconds and the last loss.
+compare.py sets the rank and its cores and sends lines "way steps"; the answer is the seconds and the last loss.
 """
 
 import pathlib

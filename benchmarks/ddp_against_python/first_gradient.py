@@ -2,7 +2,7 @@
 
     first_gradient.py FOLDER        started by start_up.py under torchrun
 
-Writes the clock at which it had the gradient, and its norm, to FOLDER/<rank>.
+Writes the time at which the gradient is complete, and its norm, to FOLDER/<rank>.
 """
 
 import pathlib

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""From the command to the first averaged gradient on every rank: lockstep run beside torchrun, interleaved.
+"""The time from the command to the first averaged gradient on every rank: lockstep run and torchrun, interleaved.
 
     PYTHON benchmarks/ddp_against_python/start_up.py build/release [--ranks 8] [--rounds 5] [--json FILE]
 
-PYTHON is one with torch (tools/bootstrap where); build/release holds bin/lockstep and benchmarks/first_gradient.
+PYTHON is one with torch (tools/bootstrap where); build/release has bin/lockstep and benchmarks/first_gradient.
 """
 
 import argparse

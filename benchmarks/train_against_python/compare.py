@@ -4,15 +4,15 @@
     PYTHON benchmarks/train_against_python/compare.py build/release/bin/lockstep [options]
 
 PYTHON is one with torch (tools/bootstrap where). A rank has --threads threads and as many cores, the same ones on both
-sides: virtual machines may hide which two share one. Both sides train GPT-tiny (4 layers,
+sides: virtual machines may hide which logical processors share a core. Both sides train GPT-tiny (4 layers,
 width 128, 4 heads, 128 tokens, 8 windows per rank) from the same weights on the same batches of the same token file, with
 the same learning rates; Python with gradient_as_bucket_view and fused AdamW. In each round every side runs once, in
 alternating order. Tokens per second are the median over the intervals of a run without the first two; the median over the
 rounds is printed.
 
 Losses are compared step by step: the mean difference between lockstep and Python may be twice that between two runs of
-Python which differ in the number of threads only. With --kernels libtorch every operator is the one that Python calls;
-with lockstep's own the last bits differ, and rounding grows: the longer the curves, the further apart.
+Python that differ only in the number of threads. With --kernels libtorch every operator is the one that Python calls;
+with lockstep's own kernels the last bits differ, and rounding errors grow with the number of steps.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The validation loss of a GPT on Shakespeare's bytes after a number of steps: `lockstep train gpt` and nanoGPT's way in Python.
+"""The validation loss of a GPT on Shakespeare's bytes: `lockstep train gpt` compared with nanoGPT's method in Python.
 
     PYTHON benchmarks/train_against_python/seeds.py build/release/bin/lockstep [options]
 
 PYTHON is one with torch (tools/bootstrap where). Every seed is trained once on each side with the same settings: model,
-batch, learning rates, decay, clipping, steps. Python draws its weights from torch's own generator and its windows anywhere in the
-text, as nanoGPT does; lockstep draws both its own way. The loss is the mean over the same validation text, every window
-once. The means over the seeds may differ by no more than Python's own do from seed to seed.
+batch, learning rates, decay, clipping, steps. Python draws its weights from torch's generator and its windows anywhere in
+the text, as nanoGPT does; lockstep draws both with its own methods. The loss is the mean over all windows of the same
+validation text. The means over the seeds may differ by at most the spread of Python's losses over the seeds.
 """
 
 import argparse
