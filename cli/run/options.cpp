@@ -149,7 +149,7 @@ std::string run_help() {
          "  --rendezvous HOST:PORT  where the nodes meet; HOST is node 0 (torchrun's\n"
          "                          --rdzv-endpoint is the same)\n"
          "  --secret-file FILE      secret of the job, mode 0600 (default: your own)\n"
-         "  --max-restarts N        restarts of all ranks after a failure (default 0: none)\n"
+         "  --max-restarts N        restarts after a rank has failed (default 0: none)\n"
          "  --grace T               time between SIGTERM and SIGKILL (default 30s)\n"
          "  --timeout T             time for all nodes to meet (default 5min)\n"
          "  --run-dir DIR           logs (default runs/<program>-<time>-<token>)\n"
