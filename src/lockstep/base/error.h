@@ -38,14 +38,13 @@ class PeerError final : public Error {
   int rank_;
 };
 
-/// The machine refused. After a system call, the message ends with the system's description of errno.
+/// A system call or a device failed. The message ends with the description of the system or device.
 class SystemError final : public Error {
  public:
   /// `what_failed` is a clause such as "cannot open /data/train.bin"; `error_number` is the value
   /// of errno.
   SystemError(std::string_view what_failed, int error_number);
-  /// Something other than a system call failed, such as a GPU; `message` ends with its own words.
-  /// error_number() is 0.
+  /// For a device, such as a GPU; `message` ends with its description. error_number() is 0.
   explicit SystemError(const std::string& message) : Error(message), error_number_(0) {}
 
   [[nodiscard]] std::string_view kind() const noexcept override { return "system"; }
