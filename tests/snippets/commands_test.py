@@ -166,7 +166,8 @@ class Page:
         """(exit code, output)"""
         try:
             done = subprocess.run(command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                  timeout=240)
         except subprocess.TimeoutExpired as slow:
             return 124, (slow.stdout or b"").decode(errors="replace")
         return done.returncode, done.stdout
