@@ -96,12 +96,12 @@ std::string header_text(const CommReport& report) {
       fmt::format("lockstep bench comm: {} rank{} on {} core{}, one thread each, {} build{}\n",
                   request.ranks, request.ranks == 1 ? "" : "s", report.machine.cpu.num_cores(),
                   report.machine.cpu.num_cores() == 1 ? "" : "s", report.build,
-                  report.build == "Release" ? "" : ": its figures are not representative");
+                  report.build == "Release" ? "" : ": slower than Release");
   text += fmt::format("processors: {}\n", processors_text(request));
-  text += fmt::format(
-      "buffers: rotate through {} per rank (last-level cache {}); total at most {} per rank\n",
-      size_in_words(request.rotation_bytes), cache > 0 ? size_in_words(cache) : "unknown",
-      size_in_words(kMostBytesPerRank));
+  text +=
+      fmt::format("buffers: rotate through {} per rank (last-level cache {}); limit {} per rank\n",
+                  size_in_words(request.rotation_bytes),
+                  cache > 0 ? size_in_words(cache) : "unknown", size_in_words(kMostBytesPerRank));
   if (report.load) {
     text += fmt::format("load average of the minute before the start: {:.1f}{}\n", *report.load,
                         *report.load > 0.5 ? "; other processes use this machine too" : "");
