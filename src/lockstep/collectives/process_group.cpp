@@ -1,6 +1,7 @@
 #include "lockstep/collectives/process_group.h"
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/backends.h"
+#include "lockstep/collectives/device_alone_internal.h"
 #include "lockstep/collectives/tensor_span_internal.h"
 #include "lockstep/fabric/backend_choice.h"
 
@@ -43,6 +45,23 @@ Call call_of(Collective kind, const CallOptions& options) {
           .leaves = options.leaves};
 }
 
+// Starts a collective. In a group of one rank, CUDA tensors are processed on their device, and the
+// call carries name and flags only.
+std::shared_ptr<Operation> start(Group& group, Call call, const at::Tensor& output,
+                                 const at::Tensor& input) {
+  const auto device = call.device;
+  if (device.kind == DeviceKind::cuda) {
+    run_alone_on_device(call, output, input);
+    call.count = 0;
+    call.input = {};
+    call.output = {};
+    call.device = {};
+  }
+  auto operation = group.start(call, keep({input, output}));
+  operation->device = device;
+  return operation;
+}
+
 // Returns `part` if `whole` has `size` times as many elements.
 std::int64_t part_of(std::string_view verb, std::int64_t whole, std::int64_t part, int size) {
   if (whole == part * size) return part;
@@ -74,7 +93,7 @@ std::shared_ptr<Operation> start_all_reduce(Group& group, const at::Tensor& tens
   call.input = span.bytes;
   call.output = span.bytes;
   note_write(tensor);
-  return group.start(call, keep({tensor}));
+  return start(group, call, tensor, tensor);
 }
 
 std::shared_ptr<Operation> start_reduce_scatter(Group& group, const at::Tensor& output,
@@ -91,7 +110,7 @@ std::shared_ptr<Operation> start_reduce_scatter(Group& group, const at::Tensor& 
   call.input = from.bytes;
   call.output = to.bytes;
   note_write(output);
-  return group.start(call, keep({input, output}));
+  return start(group, call, output, input);
 }
 
 std::shared_ptr<Operation> start_all_gather(Group& group, const at::Tensor& output,
@@ -106,7 +125,7 @@ std::shared_ptr<Operation> start_all_gather(Group& group, const at::Tensor& outp
   call.input = from.bytes;
   call.output = to.bytes;
   note_write(output);
-  return group.start(call, keep({input, output}));
+  return start(group, call, output, input);
 }
 
 std::shared_ptr<Operation> start_broadcast(Group& group, const at::Tensor& tensor, int root,
@@ -123,7 +142,7 @@ std::shared_ptr<Operation> start_broadcast(Group& group, const at::Tensor& tenso
     call.output = span.bytes;
     note_write(tensor);
   }
-  return group.start(call, keep({tensor}));
+  return start(group, call, tensor, tensor);
 }
 
 }  // namespace
@@ -168,6 +187,8 @@ bool ProcessGroup::is_reserved() const noexcept { return !reservation_->holder.e
 at::Tensor ProcessGroup::allocate(std::int64_t bytes, at::Device device) const {
   const auto where = usable_device(*group_, device, "memory to allocate");
   if (bytes < 0) throw UsageError(fmt::format("cannot allocate {} bytes", bytes));
+  if (device.is_cuda())
+    return at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(device));
   auto memory = group_->allocate(static_cast<std::size_t>(bytes), where);
   auto* start = memory->bytes().data();
   return at::from_blob(
@@ -244,7 +265,7 @@ Work ProcessGroup::reduce(at::Tensor& tensor, int root, ReduceOp op,
     call.output = span.bytes;
     note_write(tensor);
   }
-  return {group_, {group_->start(call, keep({tensor}))}};
+  return {group_, {lockstep::start(*group_, call, tensor, tensor)}};
 }
 
 Work ProcessGroup::gather(at::Tensor& output, const at::Tensor& input, int root,
@@ -263,7 +284,7 @@ Work ProcessGroup::gather(at::Tensor& output, const at::Tensor& input, int root,
     call.output = to.bytes;
     note_write(output);
   }
-  return {group_, {group_->start(call, keep({input, output}))}};
+  return {group_, {lockstep::start(*group_, call, output, input)}};
 }
 
 Work ProcessGroup::scatter(at::Tensor& output, const at::Tensor& input, int root,
@@ -282,7 +303,7 @@ Work ProcessGroup::scatter(at::Tensor& output, const at::Tensor& input, int root
     call.input = from.bytes;
   }
   note_write(output);
-  return {group_, {group_->start(call, keep({input, output}))}};
+  return {group_, {lockstep::start(*group_, call, output, input)}};
 }
 
 Work ProcessGroup::all_to_all(at::Tensor& output, const at::Tensor& input,
@@ -299,7 +320,7 @@ Work ProcessGroup::all_to_all(at::Tensor& output, const at::Tensor& input,
   call.input = from.bytes;
   call.output = to.bytes;
   note_write(output);
-  return {group_, {group_->start(call, keep({input, output}))}};
+  return {group_, {lockstep::start(*group_, call, output, input)}};
 }
 
 Work ProcessGroup::barrier(const CallOptions& options) const {

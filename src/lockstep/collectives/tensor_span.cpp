@@ -1,5 +1,7 @@
+#include <ATen/Context.h>
 #include <fmt/format.h>
 
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -43,14 +45,27 @@ std::string shape_of(const at::Tensor& tensor) {
   return text.str();
 }
 
+// A group of one rank moves no data, so that it supports every GPU (device_alone_internal.h).
+std::optional<std::string> refusal_of(const Group& group, at::Device device, const Device& where) {
+  if (device.is_cpu()) return group.refusal_of(where);
+  if (!device.is_cuda()) return "groups support CPU and CUDA only";
+  if (!at::hasCUDA()) return "this process has no GPU";
+  if (where.index >= static_cast<int>(at::getNumGPUs())) {
+    return fmt::format("this process has {} GPUs", at::getNumGPUs());
+  }
+  if (group.size() == 1) return std::nullopt;
+  return fmt::format(
+      "in this version, only groups of one rank support CUDA tensors, and this group has {} ranks; "
+      "copy the tensor to the CPU",
+      group.size());
+}
+
 }  // namespace
 
 Device usable_device(const Group& group, at::Device device, std::string_view what) {
   const Device where{device.is_cpu() ? DeviceKind::cpu : DeviceKind::cuda,
                      device.has_index() ? device.index() : 0};
-  const auto refusal = device.is_cpu() || device.is_cuda()
-                           ? group.refusal_of(where)
-                           : std::optional<std::string>("groups support CPU and CUDA only");
+  const auto refusal = refusal_of(group, device, where);
   if (!refusal) return where;
   throw UsageError(fmt::format("the {} is on {}, which backend {} does not support: {}", what,
                                device.str(), group.kind(), *refusal));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/device_alone_internal.h"
 #include "lockstep/fabric/group.h"
 
 namespace lockstep {
@@ -18,8 +19,14 @@ void Work::wait(Deadline deadline) {
   for (const auto& operation : operations_) group_->wait(*operation, deadline);
 }
 
-// Every transport of this version supports CPU memory only.
-void Work::synchronize() { wait(); }
+void Work::synchronize() {
+  wait();
+  for (const auto& operation : operations_) {
+    const auto& device = operation->device;
+    if (device.kind == DeviceKind::cpu) continue;
+    synchronize_stream({at::kCUDA, static_cast<at::DeviceIndex>(device.index)});
+  }
+}
 
 bool Work::done() {
   for (const auto& operation : operations_) {

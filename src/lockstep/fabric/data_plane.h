@@ -35,6 +35,8 @@ class Operation {
   /// call has no flags.
   [[nodiscard]] const GroupFlags& flags() const noexcept { return group_flags; }
 
+  Device device = {};  // of the tensors; set by the room above, for waits on a stream
+
   // Maintained by the group; guarded by its lock.
   bool is_call = true;
   bool begun = false;
