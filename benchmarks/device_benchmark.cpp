@@ -98,13 +98,12 @@ int main() {
   const auto halves = values.to(at::kBFloat16), half_gradients = gradients.to(at::kBFloat16);
   const auto masters = values.clone(), target = at::empty_like(values);
 
-  const Table chunks(sizes, lockstep::kDeviceChunk), blocks({total}, lockstep::kSquaresBlock);
+  const Table chunks(sizes, lockstep::kDeviceChunk);
   lockstep::AdamStep step{.kept = 0.9997, .step_size = 3e-4, .root_factor = 1.1};
   const auto steps = at::from_blob(&step, {sizeof(step)}, at::kByte).to(at::kCUDA);
-  const auto sums =
-      at::empty({static_cast<std::int64_t>(blocks.chunks.size)}, wide.dtype(at::kDouble));
-  const auto ends =
-      at::full({1}, static_cast<std::int64_t>(blocks.chunks.size), wide.dtype(at::kInt));
+  const auto num_blocks = (count + lockstep::kSquaresBlock - 1) / lockstep::kSquaresBlock;
+  const auto sums = at::empty({static_cast<std::int64_t>(num_blocks)}, wide.dtype(at::kDouble));
+  const auto sum = at::zeros({1}, wide.dtype(at::kDouble));
   const auto norm = at::empty({2}, wide.dtype(at::kDouble));
   const lockstep::DeviceStream stream{c10::cuda::getCurrentCUDAStream().stream()};
 
@@ -132,13 +131,12 @@ int main() {
                           data<float>(averages), data<float>(squares), data<float>(masters), count},
                          chunks.chunks, data<lockstep::AdamStep>(steps), nullptr, stream);
                    }});
-  cases.push_back({"norm of the gradients", 4 * n, [&] {
-                     lockstep::launch_squares(data<const float>(gradients), blocks.chunks,
-                                              data<double>(sums), stream);
-                     lockstep::launch_norm(data<double>(sums), blocks.chunks.size,
-                                           data<std::uint32_t>(ends), 1, 1.0,
-                                           data<lockstep::DeviceNorm>(norm), stream);
-                   }});
+  cases.push_back(
+      {"norm of the gradients", 4 * n, [&] {
+         lockstep::launch_squares<float>(data<float>(gradients), count, data<double>(sums), stream);
+         lockstep::launch_total(data<double>(sums), num_blocks, data<double>(sum), stream);
+         lockstep::launch_norm(data<double>(sum), 1.0, data<lockstep::DeviceNorm>(norm), stream);
+       }});
   cases.push_back({"  _foreach_norm, norm", 4 * n, [&] {
                      at::linalg_vector_norm(at::stack(at::_foreach_norm(gradient_list, 2)), 2);
                    }});

@@ -51,10 +51,12 @@ template <typename Stored>
 void launch_sgd(const SgdStretch<Stored>& arrays, DeviceChunks chunks, const SgdStep* steps,
                 const std::uint32_t* skip, DeviceStream stream);
 
-/// The sums of squares of `chunks`, each at most kSquaresBlock elements long: sums[i] is that of
-/// chunk i. `Stored` is float, double, Float16 or BFloat16, here and below.
+/// The sums of squares of `count` values, one per block of kSquaresBlock elements: sums[i] is that
+/// of block i. `Stored` is float, double, Float16 or BFloat16, here and below.
 template <typename Stored>
-void launch_squares(const Stored* values, DeviceChunks chunks, double* sums, DeviceStream stream);
+void launch_squares(const Stored* values, std::size_t count, double* sums, DeviceStream stream);
+/// Adds `count` sums of launch_squares, in order, and then adds the result to *total.
+void launch_total(const double* sums, std::size_t count, double* total, DeviceStream stream);
 
 /// The norm of gradients, and the factor that clips it.
 struct DeviceNorm {
@@ -62,15 +64,12 @@ struct DeviceNorm {
   double clip_factor =
       1;  // max_norm / (norm + 1e-6); clipping changes nothing unless it is below 1
 };
+/// The norm of gradients whose squares have the sum *total.
+void launch_norm(const double* total, double max_norm, DeviceNorm* result, DeviceStream stream);
 
-/// Adds `count` sums of launch_squares in order. `range_ends` holds the index behind the last sum
-/// of each of `num_ranges` ranges of a flat buffer: each range is summed first, then the ranges.
-void launch_norm(const double* sums, std::size_t count, const std::uint32_t* range_ends,
-                 std::size_t num_ranges, double max_norm, DeviceNorm* result, DeviceStream stream);
-
-/// Multiplies `chunks` of `values` by *factor, unless it is at least 1.
+/// Multiplies `count` values by *factor, unless it is at least 1.
 template <typename Stored>
-void launch_scale(Stored* values, DeviceChunks chunks, const double* factor, DeviceStream stream);
+void launch_scale(Stored* values, std::size_t count, const double* factor, DeviceStream stream);
 
 /// What launch_gather moves: `count` elements of one parameter.
 struct DeviceCopy {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -174,44 +175,38 @@ TEST_F(DevicePasses, SgdStepsEqualTheHosts) {
 
 template <typename Stored>
 void compare_norm() {
-  // Two ranges: the first ends inside a block.
+  // Two ranges of one array: the first ends inside a block.
   constexpr std::size_t kFirst = kSquaresBlock + 333;
   Both<Stored> values(draw<Stored>(7, 10));
-  std::vector<DeviceChunk> blocks;
-  std::vector<std::uint32_t> ends;
-  std::vector<double> range_sums;
+  Both<double> total({0.0});
   for (const auto& [begin, end] : {std::pair{std::size_t{0}, kFirst}, std::pair{kFirst, kCount}}) {
-    double sum = 0;
-    for (auto at = begin; at < end; at += kSquaresBlock) {
-      const auto count = std::min(kSquaresBlock, end - at);
-      blocks.push_back({at, static_cast<std::uint32_t>(count), 0});
-      sum += SquaresLoops<InstructionSet::baseline, Stored>::sum(
-          std::span<const Stored>(values.host).subspan(at, count));
+    const auto count = end - begin;
+    Both<double> sums(std::vector<double>((count + kSquaresBlock - 1) / kSquaresBlock));
+    for (std::size_t i = 0; i < sums.host.size(); ++i) {
+      const auto at = i * kSquaresBlock;
+      sums.host[i] = SquaresLoops<InstructionSet::baseline, Stored>::sum(
+          std::span<const Stored>(values.host)
+              .subspan(begin + at, std::min(kSquaresBlock, count - at)));
     }
-    ends.push_back(static_cast<std::uint32_t>(blocks.size()));
-    range_sums.push_back(sum);
+    launch_squares<Stored>(values.device() + begin, count, sums.device(), {});
+    sums.expect_equal("sums of squares");
+    launch_total(sums.device(), sums.host.size(), total.device(), {});
+    total.host[0] += std::accumulate(sums.host.begin(), sums.host.end(), 0.0);
   }
-  Both<DeviceChunk> chunks(blocks);
-  Both<std::uint32_t> range_ends(ends);
-  Both<double> sums(std::vector<double>(blocks.size()));
+  total.expect_equal("sum of squares over both ranges");
   Both<DeviceNorm> norm({DeviceNorm{}});
-  launch_squares(values.device(), table_of(chunks), sums.device(), {});
-  launch_norm(sums.device(), sums.host.size(), range_ends.device(), ends.size(), 1.5, norm.device(),
-              {});
-  const double expected = std::sqrt(0 + range_sums[0] + range_sums[1]);
+  launch_norm(total.device(), 1.5, norm.device(), {});
+  const double expected = std::sqrt(total.host[0]);
   const auto found = norm.from_device()[0];
   EXPECT_EQ(found.norm, expected);
   EXPECT_EQ(found.clip_factor, 1.5 / (expected + 1e-6));
 
-  Both<DeviceChunk> parts(uneven_chunks(1));
-  launch_scale(values.device(), table_of(parts), &norm.device()->clip_factor, {});
-  for (const auto& part : parts.host) {
-    NotedLoops<InstructionSet::baseline, Stored>::multiply(
-        std::span(values.host).subspan(part.begin, part.count), found.clip_factor);
-  }
+  launch_scale(values.device() + 5, kCount - 9, &norm.device()->clip_factor, {});
+  NotedLoops<InstructionSet::baseline, Stored>::multiply(
+      std::span(values.host).subspan(5, kCount - 9), found.clip_factor);
   values.expect_equal("clipped values");
   Both<double> one({1.0});
-  launch_scale(values.device(), table_of(parts), one.device(), {});
+  launch_scale(values.device(), kCount, one.device(), {});
   values.expect_equal("values that need no clipping");
 }
 

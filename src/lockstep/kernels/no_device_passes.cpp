@@ -24,15 +24,13 @@ void launch_sgd(const SgdStretch<Stored>&, DeviceChunks, const SgdStep*, const s
   refuse();
 }
 template <typename Stored>
-void launch_squares(const Stored*, DeviceChunks, double*, DeviceStream) {
+void launch_squares(const Stored*, std::size_t, double*, DeviceStream) {
   refuse();
 }
-void launch_norm(const double*, std::size_t, const std::uint32_t*, std::size_t, double, DeviceNorm*,
-                 DeviceStream) {
-  refuse();
-}
+void launch_total(const double*, std::size_t, double*, DeviceStream) { refuse(); }
+void launch_norm(const double*, double, DeviceNorm*, DeviceStream) { refuse(); }
 template <typename Stored>
-void launch_scale(Stored*, DeviceChunks, const double*, DeviceStream) {
+void launch_scale(Stored*, std::size_t, const double*, DeviceStream) {
   refuse();
 }
 template <typename Stored>
@@ -55,14 +53,14 @@ template void launch_sgd(const SgdStretch<double>&, DeviceChunks, const SgdStep*
                          const std::uint32_t*, DeviceStream);
 template void launch_sgd(const SgdStretch<BFloat16>&, DeviceChunks, const SgdStep*,
                          const std::uint32_t*, DeviceStream);
-template void launch_squares(const float*, DeviceChunks, double*, DeviceStream);
-template void launch_squares(const double*, DeviceChunks, double*, DeviceStream);
-template void launch_squares(const Float16*, DeviceChunks, double*, DeviceStream);
-template void launch_squares(const BFloat16*, DeviceChunks, double*, DeviceStream);
-template void launch_scale(float*, DeviceChunks, const double*, DeviceStream);
-template void launch_scale(double*, DeviceChunks, const double*, DeviceStream);
-template void launch_scale(Float16*, DeviceChunks, const double*, DeviceStream);
-template void launch_scale(BFloat16*, DeviceChunks, const double*, DeviceStream);
+template void launch_squares(const float*, std::size_t, double*, DeviceStream);
+template void launch_squares(const double*, std::size_t, double*, DeviceStream);
+template void launch_squares(const Float16*, std::size_t, double*, DeviceStream);
+template void launch_squares(const BFloat16*, std::size_t, double*, DeviceStream);
+template void launch_scale(float*, std::size_t, const double*, DeviceStream);
+template void launch_scale(double*, std::size_t, const double*, DeviceStream);
+template void launch_scale(Float16*, std::size_t, const double*, DeviceStream);
+template void launch_scale(BFloat16*, std::size_t, const double*, DeviceStream);
 template void launch_gather<float>(const DeviceCopy*, std::size_t, GatherMode, std::uint32_t*,
                                    DeviceStream);
 template void launch_gather<double>(const DeviceCopy*, std::size_t, GatherMode, std::uint32_t*,

@@ -5,10 +5,12 @@ namespace lockstep {
 namespace {
 
 template <typename Stored>
-__global__ void scale(Stored* values, const DeviceChunk* chunks, const double* factor) {
+__global__ void scale(Stored* values, std::size_t count, const double* factor) {
   if (*factor >= 1) return;
   const auto by = static_cast<WideOf<Stored>>(*factor);
-  for_each_element(chunks[blockIdx.x],
+  const std::size_t begin = static_cast<std::size_t>(blockIdx.x) * kDeviceChunk;
+  const auto length = static_cast<std::uint32_t>(min(std::size_t{kDeviceChunk}, count - begin));
+  for_each_element({begin, length},
                    [&](std::size_t i) { values[i] = narrowed<Stored>(widened(values[i]) * by); });
 }
 
@@ -34,10 +36,10 @@ __global__ void gather(const DeviceCopy* table, std::uint32_t* non_finite) {
 }  // namespace
 
 template <typename Stored>
-void launch_scale(Stored* values, DeviceChunks chunks, const double* factor, DeviceStream stream) {
-  if (chunks.size == 0) return;
-  scale<<<static_cast<unsigned>(chunks.size), kThreads, 0, cuda_stream(stream)>>>(
-      values, chunks.table, factor);
+void launch_scale(Stored* values, std::size_t count, const double* factor, DeviceStream stream) {
+  if (count == 0) return;
+  const auto blocks = static_cast<unsigned>((count + kDeviceChunk - 1) / kDeviceChunk);
+  scale<<<blocks, kThreads, 0, cuda_stream(stream)>>>(values, count, factor);
   expect_launched("scaling");
 }
 
@@ -56,10 +58,10 @@ void launch_gather(const DeviceCopy* table, std::size_t size, GatherMode mode,
   expect_launched("a copy of gradients");
 }
 
-template void launch_scale(float*, DeviceChunks, const double*, DeviceStream);
-template void launch_scale(double*, DeviceChunks, const double*, DeviceStream);
-template void launch_scale(Float16*, DeviceChunks, const double*, DeviceStream);
-template void launch_scale(BFloat16*, DeviceChunks, const double*, DeviceStream);
+template void launch_scale(float*, std::size_t, const double*, DeviceStream);
+template void launch_scale(double*, std::size_t, const double*, DeviceStream);
+template void launch_scale(Float16*, std::size_t, const double*, DeviceStream);
+template void launch_scale(BFloat16*, std::size_t, const double*, DeviceStream);
 template void launch_gather<float>(const DeviceCopy*, std::size_t, GatherMode, std::uint32_t*,
                                    DeviceStream);
 template void launch_gather<double>(const DeviceCopy*, std::size_t, GatherMode, std::uint32_t*,
