@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,37 +10,15 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/base/error.h"
+#include "lockstep/flat/device_walk_internal.h"
 #include "lockstep/flat/parallel.h"
+#include "lockstep/flat/with_elements_internal.h"
 #include "lockstep/kernels/digest.h"
 #include "lockstep/kernels/noted_loops.h"
 #include "lockstep/kernels/squares.h"
 
 namespace lockstep {
 namespace {
-
-template <typename T>
-std::span<T> elements_of(const at::Tensor& tensor) {
-  return {static_cast<T*>(tensor.data_ptr()), tensor.nbytes() / sizeof(T)};
-}
-
-// Calls `walk` with the elements of `tensor` as a span of their type.
-template <typename Walk>
-auto with_elements(const at::Tensor& tensor, Walk walk) {
-  switch (c10::toRealValueType(tensor.scalar_type())) {
-    case at::kFloat:
-      return walk(elements_of<float>(tensor));
-    case at::kDouble:
-      return walk(elements_of<double>(tensor));
-    case at::kHalf:
-      return walk(elements_of<Float16>(tensor));
-    case at::kBFloat16:
-      return walk(elements_of<BFloat16>(tensor));
-    default:
-      throw UsageError(fmt::format("flat buffers hold floating-point numbers; {} is unsupported",
-                                   c10::toString(tensor.scalar_type())));
-  }
-}
 
 // `from` with the dtype and strides of `to`.
 at::Tensor like(const at::Tensor& to, const at::Tensor& from) {
@@ -78,6 +55,10 @@ bool any_part(const at::Tensor& tensor, const Loop& loop) {
 
 bool copy_noting_non_finite(const at::Tensor& to, const at::Tensor& from) {
   const auto source = like(to, from);
+  if (to.is_cuda()) {
+    to.copy_(source, /*non_blocking=*/true);
+    return false;
+  }
   // Decided by the size of the whole storage: it tells whether `to` will be evicted from the caches
   // before it is read, however small this part is.
   const auto caching = to.storage().nbytes() >= kStreamBytes ? Caching::past : Caching::through;
@@ -88,17 +69,23 @@ bool copy_noting_non_finite(const at::Tensor& to, const at::Tensor& from) {
 
 bool add_noting_non_finite(const at::Tensor& to, const at::Tensor& from) {
   const auto source = like(to, from);
+  if (to.is_cuda()) {
+    to.add_(source);
+    return false;
+  }
   return any_part(to, [&]<typename T>(auto loops, std::size_t begin, std::span<T> part) {
     return loops.add(part, static_cast<const T*>(source.const_data_ptr()) + begin);
   });
 }
 
 bool has_non_finite(const at::Tensor& flat) {
+  if (flat.is_cuda()) return has_non_finite_on_device(flat);
   return any_part(flat,
                   [](auto loops, std::size_t, auto part) { return loops.has_non_finite(part); });
 }
 
 double squared_norm(const at::Tensor& flat) {
+  if (flat.is_cuda()) return squared_norm_on_device(flat);
   const auto set = best_instruction_set();
   return with_elements(flat, [&]<typename T>(std::span<T> elements) {
     std::vector<double> sums((elements.size() + kSquaresBlock - 1) / kSquaresBlock);
@@ -113,14 +100,26 @@ double squared_norm(const at::Tensor& flat) {
   });
 }
 
-void scale(const at::Tensor& flat, double factor) { (void)scale_noting_non_finite(flat, factor); }
+void scale(const at::Tensor& flat, double factor) {
+  if (flat.is_cuda()) {
+    flat.mul_(factor);
+  } else {
+    (void)scale_noting_non_finite(flat, factor);
+  }
+}
 
 bool scale_noting_non_finite(const at::Tensor& flat, double factor) {
+  if (flat.is_cuda()) {
+    const bool found = has_non_finite_on_device(flat);
+    flat.mul_(factor);
+    return found;
+  }
   return any_part(
       flat, [factor](auto loops, std::size_t, auto part) { return loops.multiply(part, factor); });
 }
 
 std::uint64_t digest_of(const at::Tensor& flat) {
+  if (flat.is_cuda()) return digest_on_device(flat);
   const std::span bytes(static_cast<const std::byte*>(flat.const_data_ptr()), flat.nbytes());
   std::atomic<std::uint64_t> sum = 0;
   in_parts(bytes.size(), /*unit=*/64, [&](std::size_t begin, std::size_t end) {

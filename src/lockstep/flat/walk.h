@@ -1,7 +1,10 @@
 // Single-pass operations over flat buffers: each reads every element once and writes it at most
-// once, on LibTorch's intra-op threads. They take dense CPU tensors of float32, float64, float16 or
-// bfloat16; complex numbers count as pairs. Results are bit-identical on every processor and with
-// any number of threads. They throw UsageError for other dtypes.
+// once, on LibTorch's intra-op threads or on the tensor's GPU. They take dense tensors of float32,
+// float64, float16 or bfloat16; complex numbers count as pairs. Results are bit-identical on every
+// processor, with any number of threads, and on GPUs. They throw UsageError for other dtypes.
+//
+// On a GPU, work is enqueued on the device's current stream. Functions that return a number wait
+// for the device; the two that copy and add do not wait, and therefore return false there.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,6 @@
-// Passes over device memory (CUDA): the twins of adam_pass.h, sgd_pass.h, squares.h, noted_loops.h
-// and digest.h. They compute each element with the same function and add in the same order, so that
-// results are bit-identical to those of host memory. NaN payloads are the exception.
+// Passes over device memory (CUDA): the twins of adam_pass.h, sgd_pass.h, squares.h and digest.h.
+// They compute each element with the same function and add in the same order, so that results are
+// bit-identical to those of host memory. NaN payloads are the exception.
 //
 // Every function enqueues its work on a stream and returns; none waits for the device. All pointers
 // are to device memory unless stated otherwise, and the memory must stay valid until the work has
@@ -40,52 +40,20 @@ struct DeviceChunks {
 constexpr std::uint32_t kDeviceChunk = 2048;
 
 /// One step of Adam or AdamW on all `chunks` of `arrays`. `steps` holds the constants of each
-/// group. If `skip` is not null and points to a value other than 0, nothing changes. `Stored` is
-/// float, double or BFloat16.
+/// group. `Stored` is float, double or BFloat16.
 template <typename Stored>
 void launch_adam(const AdamStretch<Stored>& arrays, DeviceChunks chunks, const AdamStep* steps,
-                 const std::uint32_t* skip, DeviceStream stream);
+                 DeviceStream stream);
 
 /// The same for SGD.
 template <typename Stored>
 void launch_sgd(const SgdStretch<Stored>& arrays, DeviceChunks chunks, const SgdStep* steps,
-                const std::uint32_t* skip, DeviceStream stream);
+                DeviceStream stream);
 
 /// The sums of squares of `count` values, one per block of kSquaresBlock elements: sums[i] is that
-/// of block i. `Stored` is float, double, Float16 or BFloat16, here and below.
+/// of block i. `Stored` is float, double, Float16 or BFloat16, not only the types of optimizers.
 template <typename Stored>
 void launch_squares(const Stored* values, std::size_t count, double* sums, DeviceStream stream);
-/// Adds `count` sums of launch_squares, in order, and then adds the result to *total.
-void launch_total(const double* sums, std::size_t count, double* total, DeviceStream stream);
-
-/// The norm of gradients, and the factor that clips it.
-struct DeviceNorm {
-  double norm = 0;
-  double clip_factor =
-      1;  // max_norm / (norm + 1e-6); clipping changes nothing unless it is below 1
-};
-/// The norm of gradients whose squares have the sum *total.
-void launch_norm(const double* total, double max_norm, DeviceNorm* result, DeviceStream stream);
-
-/// Multiplies `count` values by *factor, unless it is at least 1.
-template <typename Stored>
-void launch_scale(Stored* values, std::size_t count, const double* factor, DeviceStream stream);
-
-/// What launch_gather moves: `count` elements of one parameter.
-struct DeviceCopy {
-  const void* from = nullptr;
-  void* to = nullptr;
-  std::uint32_t count = 0;
-  std::uint32_t parameter = 0;
-};
-
-enum class GatherMode { copy, add };
-
-/// Copies or adds every entry of `table`. Sets non_finite[parameter] to 1 where an element that was
-/// written is non-finite; leaves it as it is otherwise.
-template <typename Stored>
-void launch_gather(const DeviceCopy* table, std::size_t size, GatherMode mode,
-                   std::uint32_t* non_finite, DeviceStream stream);
 
 /// Adds the digest of `bytes` bytes at byte `position` of the whole to *sum (digest.h). `position`
 /// and the address of `memory` are multiples of 8.

@@ -1,4 +1,4 @@
-// The note of an element (noted_loops.h), for loops over host and over device memory.
+// The note of an element (noted_loops.h).
 #pragma once
 
 #include <bit>

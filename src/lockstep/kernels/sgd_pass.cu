@@ -28,9 +28,7 @@ __device__ void step_chunk(const SgdStretch<Stored>& arrays, const DeviceChunk& 
 }
 
 template <typename Stored>
-__global__ void sgd(SgdStretch<Stored> arrays, const DeviceChunk* chunks, const SgdStep* steps,
-                    const std::uint32_t* skip) {
-  if (skip != nullptr && *skip != 0) return;
+__global__ void sgd(SgdStretch<Stored> arrays, const DeviceChunk* chunks, const SgdStep* steps) {
   const auto chunk = chunks[blockIdx.x];
   const auto step = steps[chunk.group];
   switch (momentum_of(step)) {
@@ -47,18 +45,15 @@ __global__ void sgd(SgdStretch<Stored> arrays, const DeviceChunk* chunks, const 
 
 template <typename Stored>
 void launch_sgd(const SgdStretch<Stored>& arrays, DeviceChunks chunks, const SgdStep* steps,
-                const std::uint32_t* skip, DeviceStream stream) {
+                DeviceStream stream) {
   if (chunks.size == 0) return;
   sgd<<<static_cast<unsigned>(chunks.size), kThreads, 0, cuda_stream(stream)>>>(
-      arrays, chunks.table, steps, skip);
+      arrays, chunks.table, steps);
   expect_launched("a step of SGD");
 }
 
-template void launch_sgd(const SgdStretch<float>&, DeviceChunks, const SgdStep*,
-                         const std::uint32_t*, DeviceStream);
-template void launch_sgd(const SgdStretch<double>&, DeviceChunks, const SgdStep*,
-                         const std::uint32_t*, DeviceStream);
-template void launch_sgd(const SgdStretch<BFloat16>&, DeviceChunks, const SgdStep*,
-                         const std::uint32_t*, DeviceStream);
+template void launch_sgd(const SgdStretch<float>&, DeviceChunks, const SgdStep*, DeviceStream);
+template void launch_sgd(const SgdStretch<double>&, DeviceChunks, const SgdStep*, DeviceStream);
+template void launch_sgd(const SgdStretch<BFloat16>&, DeviceChunks, const SgdStep*, DeviceStream);
 
 }  // namespace lockstep

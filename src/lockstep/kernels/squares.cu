@@ -57,27 +57,6 @@ __global__ void squares(const Stored* __restrict__ values, std::size_t count, do
   if (lane == 0 && length > 0) sums[index] = whole;
 }
 
-// The order of additions is that of the host, so one thread adds. The others fetch for it.
-__global__ void add_in_order(const double* sums, std::size_t count, double* total) {
-  __shared__ double near[kThreads];
-  double sum = 0;
-  for (std::size_t begin = 0; begin < count; begin += kThreads) {
-    const auto here = min(static_cast<std::size_t>(kThreads), count - begin);
-    if (threadIdx.x < here) near[threadIdx.x] = sums[begin + threadIdx.x];
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      for (std::size_t i = 0; i < here; ++i) sum += near[i];
-    }
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) *total += sum;
-}
-
-__global__ void finish_norm(const double* total, double max_norm, DeviceNorm* result) {
-  const double norm = sqrt(*total);
-  *result = {norm, max_norm / (norm + 1e-6)};
-}
-
 }  // namespace
 
 template <typename Stored>
@@ -87,16 +66,6 @@ void launch_squares(const Stored* values, std::size_t count, double* sums, Devic
   const auto blocks = static_cast<unsigned>((count + kPerBlock - 1) / kPerBlock);
   squares<<<blocks, kSumThreads, 0, cuda_stream(stream)>>>(values, count, sums);
   expect_launched("a sum of squares");
-}
-
-void launch_total(const double* sums, std::size_t count, double* total, DeviceStream stream) {
-  add_in_order<<<1, kThreads, 0, cuda_stream(stream)>>>(sums, count, total);
-  expect_launched("a sum");
-}
-
-void launch_norm(const double* total, double max_norm, DeviceNorm* result, DeviceStream stream) {
-  finish_norm<<<1, 1, 0, cuda_stream(stream)>>>(total, max_norm, result);
-  expect_launched("a norm");
 }
 
 template void launch_squares(const float*, std::size_t, double*, DeviceStream);
