@@ -23,10 +23,16 @@ PlotCurve curve_of(const std::vector<MetricRow>& rows, MetricKind kind, char mar
   return curve;
 }
 
+// "tokens" for the unit "tok".
+std::string_view units_in_words(std::string_view unit) {
+  return unit == "tok" ? "tokens" : unit == "img" ? "images" : "rows";
+}
+
 std::string validation_text(const SummaryFacts& facts) {
   if (!facts.validation || !facts.validation->loss.try_value()) return {};
   auto text = fmt::format("  validation loss {:.4f} over {} {}", facts.validation->loss.value(),
-                          static_cast<std::int64_t>(facts.validation->loss.count), facts.unit);
+                          static_cast<std::int64_t>(facts.validation->loss.count),
+                          units_in_words(facts.unit));
   if (const auto accuracy = facts.validation->accuracy.try_value()) {
     text += fmt::format(", accuracy {:.2f} %", 100 * *accuracy);
   }
@@ -77,8 +83,8 @@ std::string summary_text(const SavedConfig& saved, const SummaryFacts& facts) {
   if (facts.split_steps > 0) {
     const double seconds = facts.split.steps.count();
     const auto units = static_cast<double>(facts.split_steps * facts.units_per_step);
-    text += fmt::format("  throughput      {} {}/s on {} rank{}, {:.1f} ms per step\n",
-                        short_number(units / seconds), facts.unit, facts.world,
+    text += fmt::format("  throughput      {} {} per second on {} rank{}, {:.1f} ms per step\n",
+                        short_number(units / seconds), units_in_words(facts.unit), facts.world,
                         facts.world == 1 ? "" : "s",
                         1e3 * seconds / static_cast<double>(facts.split_steps));
     text += split_text(facts);
