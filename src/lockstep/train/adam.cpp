@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/adam_pass.h"
-#include "lockstep/train/stretch_internal.h"
+#include "lockstep/train/segment_step_internal.h"
 
 namespace lockstep {
 namespace {
@@ -34,6 +34,22 @@ AdamStep step_of(const Options& options, const GroupStep& group) {
           .root_factor = 1 / std::sqrt(1 - std::pow(beta2, t))};
 }
 
+// Both kinds differ in their constants only.
+template <typename StepOf>
+void step_adam(const SegmentMemory& memory, std::span<const RangeStep> ranges,
+               const StepOf& constants_of) {
+  step_segment<AdamStretch>(
+      memory, ranges,
+      [](auto& stretch, const auto& state_at) {
+        stretch.averages = state_at(0);
+        stretch.squares = state_at(1);
+      },
+      constants_of, [](const auto& part, const AdamStep& step) { adam_pass(part, step); },
+      [](const auto& stretch, DeviceChunks chunks, const AdamStep* steps, DeviceStream stream) {
+        launch_adam(stretch, chunks, steps, stream);
+      });
+}
+
 }  // namespace
 
 Adam::Adam(FlatParameters& flat, const AdamOptions& options)
@@ -46,16 +62,12 @@ Adam::Adam(FlatParameters& flat, const AdamOptions& options)
   check("Adam", options);
 }
 
-void Adam::update(const StepRange& range, const GroupStep& group) {
-  auto step = step_of(options_, group);
-  step.decay = group.weight_decay;
-  for_each_part<AdamStretch>(
-      flat(), range, masters(range.segment),
-      [&](auto& stretch) {
-        stretch.averages = elements_at(state(0, range.segment), range, stretch.averages);
-        stretch.squares = elements_at(state(1, range.segment), range, stretch.squares);
-      },
-      [&](const auto& part) { adam_pass(part, step); });
+void Adam::update(const SegmentMemory& memory, std::span<const RangeStep> ranges) {
+  step_adam(memory, ranges, [this](const GroupStep& group) {
+    auto step = step_of(options_, group);
+    step.decay = group.weight_decay;
+    return step;
+  });
 }
 
 AdamW::AdamW(FlatParameters& flat, const AdamWOptions& options)
@@ -68,16 +80,12 @@ AdamW::AdamW(FlatParameters& flat, const AdamWOptions& options)
   check("AdamW", options);
 }
 
-void AdamW::update(const StepRange& range, const GroupStep& group) {
-  auto step = step_of(options_, group);
-  step.kept = 1 - group.lr * group.weight_decay;
-  for_each_part<AdamStretch>(
-      flat(), range, masters(range.segment),
-      [&](auto& stretch) {
-        stretch.averages = elements_at(state(0, range.segment), range, stretch.averages);
-        stretch.squares = elements_at(state(1, range.segment), range, stretch.squares);
-      },
-      [&](const auto& part) { adam_pass(part, step); });
+void AdamW::update(const SegmentMemory& memory, std::span<const RangeStep> ranges) {
+  step_adam(memory, ranges, [this](const GroupStep& group) {
+    auto step = step_of(options_, group);
+    step.kept = 1 - group.lr * group.weight_decay;
+    return step;
+  });
 }
 
 }  // namespace lockstep

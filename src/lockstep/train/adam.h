@@ -24,7 +24,7 @@ class Adam final : public FlatOptimizer {
   explicit Adam(FlatParameters& flat, const AdamOptions& options = {});
 
  private:
-  void update(const StepRange& range, const GroupStep& group) override;
+  void update(const SegmentMemory& memory, std::span<const RangeStep> ranges) override;
 
   AdamOptions options_;
 };
@@ -43,7 +43,7 @@ class AdamW final : public FlatOptimizer {
   explicit AdamW(FlatParameters& flat, const AdamWOptions& options = {});
 
  private:
-  void update(const StepRange& range, const GroupStep& group) override;
+  void update(const SegmentMemory& memory, std::span<const RangeStep> ranges) override;
 
   AdamWOptions options_;
 };

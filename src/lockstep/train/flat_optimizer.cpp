@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/train/device_table_internal.h"
 #include "lockstep/train/present_gradients_internal.h"
 
 namespace lockstep {
@@ -82,6 +83,7 @@ void FlatOptimizer::make_state() {
     for (auto& state : state_) {
       state.push_back(at::zeros({segment.length}, at::dtype(dtype).device(segment.device)));
     }
+    tables_.push_back(segment.device.is_cuda() ? std::make_unique<DeviceTable>() : nullptr);
     masters_.push_back(has_masters(segment.dtype) ? flat_.values(number).to(at::kFloat)
                                                   : at::Tensor());
   }
@@ -89,31 +91,43 @@ void FlatOptimizer::make_state() {
 
 void FlatOptimizer::step(double lr) {
   expect_lr(kind_, lr);
-  for (const auto& range : present_gradients(flat_)) step_range(range, lr);
+  std::vector<std::vector<RangeStep>> steps(static_cast<std::size_t>(flat_.num_segments()));
+  for (const auto& range : present_gradients(flat_)) {
+    add_steps(range, lr, steps[static_cast<std::size_t>(range.segment)]);
+  }
+  for (std::size_t number = 0; number < steps.size(); ++number) {
+    if (steps[number].empty()) continue;
+    SegmentMemory memory{.values = flat_.values(static_cast<int>(number)),
+                         .gradients = flat_.gradients(static_cast<int>(number)),
+                         .masters = masters_[number],
+                         .state = {},
+                         .table = tables_[number].get()};
+    for (const auto& state : state_) memory.state.push_back(state[number]);
+    update(memory, steps[number]);
+  }
 }
 
-// Adjacent parameters with the same group and step count are updated together, including the
+// Consecutive parameters with the same group and step count are updated together, including the
 // padding between them, which is zero and stays zero.
-void FlatOptimizer::step_range(const FlatRange& range, double lr) {
-  auto* steps = steps_.data_ptr<std::int64_t>();
+void FlatOptimizer::add_steps(const FlatRange& range, double lr, std::vector<RangeStep>& steps) {
+  auto* counts = steps_.data_ptr<std::int64_t>();
   const auto& indices = range.parameters;
   for (std::size_t first = 0; first < indices.size();) {
     const auto group = group_of_[static_cast<std::size_t>(indices[first])];
-    const auto step = steps[indices[first]] + 1;
-    StepRange together{range.segment, 0, 0};
+    const auto step = counts[indices[first]] + 1;
+    RangeStep together{.group = group_step(group, step, lr)};
     auto next = first;
     for (; next < indices.size(); ++next) {
       const auto index = static_cast<std::size_t>(indices[next]);
-      if (group_of_[index] != group || steps[index] + 1 != step) break;
+      if (group_of_[index] != group || counts[index] + 1 != step) break;
       const auto& parameter = flat_.parameters()[index];
       if (next == first) together.begin = parameter.slot.begin;
       together.end = parameter.slot.begin + parameter.slot.count;
-      steps[index] = step;
-      // The pass writes without autograd's knowledge; graphs that saved the old value must detect
-      // it.
+      counts[index] = step;
+      // Autograd does not see the write; graphs that hold the old value must detect it.
       parameter.tensor.unsafeGetTensorImpl()->bump_version();
     }
-    update(together, group_step(group, step, lr));
+    steps.push_back(together);
     first = next;
   }
 }
@@ -161,14 +175,6 @@ void FlatOptimizer::load_state_json(std::string_view json) {
   throw UsageError(fmt::format(
       "the checkpoint was saved with the optimizer {}, and this program has {}: use the saved one",
       kind, kind_));
-}
-
-const at::Tensor& FlatOptimizer::state(std::size_t which, int segment) const {
-  return state_.at(which).at(static_cast<std::size_t>(segment));
-}
-
-const at::Tensor& FlatOptimizer::masters(int segment) const {
-  return masters_.at(static_cast<std::size_t>(segment));
 }
 
 }  // namespace lockstep

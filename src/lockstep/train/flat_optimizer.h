@@ -1,14 +1,19 @@
 // The base of optimizers over flat buffers: parameter groups, named state, and a step count per
 // parameter, because a parameter may get no gradient in some steps.
 //
-// Every rank makes the same step with the same gradients, so replicas stay equal without
+// If all ranks call step() with equal gradients, lr and options, replicas stay equal without
 // communication. A step is one pass over parameters, gradients and state, on LibTorch's intra-op
 // threads.
+//
+// Words: a *segment* is the part of the flat buffers that holds the parameters of one dtype on one
+// device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,32 +24,47 @@
 
 namespace lockstep {
 
+class DeviceTable;
+
 /// The values of one group in one step.
 struct GroupStep {
   double lr = 0;
   double weight_decay = 0;
   std::int64_t step = 1;  // number of steps of these parameters, including this one
+
+  friend bool operator==(const GroupStep&, const GroupStep&) = default;
 };
 
-/// Elements [begin, end) of a segment with the same group and step count.
-struct StepRange {
-  int segment = 0;
+/// Elements [begin, end) of a segment, which make the same step.
+struct RangeStep {
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  GroupStep group = {};
+};
+
+/// The memory of one segment: one dtype on one device (flat/layout.h).
+struct SegmentMemory {
+  at::Tensor values;
+  at::Tensor gradients;
+  at::Tensor masters;             // float32 copies of bfloat16 values; undefined for other dtypes
+  std::vector<at::Tensor> state;  // by name; float32 for bfloat16 values
+  DeviceTable* table = nullptr;   // of a segment on a GPU
 };
 
 /// Refers to `flat`, which must outlive it. A checkpoint saves it by named_tensors() and
-/// state_json().
+/// state_json(): state and kind, not the options. (The options of a torch::optim optimizer are
+/// saved, and on resume they overwrite the program's, also the lr.)
 class FlatOptimizer {
  public:
   FlatOptimizer(const FlatOptimizer&) = delete;
   FlatOptimizer& operator=(const FlatOptimizer&) = delete;
   virtual ~FlatOptimizer();
 
-  /// Makes one step with the lr of the options, or with `lr`, for example a schedule's value.
+  /// Makes one step with the lr of the options, or with `lr`, for example a schedule's value. In
+  /// both cases a group's lr_factor multiplies it.
   /// Parameters without a gradient do not change and keep their step count.
   /// Throws UsageError for an lr that is negative or not finite, and with the names of parameters
-  /// that left registered memory.
+  /// whose storage was replaced (to(), set_data, torch::load).
   void step() { step(lr_); }
   void step(double lr);
 
@@ -55,7 +75,7 @@ class FlatOptimizer {
   /// The state of each parameter: "layers.0.weight.exp_avg", with the parameter's shape, and
   /// "layers.0.weight.step". The tensors are the state itself, not copies.
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> named_tensors() const;
-  /// The kind of the optimizer. Options are not saved; the program sets them.
+  /// The kind of the optimizer. Options are not saved: a resumed run uses those of the program.
   [[nodiscard]] std::string state_json() const;
   /// Throws UsageError when `json` was saved by another kind of optimizer, or is invalid.
   void load_state_json(std::string_view json);
@@ -72,18 +92,12 @@ class FlatOptimizer {
   /// Throws UsageError for settings out of range, and for float16 or complex parameters.
   FlatOptimizer(FlatParameters& flat, Settings settings);
 
-  /// Makes the step for one range of elements.
-  virtual void update(const StepRange& range, const GroupStep& group) = 0;
-
-  /// State number `which` of a segment; float32 for 16-bit parameters.
-  [[nodiscard]] const at::Tensor& state(std::size_t which, int segment) const;
-  /// The float32 master copy of a segment of 16-bit parameters; undefined for other dtypes.
-  [[nodiscard]] const at::Tensor& masters(int segment) const;
-  [[nodiscard]] FlatParameters& flat() const noexcept { return flat_; }
+  /// Makes the steps of all `ranges` of one segment.
+  virtual void update(const SegmentMemory& memory, std::span<const RangeStep> ranges) = 0;
 
  private:
   void make_state();
-  void step_range(const FlatRange& range, double lr);
+  void add_steps(const FlatRange& range, double lr, std::vector<RangeStep>& steps);
   [[nodiscard]] GroupStep group_step(std::size_t group, std::int64_t step, double lr) const;
 
   FlatParameters& flat_;
@@ -93,9 +107,10 @@ class FlatOptimizer {
   std::vector<ParameterGroup> groups_;
   std::vector<std::size_t> group_of_;  // by parameter; groups_.size() if no group matches
   std::vector<std::string> state_names_;
-  std::vector<std::vector<at::Tensor>> state_;  // by name, by segment
-  std::vector<at::Tensor> masters_;             // by segment
-  at::Tensor steps_;                            // by parameter, int64
+  std::vector<std::vector<at::Tensor>> state_;        // by name, by segment
+  std::vector<at::Tensor> masters_;                   // by segment
+  std::vector<std::unique_ptr<DeviceTable>> tables_;  // by segment
+  at::Tensor steps_;                                  // by parameter, int64
 };
 
 /// Throws UsageError unless `holds`: "AdamW with eps -1: expected a value above 0".

@@ -4,9 +4,14 @@
 //   const auto lr = 3e-4 * linear_warmup(500).then(cosine(10'000, {.min_lr_ratio = 0.1}));
 //   optimizer.step(lr.at(step));
 //
+// `optimizer` is a flat optimizer of lockstep (lockstep::AdamW, train/adam.h). For an optimizer of
+// torch::optim, call options().set_lr(lr.at(step)) of each of its param_groups() before step().
+//
 // Words: a *piece* is one of the functions below; its value is a factor, usually between 0 and 1.
-// Pieces can be multiplied and concatenated with then(). The *length* of a schedule is the step
-// from which its value is constant.
+// Pieces can be multiplied and concatenated with then(). The *length* of a schedule is the step at
+// which then() continues with the next one: `steps` for linear_warmup(), cosine() and
+// linear_decay(); 0 for constant(), so that nothing of it remains before the next one; none for
+// step_decay(). From its length on, the value of a schedule is constant.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,12 +36,16 @@ class Schedule {
 
   /// The value at `step`; the first step is 0. Throws UsageError for a negative step.
   [[nodiscard]] double at(std::int64_t step) const;
-  /// The step from which at() is constant; nullopt if there is none, as for step_decay().
+  /// The step from which at() is constant; nullopt if there is none. That of a product is the
+  /// larger one of its factors, or nullopt if a factor has none; that of a.then(b) is the sum of
+  /// both, or nullopt if b has none.
   [[nodiscard]] std::optional<std::int64_t> length() const;
 
-  /// This schedule until length(), then `next`, whose steps are counted from there.
+  /// This schedule before step length(), then `next`, whose steps are counted from there: at step
+  /// length() the value is next.at(0), which may differ from the value before it.
   /// Throws UsageError when this schedule has no length.
   [[nodiscard]] Schedule then(const Schedule& next) const;
+  /// The product of both values at every step. Throws UsageError if `factor` is not finite.
   friend Schedule operator*(const Schedule& left, const Schedule& right);
   friend Schedule operator*(double factor, const Schedule& schedule);
 
@@ -48,7 +57,7 @@ class Schedule {
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> named_tensors() const { return {}; }
   /// JSON for schedule_from_json().
   [[nodiscard]] std::string state_json() const;
-  /// Checks that a run resumes with the schedule it was saved with. Throws UsageError with both
+  /// Loads nothing: compares this schedule with the saved one. Throws UsageError with both
   /// descriptions if they differ, and for invalid JSON.
   void load_state_json(std::string_view json);
 
@@ -60,13 +69,17 @@ class Schedule {
 /// JSON.
 [[nodiscard]] Schedule schedule_from_json(std::string_view json);
 
+// The functions below throw UsageError if `steps` or `every` is less than 1, or another number is
+// not finite.
+
 /// `value` at every step.
 [[nodiscard]] Schedule constant(double value);
 
 struct WarmupOptions {
   double from = 0;  // the factor one step before step 0
 };
-/// Grows linearly to 1: at(0) is from + (1 - from) / steps, at(steps - 1) is 1.
+/// Grows linearly to 1: at(0) is from + (1 - from) / steps; at(steps - 1), at(steps) and all later
+/// values are 1.
 [[nodiscard]] Schedule linear_warmup(std::int64_t steps, WarmupOptions options = {});
 
 struct DecayOptions {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lockstep/kernels/sgd_pass.h"
-#include "lockstep/train/stretch_internal.h"
+#include "lockstep/train/segment_step_internal.h"
 
 namespace lockstep {
 namespace {
@@ -33,20 +33,24 @@ SGD::SGD(FlatParameters& flat, const SGDOptions& options)
   expect_option(options.dampening == 0, "SGD with nesterov", "dampening", options.dampening, "0");
 }
 
-void SGD::update(const StepRange& range, const GroupStep& group) {
-  const SgdStep step{.lr = group.lr,
-                     .momentum = options_.momentum,
-                     .dampening = options_.dampening,
-                     .decay = group.weight_decay,
-                     .nesterov = options_.nesterov,
-                     .is_first = group.step == 1};
-  for_each_part<SgdStretch>(
-      flat(), range, masters(range.segment),
-      [&](auto& stretch) {
-        if (options_.momentum == 0) return;
-        stretch.momenta = elements_at(state(0, range.segment), range, stretch.momenta);
+void SGD::update(const SegmentMemory& memory, std::span<const RangeStep> ranges) {
+  step_segment<SgdStretch>(
+      memory, ranges,
+      [this](auto& stretch, const auto& state_at) {
+        if (options_.momentum != 0) stretch.momenta = state_at(0);
       },
-      [&](const auto& part) { sgd_pass(part, step); });
+      [this](const GroupStep& group) {
+        return SgdStep{.lr = group.lr,
+                       .momentum = options_.momentum,
+                       .dampening = options_.dampening,
+                       .decay = group.weight_decay,
+                       .nesterov = options_.nesterov,
+                       .is_first = group.step == 1};
+      },
+      [](const auto& part, const SgdStep& step) { sgd_pass(part, step); },
+      [](const auto& stretch, DeviceChunks chunks, const SgdStep* steps, DeviceStream stream) {
+        launch_sgd(stretch, chunks, steps, stream);
+      });
 }
 
 }  // namespace lockstep

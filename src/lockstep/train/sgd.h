@@ -24,7 +24,7 @@ class SGD final : public FlatOptimizer {
   explicit SGD(FlatParameters& flat, const SGDOptions& options = {});
 
  private:
-  void update(const StepRange& range, const GroupStep& group) override;
+  void update(const SegmentMemory& memory, std::span<const RangeStep> ranges) override;
 
   SGDOptions options_;
 };

@@ -1,0 +1,89 @@
+// Makes the steps of all ranges of a segment with the kernels of an optimizer: on the CPU range by
+// range, on a GPU with one launch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "lockstep/base/half.h"
+#include "lockstep/flat/device_stream.h"
+#include "lockstep/flat/parallel.h"
+#include "lockstep/train/device_table_internal.h"
+#include "lockstep/train/flat_optimizer.h"
+
+namespace lockstep {
+
+/// Calls call(stretch) with a Stretch<Stored> of elements [begin, end) of the segment, where Stored
+/// is its dtype. `add_state(stretch, state_at)` sets the fields beyond values, gradients and
+/// masters; state_at(i) is a pointer to state i.
+template <template <typename> typename Stretch, typename AddState, typename Call>
+void with_stretch(const SegmentMemory& memory, std::int64_t begin, std::int64_t end,
+                  const AddState& add_state, const Call& call) {
+  const auto run = [&]<typename Stored>(Stretch<Stored> stretch) {
+    using Wide = WideOf<Stored>;
+    stretch.values = static_cast<Stored*>(memory.values.data_ptr()) + begin;
+    stretch.gradients = static_cast<const Stored*>(memory.gradients.const_data_ptr()) + begin;
+    if (memory.masters.defined()) {
+      stretch.masters = static_cast<Wide*>(memory.masters.data_ptr()) + begin;
+    }
+    stretch.count = static_cast<std::size_t>(end - begin);
+    add_state(stretch, [&](std::size_t which) {
+      return static_cast<Wide*>(memory.state.at(which).data_ptr()) + begin;
+    });
+    call(stretch);
+  };
+  switch (memory.values.scalar_type()) {
+    case at::kDouble:
+      return run(Stretch<double>{});
+    case at::kBFloat16:
+      return run(Stretch<BFloat16>{});
+    default:  // the constructor accepts no other dtype
+      return run(Stretch<float>{});
+  }
+}
+
+/// Steps all `ranges`. `step_of(group)` gives the constants of a step; `pass(part, constants)`
+/// steps a part of host memory, `launch(stretch, chunks, constants, stream)` all chunks of device
+/// memory.
+template <template <typename> typename Stretch, typename AddState, typename StepOf, typename Pass,
+          typename Launch>
+void step_segment(const SegmentMemory& memory, std::span<const RangeStep> ranges,
+                  const AddState& add_state, const StepOf& step_of, const Pass& pass,
+                  const Launch& launch) {
+  if (memory.values.is_cpu()) {
+    for (const auto& range : ranges) {
+      with_stretch<Stretch>(memory, range.begin, range.end, add_state, [&](const auto& stretch) {
+        constexpr std::size_t kUnit = 32;  // a cache line of 16-bit elements: threads share no line
+        in_parts(stretch.count, kUnit, [&](std::size_t begin, std::size_t end) {
+          pass(stretch.part(begin, end), step_of(range.group));
+        });
+      });
+    }
+    return;
+  }
+  using Step = decltype(step_of(ranges.front().group));
+  std::vector<GroupStep> groups;
+  std::vector<Step> steps;
+  std::vector<GroupedRange> grouped;
+  for (const auto& range : ranges) {
+    const auto found = std::find(groups.begin(), groups.end(), range.group);
+    grouped.push_back({range.begin, range.end, static_cast<std::uint32_t>(found - groups.begin())});
+    if (found != groups.end()) continue;
+    groups.push_back(range.group);
+    steps.push_back(step_of(range.group));
+  }
+  const auto device = memory.values.device();
+  const c10::DeviceGuard guard(device);
+  const auto constants = upload(std::as_bytes(std::span(steps)), device);
+  with_stretch<Stretch>(memory, 0, memory.values.numel(), add_state, [&](const auto& stretch) {
+    launch(stretch, memory.table->chunks_of(grouped, device),
+           static_cast<const Step*>(constants.const_data_ptr()), current_stream(device));
+  });
+}
+
+}  // namespace lockstep
