@@ -8,9 +8,12 @@
 //   run.resume();                     // loads the newest valid checkpoint, if there is one
 //   while (run.step() < steps) {
 //     …
-//     if (run.end_of_step()) break;   // a rank has received TERM, INT, USR1 or USR2
+//     if (run.end_of_step()) break;   // after each optimizer step; true after a stop signal
 //   }
 //   run.finish();
+//
+// Change tracked objects only as part of a step, before its end_of_step(). A later change is not in
+// the checkpoint of that step and is lost if the run resumes from it.
 //
 // Rank 0 writes the state that is equal on all ranks: model, optimizer, loader. Each rank writes
 // its own state: that of LibTorch's default random generator and of tracked generators. A resumed
@@ -47,8 +50,10 @@ struct RunOptions {
   std::int64_t save_every = 0;       // steps between saves; 0: only save(), finish(), stop signals
   int keep = 3;                      // number of recent checkpoints to keep, at least 2
   std::uint64_t seed = 0;            // stored; resume() refuses a checkpoint with another seed
-  std::uint64_t data_id = 0;         // stored and compared likewise (Dataset::id()); 0: none
-  std::string configuration = "{}";  // stored; any JSON value
+  std::uint64_t data_id = 0;         // stored and compared likewise (Dataset::id()); 0: none. Not
+                                     // needed if the loader is tracked: it compares its own
+  std::string configuration = "{}";  // stored; any JSON value. If a checkpoint has another one,
+                                     // rank 0 logs a warning, and the run resumes
   /// Translates a stored configuration, which an earlier version of the program may have written,
   /// before resume() compares it with `configuration`; empty: no translation.
   std::function<std::string(const std::string& stored)> translate_configuration = {};
@@ -84,9 +89,9 @@ class Run {
 
   /// Adds `thing` as the part `name` of every checkpoint. `thing` is borrowed and must outlive the
   /// Run: a module, optimizer or generator of LibTorch, or an object as in tracked.h.
-  /// Call it before resume(), with the same names in every start of the run. A name has 1 to 64
-  /// letters, digits, _ and -. `lockstep ckpt` and `lockstep generate` expect the model under
-  /// "model".
+  /// Call it before resume(), with the same names in every start of the run: resume() refuses a
+  /// checkpoint with other parts. A name has 1 to 64 letters, digits, _ and -, and does not begin
+  /// with "rank-". `lockstep ckpt` and `lockstep generate` expect the model under "model".
   /// Throws UsageError for an invalid or repeated name, and after resume().
   template <typename Thing>
   void track(const std::string& name, Thing& thing) {
@@ -106,20 +111,23 @@ class Run {
 
   /// Ends a step and saves if a save is due. Returns true if the loop must end: a rank received a
   /// stop signal during the previous step, and a checkpoint of this step has been committed.
-  /// Collective: every rank calls it once per step and gets the same result. A due save only copies
-  /// the state; a background thread writes it.
+  /// Collective: every rank calls it once per optimizer step, not per micro-batch, and gets the
+  /// same result. A due save only copies the state; a background thread writes it.
   /// Throws the error of a background save (see OnSaveFailure), PeerError if a rank is lost,
   /// UsageError before resume() and for an invalid name in `end`.
   /// Call an evaluation before end_of_step(), and track its result (for example the best loss so
   /// far): the result is then in the checkpoint of the step that it belongs to.
   [[nodiscard]] bool end_of_step(const StepEnd& end = {});
 
-  /// Saves the current step, as a due save does. No effect if the step is already saved.
+  /// Saves the state after the last end_of_step(), as a due save does. Call it after end_of_step()
+  /// and before tracked objects change again (the loader: before its next batch). No effect if the
+  /// step is already saved.
   /// Collective. Waits for an earlier save in progress; returns when the state has been copied.
   /// Throws UsageError before resume(). end_of_step() or finish() throws the error of the write.
   void save();
-  /// Saves the current step as the end of the run and returns when it has been committed. If the
-  /// step is already saved, only its manifest changes. Collective. Throws as end_of_step().
+  /// Saves the state after the last end_of_step() as the end of the run and returns when it has
+  /// been committed. If the step is already saved, only its manifest changes. A finished run can
+  /// resume and make more steps. Collective. Throws as end_of_step().
   void finish();
 
   /// Number of completed steps.

@@ -1,15 +1,18 @@
-// Chooses the samples of each rank in each step, as Python's DistributedSampler does, with a state
-// that resumes at any world size. Words:
+// Chooses the samples of each rank in each step, with a state that resumes at any world size. It
+// takes the place of Python's DistributedSampler, but its defaults differ; OrderKind::torch,
+// Shard::stride, TailUnit::world and Tail::pad together give Python's samples. Words:
 //
 //   position      an index into the epoch's order (order.h), counted over all ranks
 //   global batch  the positions of one step on all ranks: the next B positions of the order
 //   shard         the part of a global batch that one rank takes
 //   tail          the end of an epoch whose size is not a multiple of the global batch
 //
-// Everything is computed from {seed, epoch, position}. No index list is kept and nothing is
-// replayed. The number of ranks decides which rank takes a sample, not in which step. So a run can
-// stop and resume with any number of ranks that divides the global batch, and no sample is lost or
-// repeated. Epochs advance automatically; each has its own order.
+// Everything is computed from {seed, epoch, position}; nothing is replayed, and no index list is
+// kept, except with OrderKind::torch. With TailUnit::batch or Tail::uneven, the number of ranks
+// decides which rank takes a sample, not in which step. So a run can stop and resume with any
+// number of ranks that divides the global batch, and no sample is lost or repeated. With
+// TailUnit::world, the end of an epoch depends on the number of ranks. Epochs advance
+// automatically; each has its own order.
 #pragma once
 
 #include <cstdint>
@@ -84,12 +87,14 @@ class Sampler {
   /// step of an epoch, the next call begins the next epoch. Every rank calls this once per step.
   [[nodiscard]] StepShard next();
 
-  /// Starts `epoch` at its beginning. Not required: epochs advance automatically.
+  /// Starts `epoch` at its first step. Not required: epochs advance automatically. After restore(),
+  /// it would begin the interrupted epoch again.
   /// Throws UsageError for a negative epoch.
   void set_epoch(std::int64_t epoch);
   /// Continues after `state`, in constant time. The state may come from a run with another number
-  /// of ranks and another global batch. Throws UsageError if the state belongs to other data or
-  /// another seed, or if its position is outside the epoch; the sampler is then unchanged.
+  /// of ranks and another global batch; with the latter, other samples are dropped or padded at the
+  /// tail. Throws UsageError if the state belongs to other data or another seed, or if its position
+  /// is outside the epoch; the sampler is then unchanged.
   void restore(const SamplerState& state);
   /// The state to pass to restore() to continue with the same next step.
   [[nodiscard]] SamplerState state() const;
