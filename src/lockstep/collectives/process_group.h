@@ -3,14 +3,20 @@
 //   lockstep::ProcessGroup group(world);
 //   group.all_reduce(gradient, lockstep::ReduceOp::average).wait();
 //
+// Several ranks use CPU tensors on one host; a group of one rank also supports CUDA tensors.
+//
 // Every function that returns Work is collective, except send and receive: every rank of the group
-// calls it, in the same order, with the same shape, dtype and arguments. It returns at once; do not
-// access the tensors until the Work has been waited on.
+// calls it, in the same order, with the same number of elements, dtype, op, root and name; the
+// weight may differ. It returns at once; do not access the tensors until the Work has been waited
+// on. Several threads may use a group.
 //
 // If ranks issue different collectives, or a peer dies or times out, the call or wait() throws
-// PeerError naming the rank. The group is then unusable; the process can continue with a new group.
+// PeerError naming the rank. The group is then unusable. Other groups stay usable. A new group of
+// the world needs all of its ranks: after a rank has ended, restart the job. A rank leaves a group
+// when the last copy of its ProcessGroup is destroyed; a Work or a Ddp holds a copy.
 //
-// Results are bit-identical on every rank, for every size and kind of memory (docs/numerics.md).
+// All ranks get bit-identical results, whatever the size of a tensor and the memory that it is in
+// (docs/numerics.md).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -49,7 +55,9 @@ struct CallOptions {
   std::string_view name = {};               // for messages: "gradients 3"; equal on all ranks
   std::optional<CallFlags> flags = {};      // combined over the ranks: Work::flags()
   std::optional<std::int64_t> weight = {};  // of this rank, for ReduceOp::weighted_average
-  std::optional<LeafInterval> leaves = {};  // of a reduction; nullopt: each rank is one leaf
+  // A reduction adds its leaves in a fixed binary tree (kernels/leaf_tree.h). These are the leaves
+  // whose reduced subtree is this rank's input; nullopt: each rank is one leaf.
+  std::optional<LeafInterval> leaves = {};
 };
 
 /// A value that is cheap to copy; copies refer to the same group. A process can have several
@@ -58,7 +66,8 @@ class ProcessGroup {
  public:
   /// Creates the group of all ranks of `world`. Collective: every rank of the world calls this, in
   /// the same order as for its other groups. Returns when every rank is present. Throws UsageError
-  /// if the ranks are on several hosts, naming them; PeerError when a rank has ended or is late.
+  /// if the ranks are on several hosts, naming them; PeerError when a rank has ended or does not
+  /// arrive within `timeout`.
   explicit ProcessGroup(const World& world, const ProcessGroupOptions& options = {});
 
   [[nodiscard]] int rank() const noexcept;
@@ -76,18 +85,18 @@ class ProcessGroup {
   /// when every rank of the new group is present. Throws as the constructor.
   [[nodiscard]] ProcessGroup split(int color, int key = 0) const;
 
-  /// Returns a copy that reserves this group as long as the copy, or a copy of it, exists. Not
-  /// collective. The calls of a group have one order, so two users whose calls have no fixed order
-  /// relative to each other need one group each: the second user finds is_reserved() and calls
-  /// split().
+  /// Returns a copy that marks this group as reserved for as long as the copy, or a copy of it,
+  /// exists. It is only a mark and forbids no call. Not collective. The calls of a group have one
+  /// order, so two users whose calls have no fixed order relative to each other need one group
+  /// each: the second user finds is_reserved() and calls split().
   [[nodiscard]] ProcessGroup reserve() const;
   [[nodiscard]] bool is_reserved() const noexcept;
 
-  /// Allocates `bytes` of registered memory: a zeroed uint8 tensor that every rank of the host has
-  /// mapped. Collectives on it, and on views of it, need no copy. Collective: every rank passes the
-  /// same size. Returns when every rank has its memory. The memory exists as long as a tensor uses
-  /// it, also beyond the group. Throws UsageError for a device that the backend does not support,
-  /// PeerError.
+  /// Allocates `bytes` of registered memory: a zeroed uint8 tensor in shared memory that all ranks
+  /// of the host have mapped. Collectives on it, and on views of it, need no copy. Collective:
+  /// every rank passes the same size. Returns when every rank has its memory. The memory exists as
+  /// long as a tensor uses it, also beyond the group. Throws UsageError for a device that the
+  /// backend does not support, PeerError.
   [[nodiscard]] at::Tensor allocate(std::int64_t bytes, at::Device device = at::kCPU) const;
 
   // All functions below throw UsageError for an unsupported dtype or device, a tensor that is not
@@ -144,7 +153,9 @@ class ProcessGroup {
 
   /// Sends `tensor` to rank `to`, which calls receive() with the same dtype, number of elements and
   /// tag. Messages with the same tag arrive in order. A send is done when the receiver has the
-  /// data.
+  /// data: two ranks that both wait for a send before they call receive() wait until the timeout.
+  /// Up to sixteen messages from one rank to another may wait for their receive(); later ones are
+  /// received only after one of these.
   [[nodiscard]] Work send(const at::Tensor& tensor, int to, int tag = 0) const;
   [[nodiscard]] Work receive(at::Tensor& tensor, int from, int tag = 0) const;
 

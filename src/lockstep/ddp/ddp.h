@@ -1,6 +1,6 @@
 // Data-parallel training of any LibTorch module, as torch's DistributedDataParallel: every rank has
 // a replica of the model and a shard of the batch, and after backward() all ranks have the same
-// averaged gradients.
+// averaged gradients. Several ranks train on CPU tensors on one host.
 //
 //   lockstep::ProcessGroup group(world);
 //   lockstep::Ddp ddp(*net, group);
@@ -16,8 +16,11 @@
 // backward() is collective: every rank runs the same number of them. A rank that has no batch, or
 // whose loss uses no parameter, calls sit_out() instead. If backward() throws on a rank, discard
 // the whole step on all ranks, including earlier micro-batches: call zero_grad() and continue. The
-// other ranks get PeerError that names the rank. One graph may contain several Ddp modules; each
-// Ddp reduces in a group of its own.
+// other ranks get PeerError that names the rank. If a rank has died, restart the job.
+//
+// One graph may contain several Ddp modules: the first Ddp uses `group` itself, each further one a
+// new group of the same ranks. The program may use `group` too, between backwards and between
+// start() and wait(), at the same place on every rank; not in hooks that run during a backward().
 #pragma once
 
 #include <cstddef>
@@ -40,18 +43,26 @@ namespace lockstep {
 
 /// How gradients are averaged.
 enum class Normalize {
-  by_rank,   // mean over the ranks that had a batch; for a loss that is a mean over equal batches
+  // Mean over the ranks that had a batch; for a loss that is a mean over equal batches. The weight
+  // of a rank is 1; with `accumulate` > 1 the number of micro-batches in which it had a batch; 0 if
+  // it sat out the whole step.
+  by_rank,
   by_count,  // sum over all ranks divided by the sum of count(); for a loss that is a sum
 };
 
-/// When buffers, such as running statistics, are copied to all ranks. The source is the lowest rank
-/// that had a batch.
-enum class BufferSync { each_step, once, never };
+/// When module.buffers(), such as running statistics, are copied to all ranks.
+enum class BufferSync {
+  each_step,  // as once, and at the end of each reduction (not before forward), from the lowest
+              // rank that had a batch
+  once,       // at construction and in adopt() and rebind(), from rank 0
+  never       // only by sync_buffers()
+};
 
 constexpr std::size_t kAutotune = 0;
 
 struct DdpOptions {
-  // Gradients per all-reduce, about; kAutotune measures a size, kOneBucket reduces all at once.
+  // About this many bytes of gradients per all-reduce, 25 MiB by default; kAutotune measures a
+  // size, kOneBucket reduces all at once.
   std::size_t bucket_bytes = kDefaultBucketBytes;
   Normalize normalize = Normalize::by_rank;
   // Micro-batches per step: gradients are reduced in every N-th backward() and are the mean over
@@ -64,8 +75,9 @@ struct DdpOptions {
 
 class [[nodiscard]] Ddp {
  public:
-  /// A scope in which backward() only accumulates gradients. They are averaged in the first
-  /// backward() after it.
+  /// A scope in which backward() and sit_out() only accumulate. The reduction that ends the step
+  /// averages these gradients: the last backward() or sit_out() of the step, outside of the scope,
+  /// or start(). They count as micro-batches of DdpOptions::accumulate. Scopes may be nested.
   class NoSync {
    public:
     explicit NoSync(Ddp& ddp);
@@ -77,7 +89,8 @@ class [[nodiscard]] Ddp {
     Ddp& ddp_;
   };
 
-  /// A reduction that start() has begun.
+  /// A reduction that start() has begun. If it is destroyed without wait(), the reduction stays
+  /// open, and the next start() throws UsageError.
   class Sync {
    public:
     explicit Sync(Ddp& ddp) : ddp_(&ddp) {}
@@ -92,8 +105,10 @@ class [[nodiscard]] Ddp {
   };
 
   /// Moves the parameters of `module` to registered memory (flat_parameters.h), where they stay,
-  /// and copies rank 0's parameters and buffers to all ranks.
-  /// Collective: every rank of `group` calls this, with an equal model and equal options. Keep the
+  /// and copies rank 0's parameters to all ranks, and its buffers unless DdpOptions::buffers is
+  /// never.
+  /// Collective: every rank of `group` calls this, with equal options and a model of equal
+  /// structure (names, shapes, dtypes, strides, requires_grad); seeds may differ. Keep the
   /// Ddp in a variable for as long as the loop runs. If no shared_ptr holds `module`, it must
   /// outlive the Ddp.
   /// Throws PeerError that names the parameter or option that differs and the rank, UsageError for
@@ -103,8 +118,8 @@ class [[nodiscard]] Ddp {
   Ddp(const Ddp&) = delete;
   Ddp& operator=(const Ddp&) = delete;
   /// Logs a warning if an optimizer used gradients that were never averaged, and if parameters were
-  /// moved or added. If this Ddp has reduced nothing, the next gradient is logged too: the Ddp was
-  /// probably a temporary, destroyed before the loop.
+  /// moved or added. If no backward() outside no_sync(), sit_out() or start() has run, a warning
+  /// follows at the next gradient: the Ddp was probably a temporary, destroyed before the loop.
   ~Ddp();
 
   /// Gradient accumulation: `{ auto scope = ddp.no_sync(); loss.backward(); }`. The scope must
@@ -112,8 +127,10 @@ class [[nodiscard]] Ddp {
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   /// Sets this micro-batch's weight: the number of samples (or tokens) summed in the loss. Call it
-  /// before backward(). The weights of a step's micro-batches are added.
-  /// Throws UsageError unless DdpOptions::normalize is by_count, and during a backward().
+  /// before backward(). The weights of a step's micro-batches are added. count(0) is valid: the
+  /// gradients are added to the sum, and the divisor does not change.
+  /// Throws UsageError unless DdpOptions::normalize is by_count, for a negative number, during a
+  /// backward(), and with one gradient buffer also between start() and wait().
   void count(std::int64_t samples);
 
   /// Takes part in one micro-batch without a batch, with weight 0, in place of forward and
@@ -128,7 +145,8 @@ class [[nodiscard]] Ddp {
   /// it is false on a rank whose backward() reached no parameter.
   [[nodiscard]] bool should_step() const noexcept;
   /// Whether the averaged gradients of the last reduction have a non-finite value: a rank's
-  /// gradient had one, or a sum overflowed. Equal on all ranks. Call it before `.grad` is changed.
+  /// gradient had one, or a sum overflowed. Equal on all ranks, without communication. Call it
+  /// before `.grad` is changed.
   /// The first call after a reduction reads all averaged gradients. The first non-finite gradient
   /// of a rank is also logged.
   [[nodiscard]] bool non_finite() const noexcept;
@@ -144,17 +162,20 @@ class [[nodiscard]] Ddp {
   /// Throws UsageError during a backward() or a reduction.
   [[nodiscard]] Sync start();
 
-  /// Copies the buffers of rank `root` of the group to all ranks.
+  /// Copies module.buffers() of rank `root` of the group to all ranks.
   /// Collective: every rank calls this. Returns when they are copied; throws PeerError.
   void sync_buffers(int root = 0);
 
-  /// Moves parameters that left registered memory back, and copies rank 0's parameters and buffers
-  /// to all ranks.
+  /// Moves parameters that left registered memory back, and copies rank 0's parameters to all
+  /// ranks, and its buffers unless DdpOptions::buffers is never.
   /// Collective: every rank calls this.
   /// Throws as FlatParameters::adopt().
   void adopt();
-  /// Continues in `group`: after a failure, with fewer or other ranks. Copies the parameters and
-  /// buffers of its rank 0 to all its ranks. Call zero_grad() before the next backward().
+  /// Continues in `group`, which the program has made and which has no failed rank: one of an
+  /// earlier split(), or of a new world. After a rank has died, ProcessGroup(world) fails, because
+  /// it needs all ranks of the world. Copies the parameters of rank 0 of `group` to all its ranks,
+  /// and its buffers unless DdpOptions::buffers is never. Call zero_grad() before the next
+  /// backward().
   /// Collective: every rank of `group` calls this.
   /// Throws as the constructor.
   void rebind(const ProcessGroup& group);
