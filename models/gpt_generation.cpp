@@ -114,7 +114,9 @@ at::Tensor GptGeneration::read_on() {
     cache_.clear();
   }
   const auto unread = std::span(window_).subspan(static_cast<std::size_t>(cache_.length()));
-  const auto input = torch::from_blob(unread.data(), {1, std::ssize(unread)}, torch::kLong);
+  const auto device = net_->parameters().front().device();
+  const auto input =
+      torch::from_blob(unread.data(), {1, std::ssize(unread)}, torch::kLong).to(device);
   return net_->extend(input, cache_).to(torch::kCPU, torch::kFloat).contiguous();
 }
 

@@ -14,6 +14,7 @@ enum class ModelKind { gpt, resnet, mlp, transformer };
 enum class OptimizerKind { adamw, adam, sgd };
 enum class ScheduleKind { automatic, cosine, linear, step, constant };
 enum class LrScaling { none, linear, square_root };
+enum class TrainDevice { automatic, cpu, cuda };
 enum class Precision { float32, bfloat16, float16 };
 enum class HeadKind { tied, separate };
 enum class KernelKind { own, libtorch };
@@ -58,6 +59,7 @@ struct TrainConfig {
   double momentum = 0.9;
   double weight_decay = 0.1;
   double max_grad_norm = 1;  // 0: no clipping
+  TrainDevice device = TrainDevice::automatic;
   Precision precision = Precision::float32;
   std::int64_t recompute = 0;            // checkpoint activations of every n-th block; 0: of none
   std::int64_t bucket_bytes = 25 << 20;  // 0: chosen by measurement

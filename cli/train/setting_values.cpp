@@ -115,6 +115,7 @@ std::vector<std::string_view> words_of(ScheduleKind) {
   return {"auto", "cosine", "linear", "step", "constant"};
 }
 std::vector<std::string_view> words_of(LrScaling) { return {"none", "linear", "square-root"}; }
+std::vector<std::string_view> words_of(TrainDevice) { return {"auto", "cpu", "cuda"}; }
 std::vector<std::string_view> words_of(Precision) { return {"fp32", "bf16", "fp16"}; }
 std::vector<std::string_view> words_of(HeadKind) { return {"tied", "separate"}; }
 std::vector<std::string_view> words_of(KernelKind) { return {"own", "libtorch"}; }

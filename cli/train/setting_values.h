@@ -33,6 +33,7 @@ void read(std::string_view option, const std::string& text, std::vector<std::int
 std::vector<std::string_view> words_of(OptimizerKind);
 std::vector<std::string_view> words_of(ScheduleKind);
 std::vector<std::string_view> words_of(LrScaling);
+std::vector<std::string_view> words_of(TrainDevice);
 std::vector<std::string_view> words_of(Precision);
 std::vector<std::string_view> words_of(HeadKind);
 std::vector<std::string_view> words_of(KernelKind);

@@ -168,6 +168,9 @@ void add_optimizer(Table& table) {
 void add_computation(Table& table) {
   using C = TrainConfig;
   table.group("Computation");
+  table.add_free("device", &C::device, kAll,
+                 "cpu (one rank per core), cuda (one GPU, one rank), or auto: the GPU if there is "
+                 "one and --ranks is not given");
   table.add("precision", &C::precision, kAll, "fp32, bf16, or fp16 (with loss scaling)");
   table.add_free("recompute", &C::recompute, kTokens,
                  "checkpoint activations of every N-th block (less memory, more compute); 0 "

@@ -13,6 +13,7 @@
 #include "build_facts.h"
 #include "cli/sibling.h"
 #include "cli/train/data_files.h"
+#include "cli/train/device_choice.h"
 #include "cli/train/options.h"
 #include "cli/train/run_start.h"
 #include "cli/train/saved_config.h"
@@ -41,8 +42,20 @@ std::string folder_of(const TrainConfig& config, bool debug_small) {
   return folder;
 }
 
+// Replaces --device auto by the device that the run uses.
+void settle_device(TrainConfig& config, const Machine& machine, Streams streams) {
+  const auto decision = choose_device({.asked = config.device,
+                                       .ranks = config.ranks,
+                                       .num_gpus = machine.num_gpus,
+                                       .build_has_cuda = kBuildCuda});
+  config.device = decision.device;
+  if (!decision.reason.empty()) streams.error << decision.reason << '\n';
+}
+
 int ranks_of(const TrainConfig& config, const Machine& machine) {
-  if (config.ranks == "auto") return machine.cpu.num_cores();
+  if (config.ranks == "auto") {
+    return config.device == TrainDevice::cuda ? 1 : machine.cpu.num_cores();
+  }
   int ranks = 0;
   const char* end = config.ranks.data() + config.ranks.size();
   const auto [stopped, error] = std::from_chars(config.ranks.data(), end, ranks);
@@ -174,7 +187,11 @@ int launch(const std::string& folder, const SavedConfig& saved, int num_ranks,
 int resume(const RunStart& start, const TrainOptions& options, const Machine& machine,
            const Environment& environment, Streams streams) {
   const auto before = read_config(start.folder);
-  const auto saved = resumed_config(start.folder, options);
+  auto saved = resumed_config(start.folder, options);
+  auto& config = saved.resolved.config;
+  // Version 0.1 wrote no device: it trained on the CPU.
+  if (config.device == TrainDevice::automatic) config.device = TrainDevice::cpu;
+  settle_device(config, machine, streams);
   const int num_ranks = ranks_of(saved.resolved.config, machine);
   const FolderLock lock(start.folder);
   fs::remove(start.folder + "/finished.json");
@@ -223,13 +240,9 @@ int train(const TrainOptions& options, const std::string& command, const Environ
     return show_finished(start, resumed_config(start.folder, options), environment, streams);
   }
   const auto machine = describe_machine(environment);
-  if (const int gpus = machine.num_gpus; gpus > 0) {
-    streams.error << fmt::format(
-        "{} GPU{} visible, but this version trains on the CPU only and does not use {}.\n", gpus,
-        gpus == 1 ? " is" : "s are", gpus == 1 ? "it" : "them");
-  }
   if (start.kind == StartKind::fresh) {
-    const int num_ranks = ranks_of(asked, machine);
+    settle_device(resolved.config, machine, streams);
+    const int num_ranks = ranks_of(resolved.config, machine);
     const auto saved = begin(start.folder, std::move(resolved), num_ranks, command, environment);
     const FolderLock lock(start.folder);
     const int code = launch(start.folder, saved, num_ranks, options, environment);

@@ -64,8 +64,8 @@ class Meter {
   std::int64_t steps_ = 0;
 };
 
-/// Floating-point operations per second of a product of two square matrices on this thread,
-/// measured now: the peak that a model's own figure is compared with.
-[[nodiscard]] double matrix_product_speed();
+/// Floating-point operations per second of a product of two square matrices, measured now on this
+/// thread or on a GPU in `dtype`: the peak that a model's own figure is compared with.
+[[nodiscard]] double matrix_product_speed(at::Device device, at::ScalarType dtype);
 
 }  // namespace lockstep::cli

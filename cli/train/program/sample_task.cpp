@@ -66,12 +66,13 @@ class SampleTask : public Task {
   const Dataset* validation() const override { return data_.validation.get(); }
 
   at::Tensor loss(const Batch& batch) override {
-    return loss_of(forward(batch.input()), batch.target());
+    return loss_of(forward(on_device(batch.input())), on_device(batch.target()));
   }
   void evaluate(const Batch& batch, EvalResult& result) override {
-    const auto out = forward(batch.input());
-    result.loss.add(loss_of(out, batch.target()), static_cast<double>(batch.count()));
-    if (has_classes_) result.accuracy.add(out, batch.target());
+    const auto out = forward(on_device(batch.input()));
+    const auto target = on_device(batch.target());
+    result.loss.add(loss_of(out, target), static_cast<double>(batch.count()));
+    if (has_classes_) result.accuracy.add(out, target);
   }
 
   std::string unit() const override { return input_.shape.size() == 3 ? "img" : "row"; }

@@ -25,8 +25,13 @@ std::vector<std::string> start_lines(const SavedConfig& saved, Task& task,
   lines.push_back(fmt::format("lr: {}", facts.schedule));
   if (!facts.lr_reason.empty()) lines.push_back(facts.lr_reason);
   const int threads = at::get_num_threads();
-  lines.push_back(fmt::format("ranks: {} on the CPU, {} thread{} per rank; gradients through {}",
-                              group.size(), threads, threads == 1 ? "" : "s", backend_text(group)));
+  if (config.device == TrainDevice::cuda) {
+    lines.push_back("ranks: 1 on the GPU cuda:0");
+  } else {
+    lines.push_back(fmt::format("ranks: {} on the CPU, {} thread{} per rank; gradients through {}",
+                                group.size(), threads, threads == 1 ? "" : "s",
+                                backend_text(group)));
+  }
   lines.push_back(
       fmt::format("run: {}{}", facts.folder,
                   facts.step > 0 ? fmt::format(", resumed at step {}", facts.step) : ""));

@@ -11,6 +11,15 @@ std::unique_ptr<Task> make_task(const SavedConfig& saved, const std::string& fol
                                                    : make_sample_task(saved, folder);
 }
 
+void Task::move_to(at::Device device) {
+  device_ = device;
+  net().to(device);
+}
+
+at::Tensor Task::on_device(const at::Tensor& tensor) const {
+  return tensor.to(device_, /*non_blocking=*/true);
+}
+
 std::vector<std::string> paths_in(const std::string& folder,
                                   const std::vector<std::string>& files) {
   std::vector<std::string> paths;

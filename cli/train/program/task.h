@@ -35,6 +35,8 @@ class Task {
   virtual ~Task() = default;
 
   [[nodiscard]] virtual torch::nn::Module& net() = 0;
+  /// Moves the model to `device`; batches follow it.
+  void move_to(at::Device device);
   [[nodiscard]] virtual const Dataset& training() const = 0;
   /// Null when there is no validation data.
   [[nodiscard]] virtual const Dataset* validation() const = 0;
@@ -55,6 +57,13 @@ class Task {
   [[nodiscard]] virtual double operations_per_unit() const = 0;
   /// One line: "GPT, 4 layers, width 128, 4 heads, context 128, vocabulary 256".
   [[nodiscard]] virtual std::string describe() const = 0;
+
+ protected:
+  /// `tensor` of a batch, on the device of the model.
+  [[nodiscard]] at::Tensor on_device(const at::Tensor& tensor) const;
+
+ private:
+  at::Device device_ = at::kCPU;
 };
 
 /// The task of `saved`; relative paths start at `folder`. The weights come from LibTorch's random

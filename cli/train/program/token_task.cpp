@@ -72,7 +72,7 @@ class TokenTask : public Task {
   const Dataset* validation() const override { return data_.validation.get(); }
 
   at::Tensor loss(const Batch& batch) override {
-    return cross_entropy(forward(batch.input()), batch.target());
+    return cross_entropy(forward(on_device(batch.input())), on_device(batch.target()));
   }
   void evaluate(const Batch& batch, EvalResult& result) override {
     result.loss.add(loss(batch), static_cast<double>(batch.count() * config_.context));

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/sibling.h"
 #include "cli/train/old_spellings.h"
@@ -24,6 +25,7 @@ std::unique_ptr<Task> seeded_task(const SavedConfig& saved, const std::string& f
                                   const Seeds& seeds) {
   seeds.begin_shared("weights");
   auto task = make_task(saved, folder);
+  if (saved.resolved.config.device == TrainDevice::cuda) task->move_to(at::Device(at::kCUDA, 0));
   const auto every = saved.resolved.config.recompute;
   if (every > 0) recompute_blocks(task->net(), {.every = static_cast<int>(every)});
   return task;
@@ -89,7 +91,8 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
   if (config_.deterministic) deterministic_.emplace();
   group_.barrier().wait();  // all ranks measure at the same time, as they compute
   Mean speed;
-  speed.add(matrix_product_speed());
+  speed.add(matrix_product_speed(ddp_.flat().values(0).device(),
+                                 lower_type(config_.precision).value_or(at::kFloat)));
   reduce(group_, speed);
   work_ = {.units = sizes_.global() * task_->units_per_sample(),
            .unit = task_->unit(),
@@ -185,7 +188,7 @@ void Training::step() {
 at::Tensor Training::loss_of(const Batch& batch) {
   const auto lower = lower_type(config_.precision);
   if (!lower) return task_->loss(batch);
-  const Autocast autocast(*lower);
+  const Autocast autocast(*lower, ddp_.flat().values(0).device().type());
   return task_->loss(batch);
 }
 
@@ -194,10 +197,10 @@ void Training::update_weights() {
   auto& flat = ddp_.flat();
   if (config_.precision == Precision::float16) {
     scaler_.unscale(flat);
-  } else if (ddp_.non_finite()) {
-    refuse_non_finite();
   }
   norm_ = config_.max_grad_norm > 0 ? clip_grad_norm(flat, config_.max_grad_norm) : grad_norm(flat);
+  // Squares are summed in double, so that the norm of finite gradients is finite.
+  if (config_.precision != Precision::float16 && !std::isfinite(norm_)) refuse_non_finite();
   if (config_.precision == Precision::float16) {
     scaler_.step(*optimizer_, lr);
     scaler_.update();

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/ddp/ddp_state_internal.h"
 #include "lockstep/ddp/option_check_internal.h"
+#include "lockstep/flat/walk.h"
 
 namespace lockstep {
 namespace {
@@ -74,6 +75,10 @@ std::vector<std::string> Ddp::non_finite_parameters() const {
   std::vector<std::string> names;
   for (const int i : state_->non_finite) {
     names.push_back(state_->flat.parameters()[static_cast<std::size_t>(i)].name);
+  }
+  for (const auto& parameter : state_->flat.parameters()) {  // on a GPU they are not noted
+    if (!parameter.gradient.is_cuda() || !parameter.tensor.grad().defined()) continue;
+    if (has_non_finite(parameter.gradient)) names.push_back(parameter.name);
   }
   return names;
 }

@@ -101,15 +101,16 @@ bool Ddp::State::should_step() const {
 
 // Sums of finite gradients may overflow, except float16, which is summed in float32. The averages
 // are bit-identical on all ranks, so every rank finds the same. Only callers of non_finite() pay
-// for it.
+// for it. Gradients on a GPU are not noted when they arrive, so they are always searched.
 bool Ddp::State::is_non_finite() {
   if (has(group_flags, StepFlags::kNonFinite)) return true;
-  if (group.size() == 1 || gradients != StepGradients::averaged) return false;
+  if (gradients != StepGradients::averaged) return false;
   if (non_finite_result) return *non_finite_result;
   non_finite_result = false;
   for (const auto& range : flat.bound_gradients()) {
     const auto& segment = flat.gradients(range.segment);
-    if (segment.scalar_type() == at::kHalf) continue;
+    const bool is_noted = group.size() == 1 || segment.scalar_type() == at::kHalf;
+    if (segment.is_cpu() && is_noted) continue;
     if (has_non_finite(segment.slice(0, range.begin, range.end))) non_finite_result = true;
   }
   return *non_finite_result;

@@ -14,6 +14,9 @@ namespace {
 // A value that changes when an optimizer steps. LibTorch's optimizers do not change version
 // counters, so it includes a few cache lines spread over the parameter.
 std::uint64_t mark_of(const at::Tensor& parameter) {
+  // Reading device memory would wait for the device: there, only steps of lockstep's optimizers and
+  // in-place operators are detected.
+  if (!parameter.is_cpu()) return static_cast<std::uint64_t>(parameter._version());
   constexpr std::size_t kLine = 64;
   constexpr std::size_t kLines = 8;
   const std::span bytes(static_cast<const std::byte*>(parameter.const_data_ptr()),
