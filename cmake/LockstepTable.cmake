@@ -19,7 +19,7 @@ endfunction()
 message(STATUS "lockstep ${PROJECT_VERSION} for ${CMAKE_SYSTEM_PROCESSOR}, ${CMAKE_BUILD_TYPE}, "
                "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
 lockstep_row(LibTorch "${LOCKSTEP_TORCH_VERSION}" "training on the CPU, from ${LOCKSTEP_TORCH_ROOT}" "")
-lockstep_row(CUDA "${CUDA_WHY}" "programs see GPUs through LibTorch" "${CUDA_HOW}")
+lockstep_row(CUDA "${CUDA_WHY}" "lockstep train, Ddp and optimizers on one GPU" "${CUDA_HOW}")
 lockstep_row(NCCL "${NCCL_WHY}" "its toolchain test; no backend uses it yet" "${NCCL_HOW}")
 lockstep_row(MPI "${MPI_WHY}" "a peer of lockstep bench comm; no backend uses it yet" "${MPI_HOW}")
 if(LOCKSTEP_CCACHE)

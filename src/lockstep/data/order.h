@@ -54,7 +54,7 @@ class EpochOrder {
     std::int64_t block = 0;
     std::int64_t window = 0;  // samples in a window
     std::int64_t shift = 0;   // the sample at which the first block starts; another one in each
-                             // epoch, so that the samples of the short last block change
+                              // epoch, so that the samples of the short last block change
   };
   using List = std::shared_ptr<const std::vector<std::int64_t>>;  // copies share it; it is constant
   using Method = std::variant<Sequential, Permutation, Blocks, List>;
