@@ -111,7 +111,7 @@ TEST(ParametersAddedAfterwards, AreNamedByTheFirstReduction) {
     net->register_parameter("late", torch::zeros({3}));
     const auto text =
         message_of([&] { (loss_with((*net)["a"], 1) + loss_with((*net)["late"], 1)).backward(); });
-    EXPECT_TRUE(holds(text, "added to the module since"));
+    EXPECT_TRUE(holds(text, "added to the module after"));
     EXPECT_TRUE(holds(text, "late"));
   });
 }

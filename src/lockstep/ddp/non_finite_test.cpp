@@ -48,7 +48,7 @@ TEST_P(NonFinite, GradientsAreReportedOnceWithRankParameterAndBackward) {
   });
   const auto text = ::testing::internal::GetCapturedStderr();
   const auto line =
-      "rank " + std::to_string(culprit) + " | warning: the gradient of b is not finite";
+      "rank " + std::to_string(culprit) + " | warning: the gradient of b is non-finite";
   ASSERT_NE(text.find(line), std::string::npos) << text;
   EXPECT_TRUE(holds(text, "in backward 3"));
   EXPECT_EQ(text.find("warning", text.find("warning") + 1), std::string::npos) << text;

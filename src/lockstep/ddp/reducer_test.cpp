@@ -170,7 +170,7 @@ TEST_F(Reduction, AddsAdviceToErrorsAboutRanksThatMakeOtherCalls) {
     return std::string("nothing was thrown");
   };
   const std::string left = "rank 1 has left group world";
-  const std::string advised = left + ". Every rank runs the same number of backwards";
+  const std::string advised = left + ". Every rank must run the same number of backwards";
   const auto advises = [&](const std::string& text) { return text.rfind(advised, 0) == 0; };
   script.start_error = left;
   give(all, 3);

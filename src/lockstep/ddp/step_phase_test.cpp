@@ -117,11 +117,11 @@ TEST(StepPhase, ABackwardDuringAReductionNeedsAnotherBufferAndNoSync) {
   for (const auto micro_batch : {Phase::accumulating, Phase::reducing}) {
     EXPECT_EQ(text(micro_batch, one),
               first +
-                  ": call wait() of what start() returned first. To run a backward meanwhile, "
-                  "set DdpOptions{.gradient_buffers = 2}");
+                  ": call wait() first, or set DdpOptions{.gradient_buffers = 2} to run a backward "
+                  "meanwhile");
   }
   EXPECT_EQ(text(Phase::reducing, two),
-            first + ", and would begin another: run it under no_sync()");
+            first + " and would begin a second one: run it under no_sync()");
 }
 
 TEST(StepPhase, ABackwardReturnsToThePhaseItBeganIn) {
