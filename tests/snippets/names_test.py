@@ -26,7 +26,7 @@ NO_FILES = {"train/loss", "train/lr", "train/rate", "eval/loss",  # tags of Tens
 
 
 def tracked_files():
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True)
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True, text=True)
     if listed.returncode == 0 and listed.stdout:
         return {pathlib.PurePath(line) for line in listed.stdout.splitlines()}
     return {path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file() and "build" not in path.parts}

@@ -9,10 +9,10 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr double kWidth = 860;
+constexpr double kWidth = 910;
 constexpr double kHeight = 440;  // of a panel
 constexpr double kLeft = 76;
-constexpr double kRight = 190;  // room for the names at the ends of the lines
+constexpr double kRight = 240;  // room for the names at the ends of the lines
 constexpr double kTop = 48;
 constexpr double kBottom = 56;
 
