@@ -47,7 +47,7 @@ class BenchmarkTransformer(nn.Module):
         self.head = nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, tokens):
-        x = self.embedding(tokens) + self.positions(torch.arange(tokens.shape[1]))
+        x = self.embedding(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
         return self.head(self.encoder(x))
 
 
@@ -92,7 +92,7 @@ class Gpt(nn.Module):
         self.lm_head = None if tied else nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, tokens):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.h:
             x = block(x)
         x = self.ln_f(x)

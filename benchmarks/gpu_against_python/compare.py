@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Speed of `lockstep train gpt` on one GPU against eager PyTorch, run in turns.
+
+    PYTHON benchmarks/gpu_against_python/compare.py build/release/bin/lockstep [options]
+
+PYTHON is one with torch (tools/bootstrap where). Both sides train the same GPT (models/in_python.py is the peer) with bf16
+autocast, AdamW (Python: fused) and clipping. lockstep reads a text with its loader and writes its metrics; Python has its
+batches in pinned memory. Tokens per second are the median over the intervals of a run without the first two; each side runs
+once per round. The vocabulary is that of bytes, 256.
+"""
+
+import argparse
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1] / "models"), str(HERE.parent / "train_against_python")]
+CASES = {
+    "124 M, T 1024, B 32": {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch": 32},
+    "10.8 M, T 256, B 4": {"layers": 6, "heads": 6, "width": 384, "context": 256, "batch": 4},
+}
+INTERVAL = 10  # steps
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep", type=pathlib.Path, help="the command")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=80, help="per run")
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def lockstep(chosen, case, folder, text):
+    import run_settings
+    flags = [word for name, value in case.items() for word in (f"--{name}", str(value))]
+    more = ["--data", text, "--run", folder, "--device", "cuda", "--precision", "bf16", "--steps", chosen.steps,
+            "--log-every", INTERVAL, "--save-every", chosen.steps, "--val-fraction", 0, "--sample-tokens", 0, "--lr", "6e-4"]
+    done = subprocess.run([str(word) for word in [chosen.lockstep, "train", "gpt", *flags, *more]], text=True,
+                          capture_output=True, timeout=600)
+    if done.returncode != 0:
+        raise SystemExit(done.stdout + done.stderr)
+    rows = run_settings.metrics(folder, "train")
+    return statistics.median([row["tokens_per_second"] for row in rows.values()][2:])
+
+
+def peer(chosen, case):
+    """Runs in a process of its own, so that the two sides do not share the GPU."""
+    import in_python
+    import torch
+    import torch.nn.functional as F
+    torch.manual_seed(1)
+    device = "cuda"
+    model = in_python.Gpt(layers=case["layers"], heads=case["heads"], width=case["width"], context=case["context"],
+                          vocabulary=256).to(device)
+    decayed = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0}],
+                                  lr=6e-4, betas=(0.9, 0.99), fused=True)
+    batches = [torch.randint(256, (case["batch"], case["context"] + 1)).pin_memory() for _ in range(8)]
+    speeds, begin = [], time.perf_counter()
+    for step in range(1, chosen.steps + 1):
+        tokens = batches[step % len(batches)].to(device, non_blocking=True)
+        with torch.autocast(device, torch.bfloat16):
+            logits = model(tokens[:, :-1])
+            loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if step % INTERVAL == 0:
+            loss.item()
+            now = time.perf_counter()
+            speeds.append(INTERVAL * case["batch"] * case["context"] / (now - begin))
+            begin = now
+    print(statistics.median(speeds[2:]))
+
+
+def main():
+    chosen = options()
+    if chosen.peer:
+        peer(chosen, CASES[chosen.peer])
+        return
+    with tempfile.TemporaryDirectory(prefix="lockstep-gpu-") as folder:
+        draw = random.Random(1)
+        text = pathlib.Path(folder) / "words.txt"
+        words = "the of and to in a is that for it was on are as with his they at be this from have".split()
+        text.write_text("\n".join(" ".join(draw.choice(words) for _ in range(12)) for _ in range(150_000)))
+        print(f"{'':<24}{'lockstep':>12}{'Python':>12}{'ratio':>8}   tokens per second, median of {chosen.rounds} rounds")
+        for name, case in CASES.items():
+            ours, theirs = [], []
+            for number in range(chosen.rounds):
+                ours.append(lockstep(chosen, case, f"{folder}/{case['width']}-{number}", text))
+                done = subprocess.run([sys.executable, __file__, str(chosen.lockstep), "--steps", str(chosen.steps),
+                                       "--peer", name], text=True, stdout=subprocess.PIPE, check=True, timeout=600)
+                theirs.append(float(done.stdout))
+            ratios = [a / b for a, b in zip(ours, theirs)]
+            print(f"{name:<24}{statistics.median(ours):12.0f}{statistics.median(theirs):12.0f}"
+                  f"{statistics.median(ratios):8.2f}   ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
