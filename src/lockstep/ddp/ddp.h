@@ -1,6 +1,7 @@
 // Data-parallel training of any LibTorch module, as torch's DistributedDataParallel: every rank has
 // a replica of the model and a shard of the batch, and after backward() all ranks have the same
-// averaged gradients. Several ranks train on CPU tensors on one host.
+// averaged gradients. Several ranks train on CPU tensors on one host; one rank also on a GPU
+// (docs/gpu.md).
 //
 //   lockstep::ProcessGroup group(world);
 //   lockstep::Ddp ddp(*net, group);
@@ -148,9 +149,10 @@ class [[nodiscard]] Ddp {
   /// gradient had one, or a sum overflowed. Equal on all ranks, without communication. Call it
   /// before `.grad` is changed.
   /// The first call after a reduction reads all averaged gradients. The first non-finite gradient
-  /// of a rank is also logged.
+  /// of a rank is also logged, unless it is on a GPU.
   [[nodiscard]] bool non_finite() const noexcept;
-  /// The parameters whose gradient was non-finite on this rank.
+  /// The parameters whose gradient was non-finite on this rank. Waits for the device if they are on
+  /// a GPU.
   [[nodiscard]] std::vector<std::string> non_finite_parameters() const;
 
   /// Begins to average the gradients that backward() under no_sync() accumulated, and those that
