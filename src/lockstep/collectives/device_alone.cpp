@@ -12,7 +12,11 @@ void divide(const at::Tensor& tensor, std::int64_t weight) {
   const auto wide = tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto divisor =
       at::full({}, static_cast<double>(weight), tensor.options().dtype(wide).requires_grad(false));
-  tensor.copy_(at::div(tensor.to(wide), divisor));
+  if (tensor.scalar_type() == wide) {
+    tensor.div_(divisor);
+  } else {
+    tensor.copy_(at::div(tensor.to(wide), divisor));
+  }
 }
 
 }  // namespace

@@ -47,18 +47,19 @@ Call call_of(Collective kind, const CallOptions& options) {
 
 // Starts a collective. In a group of one rank, CUDA tensors are processed on their device, and the
 // call carries name and flags only.
-std::shared_ptr<Operation> start(Group& group, Call call, const at::Tensor& output,
+std::shared_ptr<Operation> start(Group& group, const Call& call, const at::Tensor& output,
                                  const at::Tensor& input) {
   const auto device = call.device;
+  auto without_data = call;
   if (device.kind == DeviceKind::cuda) {
-    run_alone_on_device(call, output, input);
-    call.count = 0;
-    call.input = {};
-    call.output = {};
-    call.device = {};
+    without_data.count = 0;
+    without_data.input = {};
+    without_data.output = {};
+    without_data.device = {};
   }
-  auto operation = group.start(call, keep({input, output}));
+  auto operation = group.start(without_data, keep({input, output}));  // refuses an invalid call
   operation->device = device;
+  if (device.kind == DeviceKind::cuda) run_alone_on_device(call, output, input);
   return operation;
 }
 

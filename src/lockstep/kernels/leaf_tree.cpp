@@ -27,12 +27,12 @@ void append_tree(std::span<const LeafInterval> intervals, std::int64_t begin, st
   }
   const auto middle = middle_of(begin, end);
   if (end - begin == 1 || first.end > middle) {
-    throw UsageError(fmt::format(
-        "the contribution of leaves {} to {} is not a subtree: the tree over leaves {} to {} "
-        "splits "
-        "at {}; give each rank a block of leaves that begins at a multiple of its power-of-two "
-        "length",
-        first.begin, first.end, begin, end, middle));
+    throw UsageError(
+        fmt::format("the contribution of leaves {} to {} is not a subtree: the tree over leaves {} "
+                    "to {} splits at {}; give each rank a block of leaves that begins at a "
+                    "multiple of its power-of-two "
+                    "length",
+                    first.begin, first.end, begin, end, middle));
   }
   append_tree(intervals, begin, middle, next, instructions);
   append_tree(intervals, middle, end, next, instructions);

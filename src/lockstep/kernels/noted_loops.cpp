@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "lockstep/kernels/exponent_internal.h"
 #include "lockstep/kernels/line_store_internal.h"
 
 namespace lockstep {
@@ -13,6 +12,48 @@ namespace {
 
 constexpr std::size_t kLine = 64;     // bytes
 constexpr std::size_t kBlock = 1024;  // elements between two checks of the notes
+
+// The exponent field of a floating-point type, whose elements are read as unsigned words.
+template <typename Word>
+struct Exponent {
+  Word mask;
+  Word lowest;
+
+  [[nodiscard]] constexpr Word note(Word bits) const noexcept {
+    return static_cast<Word>(static_cast<Word>(bits & mask) + lowest);
+  }
+  [[nodiscard]] constexpr bool is_full(Word notes) const noexcept {
+    return (notes & static_cast<Word>(mask + lowest)) != 0;
+  }
+};
+
+template <typename Stored>
+struct FloatBits;
+template <>
+struct FloatBits<float> {
+  using Word = std::uint32_t;
+  static constexpr Exponent<Word> kExponent{0x7F800000U, 0x00800000U};
+};
+template <>
+struct FloatBits<double> {
+  using Word = std::uint64_t;
+  static constexpr Exponent<Word> kExponent{0x7FF0000000000000U, 0x0010000000000000U};
+};
+template <>
+struct FloatBits<Float16> {
+  using Word = std::uint16_t;
+  static constexpr Exponent<Word> kExponent{0x7C00U, 0x0400U};
+};
+template <>
+struct FloatBits<BFloat16> {
+  using Word = std::uint16_t;
+  static constexpr Exponent<Word> kExponent{0x7F80U, 0x0080U};
+};
+
+template <typename Stored>
+[[gnu::always_inline]] inline typename FloatBits<Stored>::Word note_of(Stored value) noexcept {
+  return FloatBits<Stored>::kExponent.note(std::bit_cast<typename FloatBits<Stored>::Word>(value));
+}
 
 // Notes are or-ed in several registers: one dependency chain would take longer than the copy.
 // Written as a loop over elements, compilers turn this into a memcpy and a second pass over the

@@ -8,10 +8,11 @@ template <Momentum Kind, bool Decays, bool Nesterov, typename Stored>
 __device__ void step_chunk(const SgdStretch<Stored>& arrays, const DeviceChunk& chunk,
                            const SgdStep& step) {
   const SgdFactors<WideOf<Stored>> factors(step);
-  for_each_element(chunk, [&](std::size_t i) {
+#pragma unroll 4  // several loads in flight per thread
+  for (std::uint32_t i = threadIdx.x; i < chunk.count; i += kThreads) {
     sgd_element<Kind, Decays, Nesterov>(arrays.values, arrays.gradients, arrays.momenta,
-                                        arrays.masters, i, factors);
-  });
+                                        arrays.masters, chunk.begin + i, factors);
+  }
 }
 
 template <Momentum Kind, typename Stored>
