@@ -15,8 +15,7 @@ const BenchmarkTransformerOptions& checked(const BenchmarkTransformerOptions& o)
   if (std::min({o.vocabulary, o.positions, o.width, o.heads, o.hidden, o.layers}) < 1) {
     throw UsageError(
         fmt::format("Invalid transformer: vocabulary {}, positions {}, width {}, heads {}, hidden "
-                    "{}, layers {}. "
-                    "All must be above 0.",
+                    "{}, layers {}. All must be above 0.",
                     o.vocabulary, o.positions, o.width, o.heads, o.hidden, o.layers));
   }
   if (o.width % o.heads != 0) {

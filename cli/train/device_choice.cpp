@@ -12,8 +12,7 @@ std::string obstacle(const DeviceFacts& facts) {
   if (facts.num_gpus == 0) return "no GPU is visible";
   if (!facts.build_has_cuda) {
     return "this build has no CUDA (install the CUDA toolkit, put nvcc on PATH, run "
-           "`tools/bootstrap "
-           "gpu` and build again)";
+           "`tools/bootstrap gpu` and build again)";
   }
   if (facts.ranks != "auto" && facts.ranks != "1") {
     return fmt::format("--ranks is {}, and this version trains with one rank on a GPU",

@@ -71,8 +71,7 @@ void check_intervals(const TrainConfig& c) {
     if (length.unit == Unit::seconds) {
       throw UsageError(
           fmt::format("--{} is {}, a time: all ranks act at the same step, so give steps (100), "
-                      "epochs (1ep) or "
-                      "tokens (1Mtok)",
+                      "epochs (1ep) or tokens (1Mtok)",
                       name, to_string(length)));
     }
   }

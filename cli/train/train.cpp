@@ -90,11 +90,10 @@ SavedConfig resumed_config(const std::string& folder, const TrainOptions& option
   auto resolved = resolve(options.model, given);
   const auto different = differences(saved, resolved.config);
   if (!different.empty()) {
-    throw UsageError(
-        fmt::format("{} was started with {}. A resumed run keeps the settings that its result "
-                    "depends on: leave "
-                    "these options out to resume it, or start a new run with --fresh",
-                    folder, fmt::join(different, "; ")));
+    throw UsageError(fmt::format(
+        "{} was started with {}. A resumed run keeps the settings that its result depends on: "
+        "leave these options out to resume it, or start a new run with --fresh",
+        folder, fmt::join(different, "; ")));
   }
   saved.resolved = std::move(resolved);
   return saved;

@@ -166,8 +166,7 @@ class TransformerTask final : public TokenTask {
   std::string describe() const override {
     return fmt::format(
         "encoder, {} layers, width {}, {} heads, for benchmarks (each position sees its own "
-        "target, "
-        "so the loss is not comparable)",
+        "target, so the loss is not comparable)",
         options_.layers, options_.width, options_.heads);
   }
 

@@ -97,8 +97,7 @@ void Run::State::expect_resumed() const {
   if (resumed) return;
   throw UsageError(
       "call run.resume() before the first step: it loads the newest checkpoint, or starts from "
-      "step "
-      "0 if there is none");
+      "step 0 if there is none");
 }
 
 void Run::State::save(SaveReason reason, const StepEnd& end) {

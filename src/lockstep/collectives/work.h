@@ -22,7 +22,8 @@ class Work {
   /// Waits for the result. Returns when everything that the calling thread starts afterwards sees
   /// it: kernels that it enqueues on its current stream and, for CPU tensors, any access. Without a
   /// deadline the group's timeout applies, from this call on.
-  /// Throws PeerError, naming the rank, when a rank has ended, is late, or makes a different call.
+  /// Throws PeerError, naming the rank, when a rank has ended, does not arrive in time, or makes
+  /// a different call.
   /// The group is then unusable.
   void wait();
   void wait(Deadline deadline);

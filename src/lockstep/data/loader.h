@@ -87,7 +87,8 @@ class Loader {
   /// The batches of the next `count` optimizer steps, across epochs.
   [[nodiscard]] BatchRange steps(std::int64_t count);
 
-  /// Starts `epoch` at its beginning. Not required: epochs advance automatically.
+  /// Starts `epoch` at its first batch. Not required: epochs advance automatically. Do not call it
+  /// after a resume: the interrupted epoch would begin again.
   /// Throws UsageError for a negative epoch.
   void set_epoch(std::int64_t epoch);
   /// Continues after `state`, in constant time. The state may come from a run with another number

@@ -124,8 +124,7 @@ void Ddp::State::report_non_finite() {
   const Log log({.rank = group.global_rank(group.rank())});
   log.warning(fmt::format(
       "the gradient of {}{} is non-finite on this rank in backward {}: the average is non-finite "
-      "on "
-      "all ranks, and ddp.non_finite() is true. Check this rank's batch and loss, or use a "
+      "on all ranks, and ddp.non_finite() is true. Check this rank's batch and loss, or use a "
       "GradScaler, which skips such steps. This is reported once",
       first.name,
       non_finite.size() > 1 ? fmt::format(" (and of {} more parameters)", non_finite.size() - 1)

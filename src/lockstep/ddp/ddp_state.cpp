@@ -112,8 +112,7 @@ void Ddp::State::enter_backward() {
   if (rules().by_count && !tally.is_counted) {
     throw UsageError(
         "gradients are normalized by count, but ddp.count(n) was not called before backward(): "
-        "call "
-        "it with the number of samples summed in the loss");
+        "call it with the number of samples summed in the loss");
   }
   expect_valid_gradients();
   phase = next;

@@ -43,8 +43,7 @@ Phase enter_backward(Phase now, Phase micro_batch, const GradientBuffers& buffer
   if (!buffers.are_apart()) {
     throw UsageError(
         "backward() was called between start() and wait() of a reduction: call wait() first, or "
-        "set "
-        "DdpOptions{.gradient_buffers = 2} to run a backward meanwhile");
+        "set DdpOptions{.gradient_buffers = 2} to run a backward meanwhile");
   }
   if (micro_batch == Phase::reducing) {
     throw UsageError(

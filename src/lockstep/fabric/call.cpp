@@ -116,11 +116,10 @@ void expect_valid(const Call& call, int rank, int size) {
     throw UsageError("all_to_all in place is unsupported: input and output overlap");
   }
   if (!works_in_place(call, rank, static_cast<std::size_t>(call.count) * bytes_of(call.dtype))) {
-    throw UsageError(
-        fmt::format("input and output of {} overlap where other ranks still read; for an in-place "
-                    "call pass the "
-                    "same span as both, or the shorter one as this rank's piece of the longer one",
-                    to_string(descriptor_of(call))));
+    throw UsageError(fmt::format(
+        "input and output of {} overlap where other ranks still read; for an in-place call pass "
+        "the same span as both, or the shorter one as this rank's piece of the longer one",
+        to_string(descriptor_of(call))));
   }
 }
 

@@ -125,8 +125,7 @@ std::string_view pickle_hint(std::span<const std::byte> first_bytes) {
   const bool is_pickle = first_bytes[0] == std::byte{0x80};
   if (!is_zip && !is_pickle) return "";
   return " (it looks like a pickle or zip file of torch.save, which lockstep never opens: load it "
-         "in "
-         "Python and save it with safetensors.torch.save_file)";
+         "in Python and save it with safetensors.torch.save_file)";
 }
 
 }  // namespace

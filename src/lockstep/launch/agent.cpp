@@ -199,8 +199,7 @@ class Round {
       if (worker->is_stopped()) {
         agent_.console_.notice(
             fmt::format("rank {} on {} is stopped (process {}, by a signal or a debugger); the "
-                        "other ranks wait "
-                        "for it; `kill -CONT {}` continues it",
+                        "other ranks wait for it; `kill -CONT {}` continues it",
                         outcome.rank, outcome.host, outcome.pid, outcome.pid));
       } else {
         agent_.console_.notice(fmt::format("rank {} on {} continues (process {})", outcome.rank,

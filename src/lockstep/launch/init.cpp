@@ -44,11 +44,10 @@ std::optional<int> find_inherited(const Environment& environment, const char* va
   const auto link =
       std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), error).string();
   if (!error && link.find("memfd:" + name) == std::string::npos) {
-    throw UsageError(
-        fmt::format("{} is {}, but that descriptor is {}: a rank started this process, not "
-                    "`lockstep run`; unset "
-                    "the variables LOCKSTEP_* for it, or start it with its own launcher",
-                    variable, descriptor, link));
+    throw UsageError(fmt::format(
+        "{} is {}, but that descriptor is {}: a rank started this process, not `lockstep run`; "
+        "unset the variables LOCKSTEP_* for it, or start it with its own launcher",
+        variable, descriptor, link));
   }
   return descriptor;
 }

@@ -1,6 +1,7 @@
 // Adam and AdamW over flat buffers, as torch.optim's without amsgrad. Results are within a few
 // units in the last place of LibTorch's fused kernels, which use fused multiply-add where the
-// processor has it; ours are bit-identical on every processor (docs/train_statements.md).
+// processor has it; ours, from equal inputs, are bit-identical on every processor and on GPUs
+// (docs/train_statements.md).
 #pragma once
 
 #include <tuple>

@@ -151,8 +151,7 @@ void GradScaler::expect_first_time(const void* what) {
   throw UsageError(
       "GradScaler::unscale() of gradients that were already unscaled in this step: they would be "
       "divided by the scale twice. Call unscale() once per parameter, and update() at the end of "
-      "the "
-      "step");
+      "the step");
 }
 
 float GradScaler::inverse_scale() const noexcept {

@@ -1,6 +1,6 @@
 // One base seed for all random numbers of a run. Before each step the generators are set from
 // (seed, step, leaf), so the numbers of a step do not depend on earlier steps: a resumed run draws
-// the same numbers as an uninterrupted one, and no generator state is saved.
+// the same numbers as an uninterrupted one, and needs no saved generator state.
 //
 // Words: a *leaf* is a part of the global batch with random numbers of its own; at present each
 // rank is one leaf. *Shared* numbers are equal on all ranks.
