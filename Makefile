@@ -29,9 +29,11 @@ bench:  ## print the figures of README and docs
 	@cmake --build --preset release
 	@build/release/benchmarks/base_benchmark
 	@build/release/benchmarks/kernels_benchmark
+	@build/release/benchmarks/rendezvous_benchmark
 	@build/release/benchmarks/fabric_benchmark
 	@build/release/benchmarks/ddp_benchmark
 	@OMP_NUM_THREADS=1 build/release/benchmarks/ddp_checks
+	@OMP_NUM_THREADS=1 LOCKSTEP_RANKS=2 build/release/benchmarks/sync_batch_norm
 	@build/release/benchmarks/data_benchmark --benchmark_filter=order
 	@$(PYTHON_WITH_TORCH) benchmarks/data_against_python build/release/benchmarks
 	@OMP_NUM_THREADS=1 build/release/benchmarks/train_benchmark

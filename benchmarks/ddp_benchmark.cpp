@@ -27,7 +27,7 @@ void replica_check(benchmark::State& state) {
   auto net = layers_of(state.range(0));
   FlatParameters flat(*net, ProcessGroup(World::alone()));
   ReplicaCheck check;
-  for (auto _ : state) check.look(flat);
+  for (auto _ : state) check.look(flat, 1);
 }
 BENCHMARK(replica_check)->Arg(256)->Arg(1024)->Unit(benchmark::kMicrosecond);
 

@@ -174,7 +174,7 @@ void report(const InstructionCounter& counter, const SubjectOptions& options) {
        cost_of(counter, 21, 1000,
                [&] { in_place = in_place && ddp.flat().slots().is_in_place(0); })},
       {"all gradients are finite", 1, cost_of_noting(counter, ddp.flat())},
-      {"replicas are equal", 1, cost_of(counter, 21, 4, [&] { replicas.look(ddp.flat()); })},
+      {"replicas are equal", 1, cost_of(counter, 21, 4, [&] { replicas.look(ddp.flat(), 1); })},
   };
   fmt::print("{} {}, batch {}: a step takes {:.2f} ms{}\n", options.model, options.size,
              options.batch, whole.seconds * 1e3,

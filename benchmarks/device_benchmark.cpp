@@ -117,7 +117,7 @@ int main() {
                      lockstep::launch_adam<float>(
                          {data<float>(values), data<float>(gradients), data<float>(averages),
                           data<float>(squares), nullptr, count},
-                         chunks.chunks, data<lockstep::AdamStep>(steps), stream);
+                         chunks.chunks, data<lockstep::AdamStep>(steps), nullptr, stream);
                    }});
   cases.push_back({"  _fused_adamw_", 28 * n, [&] {
                      at::_fused_adamw_(value_list, gradient_list, average_list, square_list, {},
@@ -127,7 +127,7 @@ int main() {
                      lockstep::launch_adam<BFloat16>(
                          {data<BFloat16>(halves), data<BFloat16>(half_gradients),
                           data<float>(averages), data<float>(squares), data<float>(masters), count},
-                         chunks.chunks, data<lockstep::AdamStep>(steps), stream);
+                         chunks.chunks, data<lockstep::AdamStep>(steps), nullptr, stream);
                    }});
   cases.push_back({"squares of the gradients", 4 * n, [&] {
                      lockstep::launch_squares<float>(data<float>(gradients), count,

@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <optional>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
@@ -17,10 +21,13 @@
 namespace lockstep::cli {
 namespace {
 
-std::string read_to_end(const FileDescriptor& file) {
+// Until the end of the stream or `deadline`.
+std::string read_to_end(const FileDescriptor& file, const std::optional<Deadline>& deadline) {
   std::string text;
   std::array<char, 4096> buffer{};
   for (;;) {
+    pollfd event{file.number(), POLLIN, 0};
+    if (deadline && ::poll(&event, 1, deadline->poll_milliseconds()) == 0) return text;
     const auto count = ::read(file.number(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return text;
@@ -50,14 +57,32 @@ class FileActions {
 
 }  // namespace
 
-CommandResult run_command(const std::vector<std::string>& words,
-                          const std::filesystem::path& folder) {
+namespace {
+
+// Waits for the end of `child`; kills it at the deadline. Returns its code.
+int wait_for_end(pid_t child, const std::optional<Deadline>& deadline) {
+  bool killed = false;
+  if (deadline) {
+    const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+    pollfd event{process.number(), POLLIN, 0};
+    killed = ::poll(&event, 1, deadline->poll_milliseconds()) == 0;
+    if (killed) ::kill(child, SIGKILL);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (killed) return kTimedOut;
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+CommandResult run(const std::vector<std::string>& words, const std::filesystem::path& folder,
+                  const Environment& environment, const std::optional<Deadline>& deadline) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
   const FileDescriptor ours(ends[0]);
   FileDescriptor theirs(ends[1]);
   auto arguments = words;
-  auto variables = Environment::of_process().lines();
+  auto variables = environment.lines();
   const FileActions actions(folder, theirs.number());
   pid_t child = 0;
   const int error =
@@ -66,12 +91,22 @@ CommandResult run_command(const std::vector<std::string>& words,
   if (error == ENOENT) return {127, fmt::format("{} is not installed", words.front())};
   if (error != 0) throw SystemError(fmt::format("cannot start {}", words.front()), error);
   theirs.reset();
-  CommandResult result{0, read_to_end(ours)};
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  result.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  CommandResult result{0, read_to_end(ours, deadline)};
+  result.code = wait_for_end(child, deadline);
   return result;
+}
+
+}  // namespace
+
+CommandResult run_command(const std::vector<std::string>& words,
+                          const std::filesystem::path& folder) {
+  return run(words, folder, Environment::of_process(), std::nullopt);
+}
+
+CommandResult run_command_until(const std::vector<std::string>& words,
+                                const std::filesystem::path& folder, const Environment& environment,
+                                Deadline deadline) {
+  return run(words, folder, environment, deadline);
 }
 
 }  // namespace lockstep::cli

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/environment.h"
+
 namespace lockstep::cli {
 
 struct CommandResult {
@@ -21,5 +24,13 @@ using CommandRunner = std::function<CommandResult(const std::vector<std::string>
 /// the process does not start.
 [[nodiscard]] CommandResult run_command(const std::vector<std::string>& words,
                                         const std::filesystem::path& folder);
+
+/// The code of a program that was killed at its deadline.
+inline constexpr int kTimedOut = 124;
+
+/// The same with `environment`. At the deadline the program is killed.
+[[nodiscard]] CommandResult run_command_until(const std::vector<std::string>& words,
+                                              const std::filesystem::path& folder,
+                                              const Environment& environment, Deadline deadline);
 
 }  // namespace lockstep::cli

@@ -15,9 +15,12 @@ constexpr std::array kVerbs{
     Verb{"train", "train a GPT, ResNet or MLP, one process per core", run_train},
     Verb{"generate", "generate text with a GPT that `lockstep train` has trained", run_generate},
     Verb{"run", "start a program as ranks on one node or several, as torchrun", run_run},
+    Verb{"top", "show what each rank of a run does now", run_top},
+    Verb{"report", "write the page of a run, or compare several runs", run_report},
     Verb{"data", "inspect, tokenize, audit and fetch data", run_data},
     Verb{"ckpt", "inspect, verify, compare, export and import checkpoints", run_ckpt},
     Verb{"bench", "benchmark collectives and data loading on this machine", run_bench},
+    Verb{"doctor", "check this machine and this build, with what to do", run_doctor},
     Verb{"help", "print the help of a verb", run_help},
     Verb{"version", "print the version, the features of this build and this machine", run_version},
 };

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/report.h"
+#include "cli/error_report.h"
 
 namespace lockstep::cli {
 
@@ -34,8 +34,11 @@ struct Verb {
 int run_bench(const std::vector<std::string>& arguments, Streams streams);
 int run_ckpt(const std::vector<std::string>& arguments, Streams streams);
 int run_data(const std::vector<std::string>& arguments, Streams streams);
+int run_doctor(const std::vector<std::string>& arguments, Streams streams);
 int run_generate(const std::vector<std::string>& arguments, Streams streams);
 int run_help(const std::vector<std::string>& arguments, Streams streams);
+int run_report(const std::vector<std::string>& arguments, Streams streams);
+int run_top(const std::vector<std::string>& arguments, Streams streams);
 int run_train(const std::vector<std::string>& arguments, Streams streams);
 int run_run(const std::vector<std::string>& arguments, Streams streams);
 int run_version(const std::vector<std::string>& arguments, Streams streams);

@@ -53,6 +53,7 @@ TEST(Command, EveryHelpFits80Columns) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"help"},
                                                 {"train", "--help"},
                                                 {"run", "--help"},
+                                                {"report", "--help"},
                                                 {"generate", "--help"},
                                                 {"data", "--help"},
                                                 {"data", "inspect", "--help"},

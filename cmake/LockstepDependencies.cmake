@@ -34,16 +34,19 @@ if(LOCKSTEP_BUILD_CLI)
   find_package(CLI11 REQUIRED)
 endif()
 
-# tools/bootstrap knows the location of LibTorch; ask it unless the user has set one.
-if(NOT LOCKSTEP_TORCH_DIR OR NOT LOCKSTEP_PYTHON)
-  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/bootstrap where
-                  OUTPUT_VARIABLE bootstrap_says ERROR_QUIET)
-endif()
+# tools/bootstrap knows the locations of LibTorch and of the CUDA toolkit that it has installed; what the user has set
+# comes first.
+execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/bootstrap where
+                OUTPUT_VARIABLE bootstrap_says ERROR_QUIET)
 if(NOT LOCKSTEP_TORCH_DIR AND bootstrap_says MATCHES "torch=([^\n]+)")
   set(LOCKSTEP_TORCH_DIR ${CMAKE_MATCH_1})
 endif()
 if(NOT LOCKSTEP_PYTHON AND bootstrap_says MATCHES "python=([^\n]+)")
   set(LOCKSTEP_PYTHON ${CMAKE_MATCH_1})
+endif()
+if(NOT CUDAToolkit_ROOT AND NOT CMAKE_CUDA_COMPILER AND bootstrap_says MATCHES "cuda=([^\n]+)")
+  set(CUDAToolkit_ROOT ${CMAKE_MATCH_1})
+  set(CMAKE_CUDA_COMPILER ${CMAKE_MATCH_1}/bin/nvcc)
 endif()
 include(LockstepTorch)
 include(LockstepFeatures)

@@ -14,6 +14,8 @@ if(TARGET lockstep)
   install(TARGETS ${programs})
   install(FILES ${PROJECT_SOURCE_DIR}/cli/bench/comm/gloo.py
           DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep RENAME bench_comm_gloo.py)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/lockstep/metrics/lockstep_metrics.py
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 endif()
 if(TARGET lockstep-bench-mpi)
   set_target_properties(lockstep-bench-mpi PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)

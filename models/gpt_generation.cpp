@@ -101,7 +101,9 @@ std::int64_t GptGeneration::next() {
   const auto logits = read_on();
   const RandomKey key{.seed = options_.seed, .purpose = random_purpose("generate")};
   RandomStream stream(key, static_cast<std::uint64_t>(num_tokens_++), 0);
-  const std::span row(logits.data_ptr<float>(), static_cast<std::size_t>(logits.numel()));
+  const auto most = options_.vocabulary > 0 ? options_.vocabulary : logits.numel();
+  const std::span row(logits.data_ptr<float>(),
+                      static_cast<std::size_t>(std::min(most, logits.numel())));
   window_.push_back(choose_token(row, options_, stream.uniform()));
   return window_.back();
 }

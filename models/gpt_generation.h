@@ -21,6 +21,9 @@ struct GenerationOptions {
   double temperature = 1;  // divides the logits; 0: always the most likely token
   std::int64_t top_k = 0;  // sample from this many of the most likely tokens; 0: from all
   std::uint64_t seed = 0;  // of the random choice
+  // Choose among the first tokens only: a model may have more rows than its tokenizer has tokens.
+  // 0: among all.
+  std::int64_t vocabulary = 0;
 };
 
 /// The token whose interval contains `number`, which is in [0, 1). The intervals of the tokens to

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Speed of `lockstep train gpt` on one GPU against eager PyTorch, run in turns.
+"""Speed of `lockstep train gpt` on one GPU against PyTorch, run in turns.
 
     PYTHON benchmarks/gpu_against_python/compare.py build/release/bin/lockstep [options]
 
-PYTHON is one with torch (tools/bootstrap where). Both sides train the same GPT (models/in_python.py is the peer) with bf16
+PYTHON is one with torch (tools/bootstrap where). All sides train the same GPT (models/in_python.py is the peer) with bf16
 autocast, AdamW (Python: fused) and clipping. lockstep reads a text with its loader and writes its metrics; Python has its
 batches in pinned memory. Tokens per second are the median over the intervals of a run without the first two; each side runs
-once per round. The vocabulary is that of bytes, 256.
+once per round. Sides: lockstep, with --cuda-graph too for the small model; Python eager, and torch.compile (for the small
+model with mode reduce-overhead). The vocabulary of the large model is padded to 50304 on all sides; that of the small one
+is 256.
 """
 
 import argparse
@@ -21,26 +23,38 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "models"), str(HERE.parent / "train_against_python")]
 CASES = {
-    "124 M, T 1024, B 32": {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch": 32},
-    "10.8 M, T 256, B 4": {"layers": 6, "heads": 6, "width": 384, "context": 256, "batch": 4},
+    "124 M, T 1024, B 32": {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch": 32, "vocabulary": 50304},
+    "124 M, T 1024, B 64": {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch": 64, "vocabulary": 50304},
+    "10.8 M, T 256, B 4": {"layers": 6, "heads": 6, "width": 384, "context": 256, "batch": 4, "vocabulary": 256},
 }
-INTERVAL = 10  # steps
+
+
+def sides_of(case):
+    """By name: the options of lockstep, or the way of the peer."""
+    if case["width"] == 768:
+        return {"lockstep": [], "eager": "eager", "compile": "default"}
+    return {"lockstep": [], "lockstep graph": ["--cuda-graph"], "eager": "eager", "reduce-overhead": "reduce-overhead"}
+
+
+INTERVAL = 20  # steps
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lockstep", type=pathlib.Path, help="the command")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=80, help="per run")
-    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, default=120, help="per run")
+    parser.add_argument("--case", action="append", help="part of the name of a case; all without it")
+    parser.add_argument("--peer", nargs=2, metavar=("CASE", "WAY"), help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def lockstep(chosen, case, folder, text):
+def lockstep(chosen, case, folder, text, options_of_side):
     import run_settings
     flags = [word for name, value in case.items() for word in (f"--{name}", str(value))]
     more = ["--data", text, "--run", folder, "--device", "cuda", "--precision", "bf16", "--steps", chosen.steps,
-            "--log-every", INTERVAL, "--save-every", chosen.steps, "--val-fraction", 0, "--sample-tokens", 0, "--lr", "6e-4"]
+            "--log-every", INTERVAL, "--save-every", chosen.steps, "--val-fraction", 0, "--sample-tokens", 0, "--lr", "6e-4",
+            *options_of_side]
     done = subprocess.run([str(word) for word in [chosen.lockstep, "train", "gpt", *flags, *more]], text=True,
                           capture_output=True, timeout=600)
     if done.returncode != 0:
@@ -49,7 +63,7 @@ def lockstep(chosen, case, folder, text):
     return statistics.median([row["tokens_per_second"] for row in rows.values()][2:])
 
 
-def peer(chosen, case):
+def peer(chosen, case, way):
     """Runs in a process of its own, so that the two sides do not share the GPU."""
     import in_python
     import torch
@@ -57,12 +71,14 @@ def peer(chosen, case):
     torch.manual_seed(1)
     device = "cuda"
     model = in_python.Gpt(layers=case["layers"], heads=case["heads"], width=case["width"], context=case["context"],
-                          vocabulary=256).to(device)
+                          vocabulary=case["vocabulary"]).to(device)
+    if way != "eager":
+        model = torch.compile(model, mode=way)
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0}],
                                   lr=6e-4, betas=(0.9, 0.99), fused=True)
-    batches = [torch.randint(256, (case["batch"], case["context"] + 1)).pin_memory() for _ in range(8)]
+    batches = [torch.randint(case["vocabulary"], (case["batch"], case["context"] + 1)).pin_memory() for _ in range(8)]
     speeds, begin = [], time.perf_counter()
     for step in range(1, chosen.steps + 1):
         tokens = batches[step % len(batches)].to(device, non_blocking=True)
@@ -84,24 +100,33 @@ def peer(chosen, case):
 def main():
     chosen = options()
     if chosen.peer:
-        peer(chosen, CASES[chosen.peer])
+        name, way = chosen.peer
+        peer(chosen, CASES[name], way)
         return
     with tempfile.TemporaryDirectory(prefix="lockstep-gpu-") as folder:
         draw = random.Random(1)
         text = pathlib.Path(folder) / "words.txt"
         words = "the of and to in a is that for it was on are as with his they at be this from have".split()
         text.write_text("\n".join(" ".join(draw.choice(words) for _ in range(12)) for _ in range(150_000)))
-        print(f"{'':<24}{'lockstep':>12}{'Python':>12}{'ratio':>8}   tokens per second, median of {chosen.rounds} rounds")
+        print(f"{'':<42}{'tok/s':>10}{'ms/step':>9}   median of {chosen.rounds} rounds; ratio to lockstep's first side")
         for name, case in CASES.items():
-            ours, theirs = [], []
+            if chosen.case and not any(part in name for part in chosen.case):
+                continue
+            speeds = {side: [] for side in sides_of(case)}
             for number in range(chosen.rounds):
-                ours.append(lockstep(chosen, case, f"{folder}/{case['width']}-{number}", text))
-                done = subprocess.run([sys.executable, __file__, str(chosen.lockstep), "--steps", str(chosen.steps),
-                                       "--peer", name], text=True, stdout=subprocess.PIPE, check=True, timeout=600)
-                theirs.append(float(done.stdout))
-            ratios = [a / b for a, b in zip(ours, theirs)]
-            print(f"{name:<24}{statistics.median(ours):12.0f}{statistics.median(theirs):12.0f}"
-                  f"{statistics.median(ratios):8.2f}   ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+                for side, way in sides_of(case).items():
+                    if isinstance(way, list):
+                        run = f"{folder}/{case['width']}-{case['batch']}-{number}-{side.replace(' ', '-')}"
+                        speeds[side].append(lockstep(chosen, case, run, text, way))
+                        continue
+                    done = subprocess.run([sys.executable, __file__, str(chosen.lockstep), "--steps", str(chosen.steps),
+                                           "--peer", name, way], text=True, stdout=subprocess.PIPE, check=True, timeout=600)
+                    speeds[side].append(float(done.stdout.split()[-1]))
+            for side, each in speeds.items():
+                ratios = [ours / other for ours, other in zip(speeds["lockstep"], each)]
+                speed = statistics.median(each)
+                print(f"{name + ', ' + side:<42}{speed:10.0f}{1e3 * case['batch'] * case['context'] / speed:9.2f}"
+                      f"{statistics.median(ratios):8.2f} ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "cli/bench/comm/comm.h"
+#include "cli/bench/link/link.h"
 #include "cli/sibling.h"
 #include "cli/sub_verb.h"
 
@@ -12,9 +13,11 @@ constexpr std::string_view kHelp =
     "lockstep bench: measure this machine\n"
     "\n"
     "  bench comm          time of collectives among ranks, compared with Gloo and Open MPI\n"
+    "  bench link          latency and rate between ranks, with advice on chunks and connections\n"
     "  bench data FILE…    batches per second, where the time is spent, which option to change\n"
     "\n"
-    "Options of each: `lockstep bench comm --help`, `lockstep bench data --help`.\n"
+    "Options of each: `lockstep bench comm --help`, `lockstep bench link --help`, `lockstep bench\n"
+    "data --help`.\n"
     "\n"
     "Examples\n"
     "  lockstep bench comm -n 2 --compare gloo,mpi\n"
@@ -28,6 +31,7 @@ int run_bench_data(const std::vector<std::string>& arguments, Streams /*streams*
 
 constexpr std::array kVerbs{
     Verb{"comm", "collectives among ranks of this machine", run_bench_comm},
+    Verb{"link", "the network between ranks", run_bench_link},
     Verb{"data", "the input of a training step", run_bench_data},
     Verb{"comm-rank", "", run_bench_comm_rank},  // started by comm; not listed in the help
 };

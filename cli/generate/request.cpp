@@ -22,6 +22,13 @@ void check_checkpoint(const std::string& word) {
       fmt::format("--checkpoint is \"{}\", expected best, last or a step such as 300", word));
 }
 
+TrainDevice device_named(const std::string& word) {
+  if (word == "auto") return TrainDevice::automatic;
+  if (word == "cpu") return TrainDevice::cpu;
+  if (word == "cuda") return TrainDevice::cuda;
+  throw UsageError(fmt::format("--device is \"{}\", expected auto, cpu or cuda", word));
+}
+
 void check(const GenerateRequest& request) {
   if (request.prompt.empty()) {
     throw UsageError("there is no text to continue: give one with --prompt \"…\"");
@@ -56,8 +63,12 @@ GenerateRequest read_generate_request(const std::vector<std::string>& arguments)
   declared.option("-k,--top-k", request.top_k);
   declared.option("-n,--tokens", request.num_tokens);
   declared.option("--seed", request.seed);
+  std::string device = "auto";
+  declared.option("--device", device);
   declared.read(arguments);
-  if (!request.help) check(request);
+  if (request.help) return request;
+  request.device = device_named(device);
+  check(request);
   return request;
 }
 
@@ -93,6 +104,7 @@ std::string generate_help() {
       "  --seed N               seed of the random choice (default {})\n"
       "  --checkpoint WHICH     best, last or a step (default: best if it exists, else\n"
       "                         last)\n"
+      "  --device WHICH         cpu, cuda, or auto: a GPU for 10 M parameters or more\n"
       "\n"
       "The text is written to standard output while it is generated, messages to\n"
       "standard error. Ctrl-C stops it.\n"

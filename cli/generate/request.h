@@ -18,6 +18,7 @@ struct GenerateRequest {
   std::int64_t top_k = 40;
   std::int64_t num_tokens = 400;
   std::int64_t seed = 1;
+  TrainDevice device = TrainDevice::automatic;
   bool help = false;  // help was requested; the other values are not checked
 };
 

@@ -33,7 +33,7 @@ TEST(GenerateRequest, APromptIsEnough) {
 TEST(GenerateRequest, EveryOptionIsRead) {
   const auto request = read_generate_request(
       {"--run", "runs/mine", "--prompt", "-x", "--temperature", "0", "--top-k", "5", "--tokens",
-       "7", "--seed", "9223372036854775807", "--checkpoint", "300"});
+       "7", "--seed", "9223372036854775807", "--checkpoint", "300", "--device", "cuda"});
   EXPECT_EQ(request.run, "runs/mine");
   EXPECT_EQ(request.prompt, "-x");
   EXPECT_EQ(request.temperature, 0);
@@ -41,6 +41,7 @@ TEST(GenerateRequest, EveryOptionIsRead) {
   EXPECT_EQ(request.num_tokens, 7);
   EXPECT_EQ(request.seed, std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(request.checkpoint, "300");
+  EXPECT_EQ(request.device, TrainDevice::cuda);
 }
 
 TEST(GenerateRequest, AnInvalidValueIsNamed) {
@@ -52,6 +53,7 @@ TEST(GenerateRequest, AnInvalidValueIsNamed) {
                                       {"--tokens", "0"},
                                       {"--tokens", "many"},
                                       {"--seed", "-1"},
+                                      {"--device", "gpu"},
                                       {"--checkpoint", "bets"}}) {
     EXPECT_NE(refusal({"--prompt", "x", option, value}).find(option), std::string::npos)
         << option << ' ' << value << ": " << refusal({"--prompt", "x", option, value});

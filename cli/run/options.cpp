@@ -14,36 +14,24 @@ namespace {
 // Values that are still text.
 struct Texts {
   std::string ranks = "auto";
-  std::string rendezvous;
-  std::string master_address;
-  std::string master_port;
   std::string color = "auto";
   std::string grace = "30s";
-  std::string timeout = "5min";
-  int node_rank = -1;
-  bool standalone = false;
+  int metrics_port = -1;
   bool no_python = false;
   bool no_pin = false;
 };
 
 void declare(Arguments& arguments, RunCommandOptions& options, Texts& texts) {
   arguments.option("-n,--nproc-per-node,--nproc_per_node", texts.ranks);
-  arguments.option("--nnodes", options.num_nodes);
-  arguments.option("--node-rank,--node_rank", texts.node_rank);
-  arguments.option("--rendezvous,--rdzv-endpoint,--rdzv_endpoint", texts.rendezvous);
-  arguments.option("--master-addr,--master_addr", texts.master_address);
-  arguments.option("--master-port,--master_port", texts.master_port);
-  arguments.flag("--standalone", texts.standalone);
   arguments.flag("--no-python,--no_python", texts.no_python);
   arguments.flag("--no-pin", texts.no_pin);
   arguments.flag("--allow-shared-gpu", options.allow_shared_gpu);
   arguments.option("--show-ranks", options.show_ranks);
   arguments.option("--color", texts.color);
   arguments.option("--grace", texts.grace);
-  arguments.option("--timeout", texts.timeout);
   arguments.option("--max-restarts,--max_restarts", options.max_restarts);
   arguments.option("--run-dir", options.run_dir);
-  arguments.option("--secret-file", options.secret_file);
+  arguments.option("--metrics-port,--metrics_port", texts.metrics_port, {0, 65535});
 }
 
 void parse_ranks(const std::string& text, RunCommandOptions& options) {
@@ -75,37 +63,6 @@ ColorChoice parse_color(const std::string& text) {
   throw UsageError(fmt::format("--color is \"{}\", expected auto, always or never", text));
 }
 
-void parse_nodes(const Texts& texts, RunCommandOptions& options) {
-  if (options.num_nodes < 1) {
-    throw UsageError(fmt::format("--nnodes is {}, expected at least 1", options.num_nodes));
-  }
-  auto rendezvous = texts.rendezvous;
-  if (!texts.master_address.empty() || !texts.master_port.empty()) {
-    if (!rendezvous.empty()) {
-      throw UsageError("--rendezvous and --master-addr are both given; give one");
-    }
-    rendezvous = fmt::format("{}:{}", texts.master_address,
-                             texts.master_port.empty() ? "29500" : texts.master_port);
-  }
-  if (options.num_nodes == 1) return;  // the ranks of one node meet on the loopback interface
-  if (texts.standalone) {
-    throw UsageError(fmt::format(
-        "--standalone is for one node, but --nnodes is {}: give one of them", options.num_nodes));
-  }
-  if (rendezvous.empty() || texts.node_rank < 0) {
-    throw UsageError(
-        fmt::format("--nnodes {} needs --node-rank (0 to {}) and --rendezvous HOST:PORT; HOST is "
-                    "node 0, the same on every node",
-                    options.num_nodes, options.num_nodes - 1));
-  }
-  if (texts.node_rank >= options.num_nodes) {
-    throw UsageError(
-        fmt::format("--node-rank is {}, expected 0 to {}", texts.node_rank, options.num_nodes - 1));
-  }
-  options.node_rank = texts.node_rank;
-  options.rendezvous = Endpoint::parse(rendezvous);
-}
-
 }  // namespace
 
 RunCommandOptions parse_run_options(const std::vector<std::string>& arguments) {
@@ -113,6 +70,8 @@ RunCommandOptions parse_run_options(const std::vector<std::string>& arguments) {
   Texts texts;
   Arguments declared("run", options.help);
   declare(declared, options, texts);
+  NodeArguments nodes;
+  nodes.declare(declared);
   // The first word that is not an option is the program; the words after it are its arguments.
   options.command = declared.read_leading(arguments);
   if (!options.command.empty() && options.command.front() == "--") {
@@ -127,11 +86,13 @@ RunCommandOptions parse_run_options(const std::vector<std::string>& arguments) {
         "no program is given; `lockstep run -n 4 ./my_program arguments` starts it as four ranks");
   }
   parse_ranks(texts.ranks, options);
-  parse_nodes(texts, options);
+  options.nodes = nodes.read();
   options.pin = !texts.no_pin;
   options.color = parse_color(texts.color);
   options.grace = parse_duration("--grace", texts.grace);
-  options.timeout = parse_duration("--timeout", texts.timeout);
+  if (texts.metrics_port >= 0) {
+    options.metrics_port = static_cast<std::uint16_t>(texts.metrics_port);
+  }
   if (options.max_restarts < 0) {
     throw UsageError(fmt::format("--max-restarts is {}, expected 0 or more", options.max_restarts));
   }
@@ -141,20 +102,21 @@ RunCommandOptions parse_run_options(const std::vector<std::string>& arguments) {
 std::string run_help() {
   return "lockstep run [options] PROGRAM [arguments]: start PROGRAM as ranks\n"
          "\n"
-         "  -n, --nproc-per-node N  ranks on this node: a number, gpu (one per GPU), cpu\n"
-         "                          (one per core), or auto: gpu if there are GPUs, else\n"
-         "                          cpu (default auto)\n"
+         "  -n, --nproc-per-node N  ranks on this node: number, gpu, cpu (one per core) or\n"
+         "                          auto: gpu if there are GPUs, else cpu (default auto)\n"
          "  --nnodes K              nodes; run this command on each of them (default 1)\n"
          "  --node-rank R           rank of this node, 0 to K-1\n"
-         "  --rendezvous HOST:PORT  where the nodes meet; HOST is node 0 (torchrun's\n"
-         "                          --rdzv-endpoint is the same)\n"
+         "  --rendezvous HOST:PORT  where the nodes meet; HOST is node 0\n"
+         "  --interface NET         one interface, address or network, for data of ranks\n"
+         "  --ports 40000-40100     ports at which ranks listen (default any)\n"
+         "  --heartbeat T           a rank that is silent for T is lost (default 3s)\n"
          "  --secret-file FILE      secret of the job, mode 0600 (default: your own)\n"
          "  --max-restarts N        restarts after a rank has failed (default 0: none)\n"
          "  --grace T               time between SIGTERM and SIGKILL (default 30s)\n"
          "  --timeout T             time for all nodes to meet (default 5min)\n"
          "  --run-dir DIR           logs (default runs/<program>-<time>-<token>)\n"
-         "  --show-ranks 0,3-5      ranks to show on the terminal (default all); the log\n"
-         "                          files have all ranks\n"
+         "  --metrics-port PORT     serve metrics to Prometheus on loopback (0: any)\n"
+         "  --show-ranks 0,3-5      ranks to show; the log files have all (default all)\n"
          "  --color WHEN            auto, always or never (default auto)\n"
          "  --no-pin                do not pin ranks to cores\n"
          "  --allow-shared-gpu      allow more ranks than GPUs\n"

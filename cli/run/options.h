@@ -3,12 +3,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/nodes.h"
 #include "lockstep/launch/console_style.h"
-#include "lockstep/net/endpoint.h"
 
 namespace lockstep::cli {
 
@@ -22,18 +23,16 @@ enum class Ranks {
 struct RunCommandOptions {
   Ranks ranks = Ranks::automatic;
   int num_ranks = 0;  // when ranks is count
-  int num_nodes = 1;
-  std::optional<int> node_rank;        // required for several nodes
-  std::optional<Endpoint> rendezvous;  // required for several nodes
+  NodeOptions nodes;
   bool pin = true;
   bool allow_shared_gpu = false;
   std::string show_ranks;  // not yet checked: the number of ranks is unknown here
   ColorChoice color = ColorChoice::automatic;
   std::chrono::milliseconds grace{30'000};
-  std::chrono::milliseconds timeout{300'000};  // of the rendezvous of all nodes
   int max_restarts = 0;
-  std::string run_dir;               // empty: runs/<program>-<time>-<token>
-  std::string secret_file;           // empty: LOCKSTEP_SECRET_FILE, then that of the user
+  std::string run_dir;  // empty: runs/<program>-<time>-<token>
+  // nullopt: metrics are not served
+  std::optional<std::uint16_t> metrics_port;
   std::vector<std::string> command;  // program and its arguments; never empty
   bool help = false;                 // help was requested; the other values are not set
 };

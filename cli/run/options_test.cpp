@@ -23,7 +23,8 @@ std::string refusal(const Words& arguments) {
 TEST(RunCommandOptions, WithoutOptionsTheNumberOfRanksIsAutomaticOnOneNode) {
   const auto options = parse_run_options({"./train"});
   EXPECT_EQ(options.ranks, Ranks::automatic);
-  EXPECT_EQ(options.num_nodes, 1);
+  EXPECT_EQ(options.nodes.num_nodes, 1);
+  EXPECT_EQ(options.nodes.network, NetworkSettings{});
   EXPECT_TRUE(options.pin);
   EXPECT_EQ(options.grace, std::chrono::seconds(30));
   EXPECT_EQ(options.command, (Words{"./train"}));
@@ -44,9 +45,9 @@ TEST(RunCommandOptions, TorchrunsNamesAreAccepted) {
             2);
   const auto nodes = parse_run_options(
       {"--nnodes=2", "--node_rank=1", "--master_addr=h0", "--master_port", "29400", "p"});
-  EXPECT_EQ(nodes.node_rank, 1);
-  EXPECT_EQ(nodes.rendezvous->host, "h0");
-  EXPECT_EQ(nodes.rendezvous->port, 29400);
+  EXPECT_EQ(nodes.nodes.node_rank, 1);
+  EXPECT_EQ(nodes.nodes.rendezvous->host, "h0");
+  EXPECT_EQ(nodes.nodes.rendezvous->port, 29400);
 }
 
 TEST(RunCommandOptions, RanksAreANumberOrAWord) {
@@ -69,6 +70,17 @@ TEST(RunCommandOptions, SeveralNodesNeedARendezvousAndANodeRank) {
   EXPECT_NE(refusal({"--nnodes", "2", "--node-rank", "2", "--rendezvous", "h:1", "p"})
                 .find("--node-rank is 2, expected 0 to 1"),
             std::string::npos);
+}
+
+TEST(RunCommandOptions, TheNetworkOfTheRanksCanBeChosen) {
+  const auto network = parse_run_options({"--interface", "10.0.0.0/24", "--ports=40000-40100",
+                                          "--heartbeat", "500ms", "p"})
+                           .nodes.network;
+  EXPECT_EQ(network, (NetworkSettings{"10.0.0.0/24", PortRange{40000, 40100},
+                                      std::chrono::milliseconds(500)}));
+  EXPECT_NE(refusal({"--ports", "9", "--ports", "8", "p"}), "");
+  EXPECT_NE(refusal({"--ports", "x", "p"}).find("--ports: \"x\""), std::string::npos);
+  EXPECT_NE(refusal({"--heartbeat", "10ms", "p"}).find("--heartbeat is 10 ms"), std::string::npos);
 }
 
 TEST(RunCommandOptions, NoProgramIsAnErrorWithAnExample) {

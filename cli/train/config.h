@@ -31,6 +31,7 @@ struct TrainConfig {
   std::int64_t heads = 4;
   std::int64_t width = 128;
   std::int64_t context = 128;
+  std::int64_t vocabulary = 0;  // rows of the token embedding; 0: as many as the tokenizer has
   double dropout = 0;
   HeadKind head = HeadKind::tied;
   KernelKind kernels = KernelKind::own;
@@ -60,11 +61,14 @@ struct TrainConfig {
   double weight_decay = 0.1;
   double max_grad_norm = 1;  // 0: no clipping
   TrainDevice device = TrainDevice::automatic;
+  bool allow_shared_gpu = false;
   Precision precision = Precision::float32;
   std::int64_t recompute = 0;            // checkpoint activations of every n-th block; 0: of none
+  bool sync_batch_norm = false;          // BatchNorm over the batches of all ranks
   std::int64_t bucket_bytes = 25 << 20;  // 0: chosen by measurement
   std::int64_t seed = 1;
   bool deterministic = false;
+  bool cuda_graph = false;
 
   // Run
   TrainLength length = {600, TrainLength::Unit::steps};

@@ -2,21 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::cli {
 namespace {
 
+std::string gpus_are(int count) {
+  return fmt::format("{} GPU{}", count, count == 1 ? " is" : "s are");
+}
+
 // Why this run cannot use a GPU; empty if it can.
 std::string obstacle(const DeviceFacts& facts) {
   if (facts.num_gpus == 0) return "no GPU is visible";
   if (!facts.build_has_cuda) {
-    return "this build has no CUDA (install the CUDA toolkit, put nvcc on PATH, run "
-           "`tools/bootstrap gpu` and build again)";
+    return fmt::format("this build has no CUDA: {} (to get it: {}; then build again)",
+                       facts.cuda_missing, facts.cuda_remedy);
   }
-  if (facts.ranks != "auto" && facts.ranks != "1") {
-    return fmt::format("--ranks is {}, and this version trains with one rank on a GPU",
-                       facts.ranks);
+  int ranks = 1;  // for auto; an invalid number is refused elsewhere
+  (void)std::from_chars(facts.ranks.data(), facts.ranks.data() + facts.ranks.size(), ranks);
+  if (ranks > facts.num_gpus && !facts.allow_shared_gpu) {
+    return fmt::format("--ranks is {}, and {} visible; --allow-shared-gpu lets ranks share one",
+                       ranks, gpus_are(facts.num_gpus));
   }
   return {};
 }
@@ -37,10 +45,15 @@ DeviceDecision choose_device(const DeviceFacts& facts) {
     return {TrainDevice::cpu,
             facts.num_gpus == 0 ? "" : fmt::format("Training on the CPU: {}.", why_not)};
   }
-  return {TrainDevice::cuda,
-          fmt::format("Training on the GPU with one rank: {} GPU{} visible; --device cpu uses the "
-                      "processor's cores.",
-                      facts.num_gpus, facts.num_gpus == 1 ? " is" : "s are")};
+  const auto more = facts.num_gpus > 1 && facts.ranks == "auto"
+                        ? fmt::format("; --ranks {} uses them all", facts.num_gpus)
+                        : "";
+  return {
+      TrainDevice::cuda,
+      fmt::format("Training on the GPU with {}: {} visible{}; --device cpu uses the "
+                  "processor's cores.",
+                  facts.ranks == "auto" || facts.ranks == "1" ? "one rank" : facts.ranks + " ranks",
+                  gpus_are(facts.num_gpus), more)};
 }
 
 }  // namespace lockstep::cli

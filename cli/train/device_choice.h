@@ -12,7 +12,10 @@ struct DeviceFacts {
   TrainDevice asked = TrainDevice::automatic;
   std::string ranks = "auto";  // --ranks
   int num_gpus = 0;            // visible to this process
+  bool allow_shared_gpu = false;
   bool build_has_cuda = false;
+  std::string cuda_missing = {};  // in a build without CUDA: what was missing
+  std::string cuda_remedy = {};   // and how to get it
 };
 
 struct DeviceDecision {

@@ -7,7 +7,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr DeviceFacts gpu_machine(TrainDevice asked) {
+DeviceFacts gpu_machine(TrainDevice asked) {
   return {.asked = asked, .ranks = "auto", .num_gpus = 1, .build_has_cuda = true};
 }
 
@@ -39,8 +39,30 @@ TEST(DeviceChoice, GivesTheReasonIfAGpuStaysUnused) {
   EXPECT_NE(choose_device(facts).reason.find("--ranks is 4"), std::string::npos);
   facts = gpu_machine(TrainDevice::automatic);
   facts.build_has_cuda = false;
+  facts.cuda_missing = "no CUDA compiler (nvcc)";
+  facts.cuda_remedy = "tools/bootstrap gpu";
   EXPECT_EQ(choose_device(facts).device, TrainDevice::cpu);
+  EXPECT_NE(choose_device(facts).reason.find("no CUDA compiler (nvcc)"), std::string::npos);
   EXPECT_NE(choose_device(facts).reason.find("tools/bootstrap gpu"), std::string::npos);
+}
+
+TEST(DeviceChoice, TakesOneGpuPerRank) {
+  auto facts = gpu_machine(TrainDevice::automatic);
+  facts.num_gpus = 4;
+  EXPECT_NE(choose_device(facts).reason.find("--ranks 4 uses them all"), std::string::npos);
+  facts.ranks = "4";
+  EXPECT_EQ(choose_device(facts).device, TrainDevice::cuda);
+  EXPECT_NE(choose_device(facts).reason.find("with 4 ranks"), std::string::npos);
+}
+
+TEST(DeviceChoice, LetsRanksShareAGpuOnlyIfAllowed) {
+  auto facts = gpu_machine(TrainDevice::cuda);
+  facts.ranks = "2";
+  EXPECT_NE(refusal_of(facts).find("--allow-shared-gpu"), std::string::npos);
+  facts.allow_shared_gpu = true;
+  EXPECT_EQ(choose_device(facts).device, TrainDevice::cuda);
+  facts.asked = TrainDevice::automatic;
+  EXPECT_EQ(choose_device(facts).device, TrainDevice::cuda);
 }
 
 TEST(DeviceChoice, ObeysTheCommandLine) {

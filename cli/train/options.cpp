@@ -14,6 +14,7 @@
 #include "cli/arguments.h"
 #include "cli/train/old_spellings.h"
 #include "lockstep/base/error.h"
+#include "lockstep/trace/profile_request.h"
 
 namespace lockstep::cli {
 namespace {
@@ -122,7 +123,10 @@ class CommandLine {
     arguments_.flag("--fresh", options.fresh);
     arguments_.flag("--debug-small", options.resolve.debug_small);
     arguments_.option("--config", file_);
+    arguments_.option("--profile", options.profile);
     arguments_.option("--color", color_);
+    arguments_.option("--metrics-port", metrics_port_, {0, 65535});
+    nodes_.declare(arguments_);
     for (const auto& setting : settings()) {
       if (setting.is_for(kind)) declare(setting);
     }
@@ -134,10 +138,13 @@ class CommandLine {
 
   void read(const std::vector<std::string>& words) {
     arguments_.read(words);
+    if (!options_.profile.empty()) (void)parse_profile_request("--profile", options_.profile);
     expect_one_length(given(), option_of);
     options_.color =
         std::array{ColorChoice::automatic, ColorChoice::always,
                    ColorChoice::never}[read_choice("--color", color_, {"auto", "always", "never"})];
+    options_.nodes = nodes_.read();
+    if (metrics_port_ >= 0) options_.metrics_port = static_cast<std::uint16_t>(metrics_port_);
   }
 
   [[nodiscard]] const std::string& file() const { return file_; }
@@ -170,6 +177,8 @@ class CommandLine {
   TrainOptions& options_;
   std::string file_;
   std::string color_ = "auto";
+  int metrics_port_ = -1;
+  NodeArguments nodes_;
   std::map<std::string, Value> values_;  // by setting
   Arguments arguments_;                  // sets the members above
 };
@@ -210,7 +219,20 @@ std::string own_options() {
          help_entry("--print-config", "print each setting with its origin; do not train") +
          help_entry("--fresh", "start a new run in the next free folder: runs/gpt-2") +
          help_entry("--debug-small", "small model, data and length, to test a setup in seconds") +
+         help_entry(
+             "--profile A:B",
+             "profile steps A to B of all ranks: profile.json in the run's folder; A:B,operators "
+             "with LibTorch's operators") +
          help_entry("--color WHEN", "auto, always or never", "(default auto)") +
+         help_entry("--metrics-port PORT", "serve metrics for Prometheus on 127.0.0.1") +
+         help_entry(
+             "--nnodes K",
+             "train on K nodes: run this command on each of them, with one folder of the run "
+             "that all share; -n counts the ranks of one node") +
+         help_entry("--node-rank R", "rank of this node, 0 to K-1") +
+         help_entry("--rendezvous HOST:PORT",
+                    "where the nodes meet; HOST is node 0. The other options of several nodes are "
+                    "those of `lockstep run`") +
          help_entry("-h, --help", "print this help");
 }
 

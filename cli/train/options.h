@@ -1,9 +1,12 @@
 // The options of `lockstep train`: from the command line, the environment and a file.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/nodes.h"
 #include "cli/train/settings.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/launch/console_style.h"
@@ -16,8 +19,11 @@ struct TrainOptions {
   ResolveOptions resolve;
   bool help = false;
   bool print_config = false;
-  bool fresh = false;  // start a new run in the next free folder
+  bool fresh = false;   // start a new run in the next free folder
+  std::string profile;  // steps to profile (trace/profile_request.h); empty: none
+  NodeOptions nodes;
   ColorChoice color = ColorChoice::automatic;
+  std::optional<std::uint16_t> metrics_port = {};  // nullopt: metrics are not served
 };
 
 /// Reads the arguments after `lockstep train`, the file that they name, and LOCKSTEP_TRAIN_… in

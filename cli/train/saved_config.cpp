@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -53,9 +54,23 @@ std::string to_json(const SavedConfig& saved) {
   return json.dump(2) + "\n";
 }
 
+std::vector<std::string> data_paths(const std::string& folder, const DataFiles& files) {
+  std::vector<std::string> paths;
+  for (const auto* list : {&files.training, &files.validation}) {
+    for (const auto& path : *list) paths.push_back((std::filesystem::path(folder) / path).string());
+  }
+  return paths;
+}
+
 models::GptOptions gpt_of(const SavedConfig& saved) {
   const auto& config = saved.resolved.config;
-  return {.vocabulary = saved.files.vocabulary,
+  if (config.vocabulary > 0 && config.vocabulary < saved.files.vocabulary) {
+    throw UsageError(
+        fmt::format("--vocabulary is {}, but the tokenizer has {} tokens: give at least "
+                    "as many",
+                    config.vocabulary, saved.files.vocabulary));
+  }
+  return {.vocabulary = std::max(config.vocabulary, saved.files.vocabulary),
           .context = config.context,
           .layers = config.layers,
           .heads = config.heads,
@@ -123,6 +138,9 @@ std::string deciding_json(const SavedConfig& saved) {
   Json json{{"model", name_of(saved.resolved.config.model)}, {"data", saved.files.name}};
   for (const auto& setting : settings()) {
     if (!setting.is_for(saved.resolved.config.model) || !setting.is_fixed) continue;
+    // Runs made before the setting existed do not have it, and this value is what they did.
+    if (setting.name == "vocabulary" && saved.resolved.config.vocabulary == 0) continue;
+    if (setting.name == "sync-batch-norm" && !saved.resolved.config.sync_batch_norm) continue;
     json[setting.name] = setting.text(saved.resolved.config);
   }
   return json.dump();

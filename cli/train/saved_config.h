@@ -29,6 +29,10 @@ struct SavedConfig {
   int world = 1;  // ranks when the run started: batch sizes refer to it
 };
 
+/// The paths of `files`, which are relative to the run's folder.
+[[nodiscard]] std::vector<std::string> data_paths(const std::string& folder,
+                                                  const DataFiles& files);
+
 /// The shape of the model, for a run of gpt.
 [[nodiscard]] models::GptOptions gpt_of(const SavedConfig& saved);
 

@@ -106,6 +106,9 @@ void add_model(Table& table) {
   table.add("width", &C::width, kWidth,
             "embedding width, a multiple of --heads (resnet: channels of the first stage)");
   table.add("context", &C::context, kTokens, "tokens per sample");
+  table.add("vocabulary", &C::vocabulary, kGpt,
+            "rows of the token embedding, at least the tokenizer's vocabulary; a multiple of 64 is "
+            "faster on GPUs (50304 for gpt2); 0: that vocabulary");
   table.add("dropout", &C::dropout, kTokens, "dropout probability; 0 disables dropout");
   table.add("head", &C::head, kGpt, "output layer: tied to the token embedding, or separate");
   table.add("kernels", &C::kernels, kGpt,
@@ -168,13 +171,18 @@ void add_optimizer(Table& table) {
 void add_computation(Table& table) {
   using C = TrainConfig;
   table.group("Computation");
-  table.add_free("device", &C::device, kAll,
-                 "cpu (one rank per core), cuda (one GPU, one rank), or auto: the GPU if there is "
-                 "one and --ranks is not given");
+  table.add_free(
+      "device", &C::device, kAll,
+      "cpu (one rank per core), cuda (one rank, or --ranks with a GPU each), or auto: the "
+      "GPU if there is one for each of --ranks");
+  table.add_free("allow-shared-gpu", &C::allow_shared_gpu, kAll,
+                 "several ranks may train on one GPU");
   table.add("precision", &C::precision, kAll, "fp32, bf16, or fp16 (with loss scaling)");
   table.add_free("recompute", &C::recompute, kTokens,
                  "checkpoint activations of every N-th block (less memory, more compute); 0 "
                  "disables");
+  table.add("sync-batch-norm", &C::sync_batch_norm, kResnet,
+            "BatchNorm over the batches of all ranks, for small batches per rank");
   auto& bucket = table.add_free("bucket-bytes", &C::bucket_bytes, kAll,
                                 "gradient bytes per all-reduce, as 64KiB or 25MiB; auto: measured");
   bucket.value = "SIZE";
@@ -185,6 +193,9 @@ void add_computation(Table& table) {
   table.add("seed", &C::seed, kAll, "seed of initial weights, data order and dropout");
   table.add("deterministic", &C::deterministic, kAll,
             "refuse operators without a deterministic implementation");
+  table.add_free("cuda-graph", &C::cuda_graph, kAll,
+                 "replay each step as one CUDA graph (small models on a GPU; one rank, "
+                 "--grad-accum 1)");
 }
 
 void add_run(Table& table) {

@@ -37,6 +37,7 @@ void check_counts(const TrainConfig& c) {
     at_least(name, value, 1);
   }
   for (const auto& [name, value] : std::initializer_list<std::pair<std::string_view, std::int64_t>>{
+           {"vocabulary", c.vocabulary},
            {"workers", c.workers},
            {"global-batch", c.global_batch},
            {"grad-accum", c.grad_accum},
@@ -116,6 +117,11 @@ void check(ResolvedConfig& resolved) {
         value_text(c.length)));
   }
   refuse_ignored(resolved);
+  if (c.cuda_graph && (c.grad_accum > 1 || c.device == TrainDevice::cpu)) {
+    throw UsageError(
+        "--cuda-graph replays whole steps on a GPU: leave out --grad-accum and --device cpu, or "
+        "--cuda-graph");
+  }
   if (c.global_batch > 0 && resolved.origins["grad-accum"] == "default") c.grad_accum = 0;
   if (c.global_batch == 0) c.grad_accum = std::max<std::int64_t>(c.grad_accum, 1);
 }

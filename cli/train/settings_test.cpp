@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <sstream>
@@ -120,8 +121,9 @@ TEST(TrainOptions, HelpFits80ColumnsAndStatesADefaultPerSetting) {
     for (const auto& setting : settings()) {
       if (!setting.is_used_by(default_config(kind))) continue;
       const auto text = train_help(kind);
-      const auto begin =
-          text.find(fmt::format(" --{} ", setting.is_flag ? "[no-]" + setting.name : setting.name));
+      // The description of a long name begins on the next line.
+      const auto name = fmt::format(" --{}{}", setting.is_flag ? "[no-]" : "", setting.name);
+      const auto begin = std::min(text.find(name + " "), text.find(name + "\n"));
       ASSERT_NE(begin, std::string::npos) << setting.name;
       EXPECT_LT(text.find("(default", begin), text.find("\n  -", begin)) << setting.name;
     }

@@ -11,6 +11,8 @@
 #include <fstream>
 
 #include "build_facts.h"
+#include "cli/report/environment_record.h"
+#include "cli/report/live_report.h"
 #include "cli/sibling.h"
 #include "cli/train/data_files.h"
 #include "cli/train/device_choice.h"
@@ -20,6 +22,7 @@
 #include "cli/verb.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/whole_file.h"
 #include "lockstep/launch/exit_code.h"
 #include "lockstep/launch/job.h"
 #include "lockstep/launch/run_folder.h"
@@ -47,7 +50,10 @@ void settle_device(TrainConfig& config, const Machine& machine, Streams streams)
   const auto decision = choose_device({.asked = config.device,
                                        .ranks = config.ranks,
                                        .num_gpus = machine.num_gpus,
-                                       .build_has_cuda = kBuildCuda});
+                                       .allow_shared_gpu = config.allow_shared_gpu,
+                                       .build_has_cuda = kBuildCuda,
+                                       .cuda_missing = kBuildCudaWhy,
+                                       .cuda_remedy = kBuildCudaHow});
   config.device = decision.device;
   if (!decision.reason.empty()) streams.error << decision.reason << '\n';
 }
@@ -143,9 +149,11 @@ class FolderLock {
   FileDescriptor file_;
 };
 
-std::string next_launch_folder(const std::string& folder) {
+// Nodes share the run's folder: each but the first has a folder of its own for its launches.
+std::string next_launch_folder(const std::string& folder, int node) {
+  const auto of_node = node == 0 ? "" : fmt::format("node-{}/", node);
   for (int number = 1;; ++number) {
-    auto path = fmt::format("{}/launches/{}", folder, number);
+    auto path = fmt::format("{}/launches/{}{}", folder, of_node, number);
     if (!fs::exists(path)) return path;
   }
 }
@@ -169,22 +177,68 @@ int show_finished(const RunStart& start, const SavedConfig& saved, const Environ
   return kSuccess;
 }
 
-int launch(const std::string& folder, const SavedConfig& saved, int num_ranks,
-           const TrainOptions& options, const Environment& environment) {
-  const auto& config = saved.resolved.config;
-  return run_job({.command = {sibling_path("lockstep-train"), folder},
-                  .num_ranks = num_ranks,
-                  .announce = false,
-                  .speaks_for_all = true,
-                  .color = options.color,
-                  .max_restarts = static_cast<int>(config.max_restarts),
-                  .final_code = kUsage,
-                  .run_dir = next_launch_folder(folder)},
-                 environment);
+// environment.json: in the folder of the launch, and that of the newest launch in the run's folder.
+void note_environment(const std::string& folder, const std::string& launch_folder,
+                      const EnvironmentFacts& facts, const Environment& environment) {
+  const auto json = environment_json(facts, describe_machine(environment), environment);
+  write_whole(launch_folder + "/environment.json", json);
+  write_whole(folder + "/environment.json", json);
 }
 
-int resume(const RunStart& start, const TrainOptions& options, const Machine& machine,
-           const Environment& environment, Streams streams) {
+// `num_ranks` is that of this node.
+JobOptions job_options(const std::string& folder, const TrainConfig& config, int num_ranks,
+                       const TrainOptions& options) {
+  const auto node = options.nodes.node_rank.value_or(0);
+  return {.command = {sibling_path("lockstep-train"), folder},
+          .num_ranks = num_ranks,
+          .num_nodes = options.nodes.num_nodes,
+          .node = node,
+          .rendezvous = options.nodes.rendezvous,
+          .network = options.nodes.network,
+          .announce = false,
+          .speaks_for_all = true,
+          .color = options.color,
+          .timeout = options.nodes.timeout,
+          .max_restarts = static_cast<int>(config.max_restarts),
+          .final_code = kUsage,
+          .run_dir = next_launch_folder(folder, node),
+          .secret_file = options.nodes.secret_file};
+}
+
+int launch(const std::string& folder, const SavedConfig& saved, int num_ranks,
+           const TrainOptions& options, const std::string& command,
+           const Environment& environment) {
+  const EnvironmentFacts facts{
+      .command = {command}, .data = data_paths(folder, saved.files), .ranks = num_ranks};
+  auto with_profile = environment;
+  if (!options.profile.empty()) {
+    with_profile.set("LOCKSTEP_PROFILE", options.profile);
+    with_profile.set("LOCKSTEP_PROFILE_FILE", folder + "/profile.json");
+  }
+  const LiveReport live(folder);
+  auto job = job_options(folder, saved.resolved.config, num_ranks, options);
+  job.opened = [&](const std::string& launch_folder) {
+    note_environment(folder, launch_folder, facts, environment);
+  };
+  job.metrics_port = options.metrics_port;
+  job.metrics_folder = folder;
+  return run_job(job, with_profile);
+}
+
+// The part of a node other than the first: node 0 prepares the folder, and writes the files of the
+// run, before the nodes meet.
+int launch_beside_node_0(const std::string& folder, const TrainConfig& config, int num_ranks,
+                         const TrainOptions& options, const Environment& environment) {
+  auto with_profile = environment;
+  if (!options.profile.empty()) {
+    with_profile.set("LOCKSTEP_PROFILE", options.profile);
+    with_profile.set("LOCKSTEP_PROFILE_FILE", folder + "/profile.json");
+  }
+  return run_job(job_options(folder, config, num_ranks, options), with_profile);
+}
+
+int resume(const RunStart& start, const TrainOptions& options, const std::string& command,
+           const Machine& machine, const Environment& environment, Streams streams) {
   const auto before = read_config(start.folder);
   auto saved = resumed_config(start.folder, options);
   auto& config = saved.resolved.config;
@@ -196,7 +250,7 @@ int resume(const RunStart& start, const TrainOptions& options, const Machine& ma
   fs::remove(start.folder + "/finished.json");
   write_config(start.folder, saved);
   streams.error << fmt::format("Resuming {}: {}.\n", start.folder, start.reason);
-  const int code = launch(start.folder, saved, num_ranks, options, environment);
+  const int code = launch(start.folder, saved, num_ranks, options, command, environment);
   if (code == kUsage) write_config(start.folder, before);  // the ranks refused the new options
   return code;
 }
@@ -221,6 +275,11 @@ int train(const TrainOptions& options, const std::string& command, const Environ
           Streams streams) {
   auto resolved = resolve(options.model, options.given, options.resolve);
   const auto asked = resolved.config;
+  if (options.nodes.num_nodes > 1 && options.fresh) {
+    throw UsageError(
+        "--fresh chooses a free folder on each node by itself: for several nodes, name a new "
+        "folder with --run");
+  }
   const bool is_small = options.resolve.debug_small;
   const auto& origin = resolved.origins.at(length_setting(asked).name);
   const bool length_given = origin != "default" && origin != "--debug-small";
@@ -239,17 +298,26 @@ int train(const TrainOptions& options, const std::string& command, const Environ
     return show_finished(start, resumed_config(start.folder, options), environment, streams);
   }
   const auto machine = describe_machine(environment);
+  if (options.nodes.node_rank.value_or(0) > 0) {
+    auto config = start.kind == StartKind::fresh
+                      ? resolved.config
+                      : resumed_config(start.folder, options).resolved.config;
+    settle_device(config, machine, streams);
+    return launch_beside_node_0(start.folder, config, ranks_of(config, machine), options,
+                                environment);
+  }
   if (start.kind == StartKind::fresh) {
     settle_device(resolved.config, machine, streams);
     const int num_ranks = ranks_of(resolved.config, machine);
-    const auto saved = begin(start.folder, std::move(resolved), num_ranks, command, environment);
+    const auto saved = begin(start.folder, std::move(resolved), num_ranks * options.nodes.num_nodes,
+                             command, environment);
     const FolderLock lock(start.folder);
-    const int code = launch(start.folder, saved, num_ranks, options, environment);
+    const int code = launch(start.folder, saved, num_ranks, options, command, environment);
     // Ranks create the folder of checkpoints after they have accepted the configuration.
     if (code == kUsage && !fs::exists(start.folder + "/checkpoints")) fs::remove_all(start.folder);
     return code;
   }
-  return resume(start, options, machine, environment, streams);
+  return resume(start, options, command, machine, environment, streams);
 }
 
 }  // namespace

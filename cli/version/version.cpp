@@ -64,7 +64,8 @@ int run_version(const std::vector<std::string>& arguments, Streams streams) {
       kVersion, kBuildTorch, kBuildMachine, kBuildCompiler, kBuildType, with(kBuildCuda),
       with(kBuildNccl), with(kBuildMpi), to_string(on_one_host.kind));
   streams.out << "this machine\n";
-  for (const auto& line : machine_lines(describe_machine(Environment::of_process()))) {
+  for (const auto& line :
+       machine_lines(describe_machine(Environment::of_process(), GpuDetail::nvml))) {
     streams.out << "  " << line << '\n';
   }
   return kSuccess;

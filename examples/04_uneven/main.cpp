@@ -1,6 +1,7 @@
 // Data that does not split evenly: in the last step of an epoch the ranks have batches of different
 // sizes, and some ranks have none. Each rank states how many samples its loss sums over (count),
-// and the gradients are divided by the total over all ranks; a rank without a batch sits out. No
+// and the gradients are divided by the total over all ranks; a rank without a batch sits out. The
+// BatchNorm layer uses the samples of all ranks; a rank that sits out takes part in its calls. No
 // sample is dropped, repeated or weighted differently, and no rank waits for one that has no data
 // left. As a reference, every rank also trains a second model on the whole batches and compares.
 #include <torch/torch.h>
@@ -16,8 +17,9 @@ constexpr std::int64_t kGlobalBatch = 48;  // one sample is left for the last st
 
 torch::nn::Sequential make_net() {
   torch::manual_seed(1);
-  return torch::nn::Sequential(torch::nn::Linear(8, 32), torch::nn::Tanh(),
-                               torch::nn::Linear(32, 3));
+  return torch::nn::Sequential(torch::nn::Conv1d(8, 16, 3), torch::nn::BatchNorm1d(16),
+                               torch::nn::Tanh(), torch::nn::Flatten(),
+                               torch::nn::Linear(16 * 4, 3));
 }
 
 at::Tensor sum_of_losses(torch::nn::Sequential& net, const lockstep::Batch& batch) {
@@ -30,12 +32,13 @@ int main() {
   lockstep::ProcessGroup group(world);
   torch::manual_seed(2);
   const lockstep::TensorDataset data(
-      {{"input", torch::randn({kSamples, 8})}, {"target", torch::randint(0, 3, {kSamples})}});
+      {{"input", torch::randn({kSamples, 8, 6})}, {"target", torch::randint(0, 3, {kSamples})}});
   const auto sizes = lockstep::derive_batch_sizes({.world = world.size(), .global = kGlobalBatch});
 
   // All ranks train one model.
   auto net = make_net();
-  lockstep::Ddp ddp(*net, group, {.normalize = lockstep::Normalize::by_count});
+  lockstep::Ddp ddp(*net, group,
+                    {.normalize = lockstep::Normalize::by_count, .sync_batch_norm = true});
   torch::optim::AdamW optimizer(net->parameters(), 1e-2);
   lockstep::Loader loader(data,
                           {.batch = sizes, .rank = world.rank(), .tail = lockstep::Tail::uneven});

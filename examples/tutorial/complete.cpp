@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <string>
 
 #include "lockstep/lockstep.h"
 
@@ -19,8 +18,7 @@ int main() {
              .rank = world.rank()});
   torch::nn::Sequential net(torch::nn::Linear(4, 256), torch::nn::Tanh(),
                             torch::nn::Linear(256, 1));
-  lockstep::JsonlWriter trace("trace-" + std::to_string(world.rank()) + ".jsonl");
-  const lockstep::Ddp ddp(*net, group, {.trace = &trace});
+  const lockstep::Ddp ddp(*net, group);
   torch::optim::AdamW optimizer(net->parameters(), 3e-3);
 
   lockstep::Run run(world, "runs/tutorial", {.save_every = 100, .data_id = data.id()});

@@ -104,7 +104,7 @@ class Faults(JobTest):
         self.assertEqual(list(self.folder.glob("runs/*")), [])
 
     def test_sixty_four_ranks_work(self):
-        output = self.run_job(LOCKSTEP, "run", "-n", "64", "--show-ranks", "63", PRINT_WORLD, limit=120)
+        output = self.run_job(LOCKSTEP, "run", "-n", "64", "--show-ranks", "63", PRINT_WORLD, limit=600)
         self.assertEqual([w[:2] for w in worlds(output)], [(63, 64)])
 
     def test_equal_lines_are_folded_with_their_ranks(self):

@@ -3,6 +3,7 @@
 Run inside `hosts 2`: this process is in the box, sees every host's processes, and reaches them with `on h0 …`.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -36,6 +37,24 @@ PartitionName=p Nodes=ALL Default=YES State=UP
 """
 
 
+def start_slurm(test):
+    """Starts SLURM on both hosts. Returns its daemons, and the variables that its commands need."""
+    if not shutil.which("slurmctld", path=os.environ["PATH"] + ":/usr/sbin"):
+        test.skipTest("SLURM is not installed; tools/bootstrap test installs it")
+    if os.getuid() != 0 or pathlib.Path("/proc/self/uid_map").read_text().split()[2] != "4294967295":
+        test.skipTest("SLURM's daemons need real root")
+    conf = test.folder / "slurm.conf"
+    (test.folder / "ctld").mkdir()
+    conf.write_text(SLURM_CONF.format(head=os.uname().nodename, folder=test.folder))
+    slurm = {"SLURM_CONF": str(conf), "PATH": test.environment["PATH"] + ":/usr/sbin"}
+    daemons = [test.start("slurmctld", "-D", "-f", str(conf), **slurm)]
+    daemons += [test.start("on", host, "slurmd", "-D", "-f", str(conf), **slurm) for host in ("h0", "h1")]
+    idle = ["sinfo", "-h", "-o", "%T"]
+    test.wait_for(lambda: subprocess.run(idle, env={**test.environment, **slurm}, capture_output=True,
+                                         text=True).stdout.split() == ["idle"], "both SLURM nodes idle", limit=40)
+    return daemons, slurm
+
+
 class TwoHosts(JobTest):
     def lockstep_on(self, node, *rest, port="29400"):
         return self.start("on", f"h{node}", LOCKSTEP, "run", "-n", "2", "--nnodes", "2", "--node-rank", str(node),
@@ -53,6 +72,37 @@ class TwoHosts(JobTest):
                 if words[words.index(b"--node-rank") + 1] == str(node).encode():
                     return pid
         self.fail(f"no launcher of node {node} is running")
+
+    def top(self, node):
+        text = subprocess.run(["on", f"h{node}", LOCKSTEP, "top", f"run{node}", "--json"], cwd=self.folder, timeout=60,
+                              env=self.environment, stdout=subprocess.PIPE, text=True, check=False).stdout
+        return json.loads(text)["ranks"] if text else []
+
+    def test_top_shows_the_ranks_of_both_nodes_on_each_of_them(self):
+        jobs = [self.lockstep_on(node, PRINT_WORLD, "steps", "5") for node in (1, 0)]
+        for node in (0, 1):
+            self.wait_for(lambda: [rank["bucket"] for rank in self.top(node)] == [4] * 4, f"all ranks on node {node}")
+            ranks = self.top(node)
+            self.assertEqual([rank["host"] for rank in ranks], ["h0", "h0", "h1", "h1"])
+            self.assertEqual([rank["step"] for rank in ranks], [5] * 4)
+            self.assertTrue(all(rank["seconds_in_step"] < 60 for rank in ranks), ranks)
+        os.kill(self.workers()[2], signal.SIGKILL)  # on node 1
+        output = [job.communicate(timeout=60)[0] for job in jobs]
+        for text in output:
+            self.assertIn("it was at: step 5, backward, bucket 4", text)
+        self.assertEqual([rank["state"] for rank in self.top(0)], ["ended"] * 4)
+
+    def test_doctor_checks_each_node_and_their_link(self):
+        jobs = [self.start("on", f"h{node}", LOCKSTEP, "run", "-n", "1", "--nnodes", "2", "--node-rank", str(node),
+                           "--rendezvous", "h0:29400", "--run-dir", f"run{node}", "--timeout", "20s", LOCKSTEP, "doctor",
+                           "--quick", "-n", "1") for node in (1, 0)]
+        output = [job.communicate(timeout=90)[0] for job in jobs]
+        self.assertIn("h0, 1 rank", output[1])
+        self.assertIn("h1, 1 rank", output[1])
+        self.assertIn("reachable from node 0 and back", output[1])
+        self.assertRegex(output[1], r"clock +[+-]0\.\d+ s against node 0")
+        self.assertIn("equal in all that was compared", output[1])
+        self.assertNotIn("LibTorch", output[0])  # node 0 reports for all
 
     def test_lockstep_run_on_two_nodes(self):
         jobs = [self.lockstep_on(node, PRINT_WORLD) for node in (1, 0)]
@@ -144,19 +194,7 @@ class TwoHosts(JobTest):
         self.assertEqual([w[:2] + w[6:] for w in worlds(output)], [w[:2] + w[6:] for w in expected_worlds(2, 2)], output)
 
     def test_srun_over_both_hosts(self):
-        if not shutil.which("slurmctld", path=os.environ["PATH"] + ":/usr/sbin"):
-            self.skipTest("SLURM is not installed; tools/bootstrap test installs it")
-        if os.getuid() != 0 or pathlib.Path("/proc/self/uid_map").read_text().split()[2] != "4294967295":
-            self.skipTest("SLURM's daemons need real root")
-        conf = self.folder / "slurm.conf"
-        (self.folder / "ctld").mkdir()
-        conf.write_text(SLURM_CONF.format(head=os.uname().nodename, folder=self.folder))
-        slurm = {"SLURM_CONF": str(conf), "PATH": os.environ["PATH"] + ":/usr/sbin"}
-        daemons = [self.start("slurmctld", "-D", "-f", str(conf), **slurm)]
-        daemons += [self.start("on", host, "slurmd", "-D", "-f", str(conf), **slurm) for host in ("h0", "h1")]
-        idle = ["sinfo", "-h", "-o", "%T"]
-        self.wait_for(lambda: subprocess.run(idle, env={**self.environment, **slurm}, capture_output=True,
-                                             text=True).stdout.split() == ["idle"], "both SLURM nodes idle", limit=40)
+        daemons, slurm = start_slurm(self)
         output = self.run_job("srun", "-N2", "-n4", PRINT_WORLD, **slurm)
         for daemon in daemons:
             daemon.terminate()

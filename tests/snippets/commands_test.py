@@ -53,12 +53,16 @@ COMMAND = re.compile(r"^\s*(\$ )?(lockstep|make|cmake|ctest|python3?|torchrun|mp
 HANDLED_ELSEWHERE = ("cpp", "diff")
 SUB_VERBS = {"train": ["gpt", "resnet", "mlp", "transformer"], "data": ["inspect", "tokenize", "audit", "fetch"],
              "ckpt": ["inspect", "verify", "diff", "export", "import"], "bench": ["comm", "data"],
-             "run": [], "generate": [], "version": []}
+             "run": [], "top": [], "doctor": [], "report": [], "generate": [], "version": []}
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 # Options of other programs that pages speak of.
 FOREIGN = {"--build", "--preset", "--target", "--install", "--prefix",  # cmake
            "--logdir",  # tensorboard
+           "--shm-size",  # docker
+           "--kill-on-bad-exit",  # srun
+           "--bind-to",  # mpirun
            "--against",  # tools/measure_build
+           "--only",  # tools/gpu_check
            # torchrun
            "--no-python", "--standalone", "--rdzv-id", "--rdzv-endpoint", "--rdzv-backend", "--tee", "--log-dir",
            "--local-ranks-filter"}

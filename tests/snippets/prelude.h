@@ -53,7 +53,7 @@ extern lockstep::FlatParameters& flat;
 extern lockstep::AdamW optimizer;
 extern lockstep::GradScaler scaler;
 extern lockstep::Run run;
-extern lockstep::TraceSink& sink;
+extern lockstep::Trace& trace;
 extern std::int64_t step, steps;
 extern at::Tensor input, target, loss, logits, gradient, x;
 

@@ -6,13 +6,13 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 
 #include "build_facts.h"
 #include "cli/bench/comm/buffer_plan.h"
 #include "cli/bench/comm/jobs.h"
 #include "cli/bench/comm/options.h"
 #include "cli/bench/comm/report.h"
+#include "cli/scratch_folder.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/launch/exit_code.h"
@@ -20,31 +20,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-// A temporary folder for requests, answers and logs.
-class ScratchFolder {
- public:
-  explicit ScratchFolder(const Environment& environment)
-      : path_(environment.find("TMPDIR").value_or("/tmp") + "/lockstep-bench-XXXXXX") {
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw SystemError(fmt::format("cannot make the folder {}", path_), errno);
-    }
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!keep_) std::filesystem::remove_all(path_, ignored);
-  }
-
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Keeps the folder: the report of a failure names the logs in it.
-  void keep() noexcept { keep_ = true; }
-
- private:
-  std::string path_;
-  bool keep_ = false;
-};
 
 CommRequest request_of(const BenchCommOptions& options, const Machine& machine) {
   CommRequest request{.ranks = options.num_ranks > 0 ? options.num_ranks : machine.cpu.num_cores(),

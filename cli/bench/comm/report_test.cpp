@@ -117,8 +117,8 @@ TEST(BenchCommReport, JsonHoldsEveryFigureAndNullForAnUnsupportedCase) {
 TEST(BenchCommReport, TheChartHasOneLinePerBackendAndKindOfMemoryAndTheBound) {
   const auto svg = svg_text(example());
   std::size_t lines = 0;
-  for (auto at = svg.find("<polyline"); at != std::string::npos;
-       at = svg.find("<polyline", at + 1)) {
+  for (auto at = svg.find("<path class=\"line"); at != std::string::npos;
+       at = svg.find("<path class=\"line", at + 1)) {
     ++lines;
   }
   EXPECT_EQ(lines, 5U);

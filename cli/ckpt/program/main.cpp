@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/ckpt/program/verbs.h"
-#include "cli/report.h"
+#include "cli/error_report.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/data/program/verbs.h"
-#include "cli/report.h"
+#include "cli/error_report.h"
 
 int main(int argc, char** argv) {
   const std::string_view verb = argc > 1 ? argv[1] : "";

@@ -17,7 +17,8 @@ GenerationReport generate(const TrainedGpt& trained, const GenerateRequest& requ
   models::GptGeneration generation(trained.net, prompt,
                                    {.temperature = request.temperature,
                                     .top_k = request.top_k,
-                                    .seed = static_cast<std::uint64_t>(request.seed)});
+                                    .seed = static_cast<std::uint64_t>(request.seed),
+                                    .vocabulary = trained.tokenizer->vocabulary_size()});
 
   GenerationReport report;
   view.show(request.prompt);

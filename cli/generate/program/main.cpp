@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/error_report.h"
 #include "cli/generate/program/generate.h"
+#include "cli/generate/program/generation_device.h"
 #include "cli/generate/program/terminal_text.h"
-#include "cli/report.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/stop_signals.h"
 
@@ -19,9 +20,6 @@ namespace {
 
 using namespace lockstep;
 using namespace lockstep::cli;
-
-// Below this number of parameters one thread is faster: more would mostly wait for each other.
-constexpr std::int64_t kParametersWorthThreads = 10'000'000;
 
 void say(const std::string& line) { std::cerr << line << '\n'; }
 
@@ -44,12 +42,16 @@ class Output {
 };
 
 int run(const GenerateRequest& request) {
-  const auto trained = load_trained_gpt(request);
+  auto trained = load_trained_gpt(request);
   const auto size = models::num_parameters(trained.net->options());
-  if (size < kParametersWorthThreads) torch::set_num_threads(1);
+  if (size < kLargeModel) torch::set_num_threads(1);  // more would mostly wait for each other
+  const auto device =
+      choose_generation_device(request.device, static_cast<int>(torch::cuda::device_count()), size);
+  if (device.is_gpu) trained.net->to(torch::kCUDA);
   const StopSignals signals;
-  say(fmt::format("{}: step {}{}, {:.1f} M parameters; seed {}", request.run, trained.step,
-                  trained.is_best ? " (best)" : "", static_cast<double>(size) / 1e6, request.seed));
+  say(fmt::format("{}: step {}{}, {:.1f} M parameters{}{}; seed {}", request.run, trained.step,
+                  trained.is_best ? " (best)" : "", static_cast<double>(size) / 1e6,
+                  device.reason.empty() ? "" : ", ", device.reason, request.seed));
   Output output;
   const auto report =
       generate(trained, request,

@@ -13,7 +13,10 @@ namespace lockstep::cli {
 
 EvalResult evaluate(Task& task, const ProcessGroup& group, const EvaluationOptions& options) {
   const torch::NoGradGuard no_grad;
-  Loader loader(*task.validation(), evaluation_options(options.sizes, group.rank()));
+  auto reading = evaluation_options(options.sizes, group.rank());
+  reading.transforms = task.checks();
+  reading.device = task.device();
+  Loader loader(*task.validation(), std::move(reading));
   EvalResult result;
   task.net().eval();
   std::int64_t done = 0;

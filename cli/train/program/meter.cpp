@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include <limits>
+
 namespace lockstep::cli {
 namespace {
 
@@ -19,6 +21,10 @@ void Meter::add(const StepCost& cost, const Mean& loss) {
   split_.data_wait += cost.data_wait;
   split_.exposed += cost.exposed;
   ++steps_;
+}
+
+double Meter::own_loss() const {
+  return loss_.try_value().value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 Interval Meter::take(const ProcessGroup& group) {

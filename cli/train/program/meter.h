@@ -47,6 +47,9 @@ class Meter {
   void add_evaluation(Seconds time) { split_.evaluation += time; }
   void add_saving(Seconds time) { split_.saving += time; }
 
+  /// The mean loss of this rank in this interval; NaN without one.
+  [[nodiscard]] double own_loss() const;
+
   /// Ends an interval and returns its figures. Collective: every rank calls this.
   [[nodiscard]] Interval take(const ProcessGroup& group);
 

@@ -4,14 +4,27 @@
 
 #include <iostream>
 
+#include "cli/report/environment_record.h"
 #include "cli/train/old_spellings.h"
+#include "lockstep/base/whole_file.h"
 #include "lockstep/launch/live_line.h"
+#include "lockstep/machine/machine.h"
 
 namespace lockstep::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kLiveInterval{200};
 constexpr std::chrono::seconds kPlainInterval{5};
+// Evaluations are at unknown intervals; a browser looks this often.
+constexpr std::chrono::seconds kReload{30};
+
+// A run does not depend on its page.
+void try_write(PageWriter& page, std::optional<std::chrono::seconds> reload) noexcept {
+  try {
+    page.write(reload);
+  } catch (const std::exception&) {
+  }
+}
 
 }  // namespace
 
@@ -23,6 +36,15 @@ Reporter::Reporter(const ReporterOptions& options, const Environment& environmen
                                                  .csv = true,
                                                  .tensorboard = options.tensorboard,
                                                  .renamed = renamed_metrics()});
+  if (environment.find("LOCKSTEP_JOB")) return;
+  const EnvironmentFacts facts{.command = {"lockstep-train", options.folder}, .data = options.data};
+  write_whole(options.folder + "/environment.json",
+              environment_json(facts, describe_machine(environment), environment));
+  page_.emplace(options.folder);
+}
+
+Reporter::~Reporter() {
+  if (page_) try_write(*page_, std::nullopt);
 }
 
 void Reporter::say(std::string_view text) const {
@@ -47,6 +69,7 @@ void Reporter::show_plain(const Progress& progress) {
 
 void Reporter::write(const MetricRow& row) {
   if (log_) log_->write(row);
+  if (page_ && row.kind == MetricKind::eval) try_write(*page_, kReload);
 }
 
 }  // namespace lockstep::cli

@@ -7,7 +7,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "cli/report/page_writer.h"
 #include "cli/train/program/progress.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/metrics/metrics_log.h"
@@ -19,12 +21,18 @@ struct ReporterOptions {
   std::string folder;
   std::int64_t resumed_at = 0;  // the number of steps at the start; 0: a new run
   bool tensorboard = true;
+  std::vector<std::string> data = {};  // the files of the run's data
 };
 
 class Reporter {
  public:
-  /// Opens the metrics of the run, on rank 0. Throws as MetricsLog does.
+  /// Opens the metrics of the run, on rank 0. Throws as MetricsLog does. Under a launcher other
+  /// than lockstep's, which writes neither environment.json nor report.html, rank 0 writes them:
+  /// the page after each evaluation and at the end.
   Reporter(const ReporterOptions& options, const Environment& environment);
+  Reporter(const Reporter&) = delete;
+  Reporter& operator=(const Reporter&) = delete;
+  ~Reporter();
 
   /// Prints one or more lines on standard output.
   void say(std::string_view text) const;
@@ -45,6 +53,7 @@ class Reporter {
  private:
   std::optional<int> columns_;  // of the terminal, if there is one
   std::optional<MetricsLog> log_;
+  std::optional<PageWriter> page_;  // under another launcher
   std::chrono::steady_clock::time_point live_at_ = {};
   std::chrono::steady_clock::time_point plain_at_ = {};
 };

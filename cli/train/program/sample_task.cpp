@@ -54,6 +54,19 @@ Transform mirror() {
   });
 }
 
+// Refuses a class that the model does not have. In host memory: a GPU would have to be waited for.
+Transform check_classes(std::int64_t classes) {
+  return in_place([classes](const Rows& rows, const SampleStreams& /*random*/) {
+    for (const auto target : rows.values<std::int64_t>(rows.layout().index_of("target"))) {
+      if (target < classes) continue;
+      throw UsageError(fmt::format(
+          "a target is class {}, but --classes is {}: start again with --classes {} or more (and "
+          "--fresh if this run has checkpoints). Numeric targets need a decimal point",
+          target, classes, target + 1));
+    }
+  });
+}
+
 class SampleTask : public Task {
  public:
   SampleTask(const SavedConfig& saved, const std::string& folder)
@@ -64,15 +77,18 @@ class SampleTask : public Task {
 
   const Dataset& training() const override { return data_.to_train(); }
   const Dataset* validation() const override { return data_.validation.get(); }
+  std::vector<Transform> checks() const override {
+    if (!has_classes_) return {};
+    return {check_classes(config_.classes)};
+  }
 
   at::Tensor loss(const Batch& batch) override {
-    return loss_of(forward(on_device(batch.input())), on_device(batch.target()));
+    return loss_of(forward(batch.input()), batch.target());
   }
   void evaluate(const Batch& batch, EvalResult& result) override {
-    const auto out = forward(on_device(batch.input()));
-    const auto target = on_device(batch.target());
-    result.loss.add(loss_of(out, target), static_cast<double>(batch.count()));
-    if (has_classes_) result.accuracy.add(out, target);
+    const auto out = forward(batch.input());
+    result.loss.add(loss_of(out, batch.target()), static_cast<double>(batch.count()));
+    if (has_classes_) result.accuracy.add(out, batch.target());
   }
 
   std::string unit() const override { return input_.shape.size() == 3 ? "img" : "row"; }
@@ -87,13 +103,6 @@ class SampleTask : public Task {
  private:
   [[nodiscard]] at::Tensor loss_of(const at::Tensor& out, const at::Tensor& target) const {
     if (!has_classes_) return torch::mse_loss(out.squeeze(1), target);
-    const auto largest = target.max().item<std::int64_t>();
-    if (largest >= config_.classes) {
-      throw UsageError(fmt::format(
-          "a target is class {}, but --classes is {}: start again with --classes {} or more (and "
-          "--fresh if this run has checkpoints). Numeric targets need a decimal point",
-          largest, config_.classes, largest + 1));
-    }
     return torch::cross_entropy_loss(out, target);
   }
 

@@ -77,6 +77,12 @@ Schedule schedule_for(const TrainConfig& config, const StepCounts& counts, doubl
   return peak_lr * warmup.then(falling(config, *counts.total - counts.warmup));
 }
 
+std::optional<at::ScalarType> autocast_type(Precision precision) {
+  if (precision == Precision::bfloat16) return at::kBFloat16;
+  if (precision == Precision::float16) return at::kHalf;
+  return std::nullopt;
+}
+
 std::unique_ptr<FlatOptimizer> make_optimizer(const TrainConfig& config, FlatParameters& flat) {
   const std::vector<ParameterGroup> groups{no_decay_for_biases_and_norms()};
   switch (config.optimizer) {

@@ -44,6 +44,9 @@ struct PeakLr {
 [[nodiscard]] Schedule schedule_for(const TrainConfig& config, const StepCounts& counts,
                                     double peak_lr);
 
+/// The dtype of matrix products under `precision`; nullopt: that of the parameters.
+[[nodiscard]] std::optional<at::ScalarType> autocast_type(Precision precision);
+
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const TrainConfig& config,
                                                             FlatParameters& flat);
 

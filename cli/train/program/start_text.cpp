@@ -26,7 +26,10 @@ std::vector<std::string> start_lines(const SavedConfig& saved, Task& task,
   if (!facts.lr_reason.empty()) lines.push_back(facts.lr_reason);
   const int threads = at::get_num_threads();
   if (config.device == TrainDevice::cuda) {
-    lines.push_back("ranks: 1 on the GPU cuda:0");
+    const auto device = task.device().str();
+    lines.push_back(group.size() == 1
+                        ? fmt::format("ranks: 1 on the GPU {}", device)
+                        : fmt::format("ranks: {} on GPUs, rank 0 on {}", group.size(), device));
   } else {
     lines.push_back(fmt::format("ranks: {} on the CPU, {} thread{} per rank; gradients through {}",
                                 group.size(), threads, threads == 1 ? "" : "s",

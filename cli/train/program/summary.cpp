@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "cli/train/program/loss_plot.h"
 #include "cli/train/program/progress.h"
 #include "lockstep/launch/console_style.h"
+#include "lockstep/report/text_plot.h"
 
 namespace lockstep::cli {
 namespace {
@@ -95,9 +95,11 @@ std::string summary_text(const SavedConfig& saved, const SummaryFacts& facts) {
     text += fmt::format("  failures        {}; the run resumed from a checkpoint each time\n",
                         facts.failures);
   }
+  for (const auto& advice : facts.advice) text += fmt::format("  advice          {}\n", advice);
   text += fmt::format("  checkpoints     {}/checkpoints\n", facts.folder);
   text += fmt::format("  metrics         {0}/metrics.jsonl, metrics.csv{1}\n", facts.folder,
                       saved.resolved.config.tensorboard ? ", tensorboard/" : "");
+  text += fmt::format("  report          {}/report.html\n", facts.folder);
   if (!facts.sample.empty()) {
     text += fmt::format("\nSample text:\n{}\n", quoted_text(facts.sample, "  | "));
   }

@@ -31,6 +31,7 @@ struct SummaryFacts {
   std::uint64_t digest = 0;  // of the parameters, equal on all ranks
   std::int64_t failures = 0;
   std::string sample = {};
+  std::vector<std::string> advice = {};  // one line each
 };
 
 [[nodiscard]] std::string summary_text(const SavedConfig& saved, const SummaryFacts& facts);

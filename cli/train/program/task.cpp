@@ -16,10 +16,6 @@ void Task::move_to(at::Device device) {
   net().to(device);
 }
 
-at::Tensor Task::on_device(const at::Tensor& tensor) const {
-  return tensor.to(device_, /*non_blocking=*/true);
-}
-
 std::vector<std::string> paths_in(const std::string& folder,
                                   const std::vector<std::string>& files) {
   std::vector<std::string> paths;

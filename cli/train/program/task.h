@@ -35,12 +35,16 @@ class Task {
   virtual ~Task() = default;
 
   [[nodiscard]] virtual torch::nn::Module& net() = 0;
-  /// Moves the model to `device`; batches follow it.
+  /// Moves the model to `device`. Batches are expected there.
   void move_to(at::Device device);
+  [[nodiscard]] at::Device device() const noexcept { return device_; }
   [[nodiscard]] virtual const Dataset& training() const = 0;
   /// Null when there is no validation data.
   [[nodiscard]] virtual const Dataset* validation() const = 0;
+  /// Changes of training samples.
   [[nodiscard]] virtual std::vector<Transform> transforms() const { return {}; }
+  /// Checks of all samples while they are in host memory; these change nothing.
+  [[nodiscard]] virtual std::vector<Transform> checks() const { return {}; }
 
   /// The mean loss of a batch.
   [[nodiscard]] virtual at::Tensor loss(const Batch& batch) = 0;
@@ -57,10 +61,6 @@ class Task {
   [[nodiscard]] virtual double operations_per_unit() const = 0;
   /// One line: "GPT, 4 layers, width 128, 4 heads, context 128, vocabulary 256".
   [[nodiscard]] virtual std::string describe() const = 0;
-
- protected:
-  /// `tensor` of a batch, on the device of the model.
-  [[nodiscard]] at::Tensor on_device(const at::Tensor& tensor) const;
 
  private:
   at::Device device_ = at::kCPU;

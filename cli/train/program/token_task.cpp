@@ -72,7 +72,7 @@ class TokenTask : public Task {
   const Dataset* validation() const override { return data_.validation.get(); }
 
   at::Tensor loss(const Batch& batch) override {
-    return cross_entropy(forward(on_device(batch.input())), on_device(batch.target()));
+    return cross_entropy(forward(batch.input()), batch.target());
   }
   void evaluate(const Batch& batch, EvalResult& result) override {
     result.loss.add(loss(batch), static_cast<double>(batch.count() * config_.context));
@@ -124,7 +124,9 @@ class GptTask final : public TokenTask {
     tokenizer_->encode("\n", encoded);
     const std::vector<std::int64_t> prompt(encoded.begin(), encoded.end());
     net_->eval();
-    models::GptGeneration generation(net_, prompt, {.temperature = 0.8, .top_k = 40});
+    models::GptGeneration generation(
+        net_, prompt,
+        {.temperature = 0.8, .top_k = 40, .vocabulary = tokenizer_->vocabulary_size()});
     std::vector<Token> written;
     for (std::int64_t i = 0; i < tokens; ++i) {
       written.push_back(static_cast<Token>(generation.next()));

@@ -99,7 +99,7 @@ bool Run::end_of_step(const StepEnd& end) {
   } else if (!end.keep_as.empty()) {
     state.save(SaveReason::asked, end);
   } else if (every > 0 && !state.reserved) {
-    state.writer.reserve(staged_bytes(state.files_to_stage()));
+    state.writer.reserve(state.files_to_stage());
   }
   state.reserved = true;
   state.last_answer = state.group.barrier({.name = "end of step", .flags = state.flags()});
@@ -124,6 +124,7 @@ std::optional<int> Run::stop_signal() const noexcept {
 }
 
 const std::string& Run::checkpoints_folder() const noexcept { return state_->checkpoints; }
+std::int64_t Run::saved_step() const { return state_->writer.last_committed(); }
 WriterTimes Run::save_times() const { return state_->writer.times(); }
 
 }  // namespace lockstep

@@ -137,6 +137,9 @@ class Run {
   /// The stop signal that this rank has received. Empty on a rank that has received none, even if
   /// another rank has.
   [[nodiscard]] std::optional<int> stop_signal() const noexcept;
+  /// The step of the newest checkpoint that this process has written; -1: none. On rank 0 it is
+  /// committed.
+  [[nodiscard]] std::int64_t saved_step() const;
   /// <folder>/checkpoints.
   [[nodiscard]] const std::string& checkpoints_folder() const noexcept;
   /// The time that the last save delayed its step, and the time until it was written.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/device_snapshot_internal.h"
 #include "lockstep/checkpoint/safetensors_layout.h"
 #include "lockstep/checkpoint/tensor_entry_internal.h"
 
@@ -38,13 +39,57 @@ void copy(const at::Tensor& tensor, std::byte* to) {
       .copy_(tensor);
 }
 
+struct LaidOut {
+  std::vector<SafetensorsLayout> layouts = {};  // of each file
+  std::vector<std::size_t> begins = {};         // of each file's data
+  std::size_t bytes = 0;
+};
+
+LaidOut lay_out(std::span<const FileToStage> files) {
+  LaidOut all;
+  for (const auto& file : files) {
+    all.layouts.push_back(layout_of(file));
+    all.begins.push_back(all.bytes);
+    all.bytes += round_up(all.layouts.back().data_bytes);
+  }
+  return all;
+}
+
+// Calls visit(tensor, place) for every tensor of `files`, whose data begins at `memory`.
+template <typename Visit>
+void for_each_tensor(std::span<const FileToStage> files, const LaidOut& all, std::byte* memory,
+                     const Visit& visit) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto& layout = all.layouts[i];
+    for (std::size_t t = 0; t < layout.entries.size(); ++t) {
+      visit(files[i].tensors[layout.sources[t]].second,
+            memory + all.begins[i] + layout.entries[t].begin);
+    }
+  }
+}
+
+// The tensors on a GPU; if there are several, those on the first.
+std::vector<DeviceSnapshot::Piece> pieces_on_device(std::span<const FileToStage> files,
+                                                    const LaidOut& all, std::byte* memory) {
+  std::vector<DeviceSnapshot::Piece> pieces;
+  for_each_tensor(files, all, memory, [&](const at::Tensor& tensor, std::byte* to) {
+    if (!tensor.is_cuda() || tensor.numel() == 0) return;
+    if (pieces.empty() || tensor.device() == pieces.front().tensor.device()) {
+      pieces.push_back({tensor, to});
+    }
+  });
+  return pieces;
+}
+
 }  // namespace
+
+Staging::Staging() = default;
 
 Staging::~Staging() {
   if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
 }
 
-void Staging::reserve(std::size_t bytes) {
+void Staging::grow(std::size_t bytes) {
   if (bytes <= memory_.size()) return;
   if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
   memory_ = {};
@@ -59,38 +104,44 @@ void Staging::reserve(std::size_t bytes) {
   std::memset(memory, 0, bytes);
 }
 
+void Staging::reserve(std::span<const FileToStage> files) {
+  const auto all = lay_out(files);
+  grow(all.bytes);
+  const auto pieces = pieces_on_device(files, all, memory_.data());
+  if (pieces.empty()) return;
+  if (!device_) device_ = std::make_unique<DeviceSnapshot>();
+  device_->reserve(pieces);
+}
+
 std::vector<StagedFile> Staging::stage(std::span<const FileToStage> files) {
   const at::NoGradGuard no_grad;
-  std::vector<SafetensorsLayout> layouts;
-  std::size_t total = 0;
-  for (const auto& file : files) {
-    layouts.push_back(layout_of(file));
-    total += round_up(layouts.back().data_bytes);
+  auto all = lay_out(files);
+  grow(all.bytes);
+  const auto pieces = pieces_on_device(files, all, memory_.data());
+  if (!pieces.empty() && !device_) device_ = std::make_unique<DeviceSnapshot>();
+  if (device_ && !device_->take(pieces) && !std::exchange(remarked_, true)) {
+    remark_ = fmt::format(
+        "the GPU has no {} MiB free for a copy of the checkpoint, so each save waits until the "
+        "state is on the host; use a smaller batch to avoid this wait",
+        (device_->bytes() >> 20) + 1);
   }
-  reserve(total);
+  for_each_tensor(files, all, memory_.data(), [&](const at::Tensor& tensor, std::byte* to) {
+    const bool taken = !pieces.empty() && tensor.device() == pieces.front().tensor.device();
+    if (!taken) copy(tensor, to);
+  });
   std::vector<StagedFile> staged;
-  std::size_t at = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    auto& layout = layouts[i];
-    for (std::size_t t = 0; t < layout.entries.size(); ++t) {
-      copy(files[i].tensors[layout.sources[t]].second,
-           memory_.data() + at + layout.entries[t].begin);
-    }
+    auto& layout = all.layouts[i];
     staged.push_back(
-        {files[i].name, std::move(layout.head), memory_.subspan(at, layout.data_bytes)});
-    at += round_up(layout.data_bytes);
+        {files[i].name, std::move(layout.head), memory_.subspan(all.begins[i], layout.data_bytes)});
   }
   return staged;
 }
 
-std::size_t staged_bytes(std::span<const FileToStage> files) {
-  std::size_t bytes = 0;
-  for (const auto& file : files) {
-    std::size_t of_file = 0;
-    for (const auto& [name, tensor] : file.tensors) of_file += tensor.nbytes();
-    bytes += round_up(of_file);
-  }
-  return bytes;
+void Staging::arrive() {
+  if (device_) device_->fetch();
 }
+
+std::string Staging::take_remark() { return std::exchange(remark_, {}); }
 
 }  // namespace lockstep

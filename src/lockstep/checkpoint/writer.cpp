@@ -8,6 +8,7 @@
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/scan.h"
+#include "lockstep/trace/span.h"
 
 namespace lockstep {
 namespace {
@@ -48,9 +49,9 @@ Writer::~Writer() {
   }
 }
 
-void Writer::reserve(std::size_t bytes) {
+void Writer::reserve(std::span<const FileToStage> files) {
   settle();
-  if (!step_being_written()) staging_.reserve(bytes);
+  if (!step_being_written()) staging_.reserve(files);
 }
 
 void Writer::save(Manifest manifest, std::vector<FileToStage> files) {
@@ -58,7 +59,11 @@ void Writer::save(Manifest manifest, std::vector<FileToStage> files) {
   const auto number = num_saves_++;  // counts skipped saves too, so that all ranks count equally
   settle();
   if (const auto busy_with = step_being_written()) return skip(number, manifest.step, *busy_with);
-  start(number, std::move(manifest), staging_.stage(files), false);
+  auto staged = [&] {
+    const Span span(process_trace(), {.kind = EventKind::checkpoint_stage, .lane = Lane::compute});
+    return staging_.stage(files);
+  }();
+  start(number, std::move(manifest), std::move(staged), false);
   const std::lock_guard lock(mutex_);
   times_.stalled = Clock::now() - begun;
 }

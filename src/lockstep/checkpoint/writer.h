@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -49,8 +50,8 @@ class Writer {
   /// Waits for the save in progress, within its timeout.
   ~Writer();
 
-  /// Allocates staging memory for `bytes` in advance.
-  void reserve(std::size_t bytes);
+  /// Allocates staging memory for `files` in advance.
+  void reserve(std::span<const FileToStage> files);
 
   /// Stages this rank's `files` and starts their write. On rank 0, `manifest` is completed with the
   /// records of all files and committed; on other ranks it is ignored except for the step.

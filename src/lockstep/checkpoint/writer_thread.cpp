@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/scan.h"
 #include "lockstep/checkpoint/writer.h"
+#include "lockstep/trace/span.h"
 
 namespace lockstep {
 namespace {
@@ -64,6 +65,12 @@ void Writer::run(const std::stop_token& stop) {
 }
 
 void Writer::write(Job& job, const std::stop_token& stop) {
+  std::int64_t bytes = 0;
+  for (const auto& file : job.files) {
+    bytes += static_cast<std::int64_t>(file.head.size() + file.data.size());
+  }
+  const Span span(process_trace(),
+                  {.bytes = bytes, .kind = EventKind::checkpoint_write, .lane = Lane::checkpoint});
   if (world_.rank() == 0 && job.amends) {
     amend_as_committer(job);
   } else if (world_.rank() == 0) {
@@ -85,6 +92,7 @@ std::vector<FileRecord> Writer::write_files(const Job& job) {
   const auto where = temporary_of(job.save.number, job.save.step);
   make_folders(*files_, folder_);
   (void)files_->make_folder(where);  // another rank may have been first
+  staging_.arrive();
   std::vector<FileRecord> records;
   for (const auto& file : job.files) {
     const std::array<std::span<const std::byte>, 2> pieces{file.head, file.data};

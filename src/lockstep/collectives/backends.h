@@ -1,5 +1,5 @@
-// Creates groups with the backend that fits the hosts of their ranks. backends.cpp is the only file
-// that includes a transport.
+// Creates groups with the backend that fits the hosts of their ranks, for CPU memory. backends.cpp
+// and device_backends.cpp, which adds GPU memory, are the only files that include a transport.
 #pragma once
 
 #include <memory>

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/collectives/backends.h"
+#include "lockstep/collectives/backends_internal.h"
+#include "lockstep/collectives/current_stream_internal.h"
 #include "lockstep/collectives/device_alone_internal.h"
 #include "lockstep/collectives/tensor_span_internal.h"
 #include "lockstep/fabric/backend_choice.h"
@@ -33,6 +34,18 @@ std::optional<BackendKind> kind_of(Backend backend) {
       return std::nullopt;
     case Backend::shm:
       return BackendKind::shm;
+    case Backend::tcp:
+      return BackendKind::tcp;
+    case Backend::hierarchical:
+      return BackendKind::hierarchical;
+    case Backend::mpi:
+      return BackendKind::mpi;
+    case Backend::ipc:
+      return BackendKind::ipc;
+    case Backend::staged:
+      return BackendKind::staged;
+    case Backend::nccl:
+      return BackendKind::nccl;
   }
   return std::nullopt;
 }
@@ -45,22 +58,38 @@ Call call_of(Collective kind, const CallOptions& options) {
           .leaves = options.leaves};
 }
 
-// Starts a collective. In a group of one rank, CUDA tensors are processed on their device, and the
-// call carries name and flags only.
+// The tensors are processed here, and the call carries name and flags only.
+std::shared_ptr<Operation> start_alone(Group& group, const Call& call, const at::Tensor& output,
+                                       const at::Tensor& input) {
+  auto without_data = call;
+  without_data.count = 0;
+  without_data.input = {};
+  without_data.output = {};
+  without_data.device = {};
+  auto operation = group.start(without_data, keep({input, output}));  // refuses an invalid call
+  operation->processed_on = call.device;
+  run_alone_on_device(call, output, input);
+  return operation;
+}
+
 std::shared_ptr<Operation> start(Group& group, const Call& call, const at::Tensor& output,
                                  const at::Tensor& input) {
-  const auto device = call.device;
-  auto without_data = call;
-  if (device.kind == DeviceKind::cuda) {
-    without_data.count = 0;
-    without_data.input = {};
-    without_data.output = {};
-    without_data.device = {};
-  }
-  auto operation = group.start(without_data, keep({input, output}));  // refuses an invalid call
-  operation->device = device;
-  if (device.kind == DeviceKind::cuda) run_alone_on_device(call, output, input);
-  return operation;
+  if (call.device.kind == DeviceKind::cpu) return group.start(call, keep({input, output}));
+  if (runs_alone(group)) return start_alone(group, call, output, input);
+  // The operation keeps the tensors until its work has ended: LibTorch's allocator, which knows
+  // nothing of the group's streams, does not reuse their memory before.
+  auto on_stream = call;
+  on_stream.stream = current_stream_of(call.device);
+  return group.start(on_stream, keep({input, output}));
+}
+
+Message message_of(const TensorSpan& span, int peer, int tag) {
+  return {.peer = peer,
+          .tag = tag,
+          .dtype = span.dtype,
+          .count = count_of(span),
+          .device = span.device,
+          .stream = span.device.kind == DeviceKind::cpu ? nullptr : current_stream_of(span.device)};
 }
 
 // Returns `part` if `whole` has `size` times as many elements.
@@ -153,11 +182,12 @@ struct ProcessGroup::Reservation {
 };
 
 ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& options)
-    : ProcessGroup(make_group(world,
-                              GroupOptions{.name = options.name,
-                                           .timeout = options.timeout,
-                                           .stall_report = options.stall_report},
-                              BackendOptions{.backend = kind_of(options.backend)})) {}
+    : ProcessGroup(make_group_with_devices(world,
+                                           GroupOptions{.name = options.name,
+                                                        .timeout = options.timeout,
+                                                        .stall_report = options.stall_report},
+                                           BackendOptions{.backend = kind_of(options.backend)},
+                                           options.nccl_sums)) {}
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Group> group)
     : group_(std::move(group)), reservation_(std::make_shared<Reservation>()) {}
@@ -165,8 +195,14 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Group> group)
 int ProcessGroup::rank() const noexcept { return group_->rank(); }
 int ProcessGroup::size() const noexcept { return group_->size(); }
 int ProcessGroup::global_rank(int rank) const { return group_->global_rank(rank); }
-std::string ProcessGroup::backend() const { return group_->kind(); }
-std::string ProcessGroup::backend_reason() const { return group_->reason(); }
+std::string ProcessGroup::backend(at::Device device) const {
+  return device.is_cpu() ? group_->kind() : group_->device_kind();
+}
+std::string ProcessGroup::backend_reason(at::Device device) const {
+  return device.is_cpu() ? group_->reason() : group_->device_reason();
+}
+
+RankPage& ProcessGroup::page() const noexcept { return group_->page(); }
 
 void ProcessGroup::expect_usable(at::Device device, std::string_view what) const {
   (void)usable_device(*group_, device, what);
@@ -188,13 +224,15 @@ bool ProcessGroup::is_reserved() const noexcept { return !reservation_->holder.e
 at::Tensor ProcessGroup::allocate(std::int64_t bytes, at::Device device) const {
   const auto where = usable_device(*group_, device, "memory to allocate");
   if (bytes < 0) throw UsageError(fmt::format("cannot allocate {} bytes", bytes));
-  if (device.is_cuda())
-    return at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(device));
+  const at::Device own(device.type(), device.is_cpu() ? at::DeviceIndex{-1}
+                                                      : static_cast<at::DeviceIndex>(where.index));
+  const auto options = at::TensorOptions().dtype(at::kByte).device(own);
+  if (device.is_cuda() && runs_alone(*group_)) return at::zeros({bytes}, options);
   auto memory = group_->allocate(static_cast<std::size_t>(bytes), where);
   auto* start = memory->bytes().data();
   return at::from_blob(
       start, {bytes}, [memory = std::move(memory)](void* /*start*/) mutable { memory.reset(); },
-      at::TensorOptions().dtype(at::kByte).device(device));
+      options);
 }
 
 Work ProcessGroup::all_reduce(at::Tensor& tensor, ReduceOp op, const CallOptions& options) const {
@@ -330,25 +368,13 @@ Work ProcessGroup::barrier(const CallOptions& options) const {
 
 Work ProcessGroup::send(const at::Tensor& tensor, int to, int tag) const {
   const auto span = span_of(*group_, tensor, "tensor of send");
-  return {group_,
-          {group_->send({.peer = to,
-                         .tag = tag,
-                         .dtype = span.dtype,
-                         .count = count_of(span),
-                         .device = span.device},
-                        span.bytes, keep({tensor}))}};
+  return {group_, {group_->send(message_of(span, to, tag), span.bytes, keep({tensor}))}};
 }
 
 Work ProcessGroup::receive(at::Tensor& tensor, int from, int tag) const {
   const auto span = span_of(*group_, tensor, "tensor of receive");
   note_write(tensor);
-  return {group_,
-          {group_->receive({.peer = from,
-                            .tag = tag,
-                            .dtype = span.dtype,
-                            .count = count_of(span),
-                            .device = span.device},
-                           span.bytes, keep({tensor}))}};
+  return {group_, {group_->receive(message_of(span, from, tag), span.bytes, keep({tensor}))}};
 }
 
 }  // namespace lockstep

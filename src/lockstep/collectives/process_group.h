@@ -3,7 +3,10 @@
 //   lockstep::ProcessGroup group(world);
 //   group.all_reduce(gradient, lockstep::ReduceOp::average).wait();
 //
-// Several ranks use CPU tensors on one host; a group of one rank also supports CUDA tensors.
+// Groups on one host support CPU and CUDA tensors, which may alternate; groups on several hosts
+// support CPU tensors. A rank uses one GPU per group. Calls on CUDA tensors do not wait for the
+// device: they are enqueued, in the order of LibTorch's current stream, and Work::wait() makes the
+// current stream wait. The first one connects the GPUs and waits for the other ranks.
 //
 // Every function that returns Work is collective, except send and receive: every rank of the group
 // calls it, in the same order, with the same number of elements, dtype, op, root and name; the
@@ -35,19 +38,32 @@
 
 namespace lockstep {
 
-class World;  // rendezvous/world.h
+class RankPage;  // trace/rank_page.h
+class World;     // rendezvous/world.h
 
 /// The backend that moves the data of a group.
 enum class Backend : std::uint8_t {
-  automatic,  // chosen by the hosts of the ranks
-  shm,        // shared memory, for ranks of one host
+  automatic,     // chosen by the hosts of the ranks, and by their GPUs at the first CUDA tensor
+  shm,           // shared memory, for ranks of one host; CPU tensors only
+  tcp,           // TCP, for ranks on several hosts; CPU tensors only
+  hierarchical,  // shm inside each host and tcp between them; CPU tensors only
+  mpi,           // MPI, in a world of init(MPI_Comm) (mpi/init.h); CPU tensors only
+  // For CUDA tensors of ranks on one host; CPU tensors of the group use shm.
+  ipc,     // the ranks map each other's GPU memory, for ranks that share one GPU
+  staged,  // through pinned memory of the host
+  nccl,    // NCCL, for ranks with one GPU each
 };
+
+/// How backend nccl adds floating point: exact, bit-identical to the other backends; or fast, in an
+/// order of NCCL's choice.
+enum class NcclSums : std::uint8_t { exact, fast };
 
 struct ProcessGroupOptions {
   std::string name = "world";                      // for messages
   std::chrono::milliseconds timeout{600'000};      // long, because a rank may be evaluating
   std::chrono::milliseconds stall_report{10'000};  // a longer wait is reported once
   Backend backend = Backend::automatic;
+  NcclSums nccl_sums = NcclSums::exact;
 };
 
 /// Optional arguments of a call.
@@ -66,17 +82,21 @@ class ProcessGroup {
  public:
   /// Creates the group of all ranks of `world`. Collective: every rank of the world calls this, in
   /// the same order as for its other groups. Returns when every rank is present. Throws UsageError
-  /// if the ranks are on several hosts, naming them; PeerError when a rank has ended or does not
-  /// arrive within `timeout`.
+  /// if the requested backend does not connect the hosts of the ranks, naming them; PeerError when
+  /// a rank has ended or does not arrive within `timeout`.
   explicit ProcessGroup(const World& world, const ProcessGroupOptions& options = {});
 
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
   /// The rank in the world of rank `rank` of this group. Throws UsageError for an invalid rank.
   [[nodiscard]] int global_rank(int rank) const;
-  /// The name of the backend: "shm"; and why it was chosen: "all 4 ranks are on one host".
-  [[nodiscard]] std::string backend() const;
-  [[nodiscard]] std::string backend_reason() const;
+  /// The name of the backend for tensors on `device`: "shm"; and why it was chosen: "all 4 ranks
+  /// are on one host". Both are empty for CUDA before the first call on it, and for a group of one
+  /// rank without a requested backend, which moves no data.
+  [[nodiscard]] std::string backend(at::Device device = at::kCPU) const;
+  [[nodiscard]] std::string backend_reason(at::Device device = at::kCPU) const;
+  /// The page of this rank, as World::page().
+  [[nodiscard]] RankPage& page() const noexcept;
   /// Throws UsageError, naming `what`, if the backend does not support memory on `device`.
   void expect_usable(at::Device device, std::string_view what) const;
 
@@ -92,11 +112,11 @@ class ProcessGroup {
   [[nodiscard]] ProcessGroup reserve() const;
   [[nodiscard]] bool is_reserved() const noexcept;
 
-  /// Allocates `bytes` of registered memory: a zeroed uint8 tensor in shared memory that all ranks
-  /// of the host have mapped. Collectives on it, and on views of it, need no copy. Collective:
-  /// every rank passes the same size. Returns when every rank has its memory. The memory exists as
-  /// long as a tensor uses it, also beyond the group. Throws UsageError for a device that the
-  /// backend does not support, PeerError.
+  /// Allocates `bytes` of registered memory: a zeroed uint8 tensor in memory that all ranks of the
+  /// host have mapped, where the backend can map it. Collectives on it, and on views of it, need no
+  /// copy. Collective: every rank passes the same size. Returns when every rank has its memory. The
+  /// memory exists as long as a tensor uses it, also beyond the group. Throws UsageError for a
+  /// device that the backend does not support, PeerError.
   [[nodiscard]] at::Tensor allocate(std::int64_t bytes, at::Device device = at::kCPU) const;
 
   // All functions below throw UsageError for an unsupported dtype or device, a tensor that is not
@@ -163,6 +183,7 @@ class ProcessGroup {
   explicit ProcessGroup(std::shared_ptr<Group> group);
 
   struct Reservation;
+  friend class PeerCalls;
 
   std::shared_ptr<Group> group_;
   std::shared_ptr<Reservation> reservation_;  // shared by all copies

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/device_alone_internal.h"
 #include "lockstep/collectives/tensor_span_internal.h"
 
 namespace lockstep {
@@ -45,7 +46,6 @@ std::string shape_of(const at::Tensor& tensor) {
   return text.str();
 }
 
-// A group of one rank moves no data, so that it supports every GPU (device_alone_internal.h).
 std::optional<std::string> refusal_of(const Group& group, at::Device device, const Device& where) {
   if (device.is_cpu()) return group.refusal_of(where);
   if (!device.is_cuda()) return "groups support CPU and CUDA only";
@@ -53,11 +53,7 @@ std::optional<std::string> refusal_of(const Group& group, at::Device device, con
   if (where.index >= static_cast<int>(at::getNumGPUs())) {
     return fmt::format("this process has {} GPUs", at::getNumGPUs());
   }
-  if (group.size() == 1) return std::nullopt;
-  return fmt::format(
-      "in this version, only groups of one rank support CUDA tensors, and this group has {} ranks; "
-      "copy the tensor to the CPU",
-      group.size());
+  return runs_alone(group) ? std::nullopt : group.refusal_of(where);
 }
 
 }  // namespace

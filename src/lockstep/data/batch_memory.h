@@ -2,9 +2,9 @@
 //
 // The loader owns a ring of batch buffers, each large enough for one batch, and calls this
 // interface at four moments: before and after a worker writes a buffer, before and after the step
-// reads it. Host memory needs no action there. An implementation with pinned memory and a copy
-// stream starts its copy in end_write(), makes the step's stream wait for the copy in begin_read(),
-// and records the end of the step's use in recycle().
+// reads it. Host memory needs no action there. On a GPU, end_write() starts a copy from pinned
+// memory on a stream of its own, begin_read() makes the step's stream wait for it, and recycle()
+// records the end of the step's use.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,5 +48,9 @@ class BatchMemory {
 
 /// Pageable host memory, for ranks that train on the CPU.
 [[nodiscard]] std::unique_ptr<BatchMemory> host_batch_memory();
+/// Memory for batches on `device`: host memory for the CPU; for a GPU, pinned memory and copies
+/// that overlap with the step. Construct it on the thread that trains. Throws UsageError when this
+/// process does not see the device.
+[[nodiscard]] std::unique_ptr<BatchMemory> batch_memory_on(at::Device device);
 
 }  // namespace lockstep

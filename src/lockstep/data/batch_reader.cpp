@@ -67,16 +67,24 @@ ReadResult BatchReader::read(ReadJob job) {
       true);  // the other cores are used by the step and by other workers
   ReadResult result;
   result.begin = std::chrono::steady_clock::now();
-  memory_.begin_write(job.buffer);
+  try {
+    memory_.begin_write(job.buffer);
+    read_into(job, result);
+    memory_.end_write(job.buffer, static_cast<std::int64_t>(result.samples.size()));
+  } catch (...) {
+    result.failure = std::current_exception();
+  }
+  result.end = std::chrono::steady_clock::now();
+  return result;
+}
+
+void BatchReader::read_into(ReadJob& job, ReadResult& result) {
   try {
     read_some(job.epoch, job.samples, memory_.blocks(job.buffer), 0);
     result.samples = std::move(job.samples);
   } catch (...) {
     read_one_by_one(job, result);
   }
-  memory_.end_write(job.buffer, static_cast<std::int64_t>(result.samples.size()));
-  result.end = std::chrono::steady_clock::now();
-  return result;
 }
 
 void BatchReader::read_some(std::int64_t epoch, std::span<const std::int64_t> samples,

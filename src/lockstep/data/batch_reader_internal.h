@@ -29,6 +29,7 @@ struct BadSample {
 struct ReadResult {
   std::vector<std::int64_t> samples;  // the sample in each row of the buffer
   std::vector<BadSample> bad;
+  std::exception_ptr failure;  // the memory refused, for example because the GPU has failed
   std::chrono::steady_clock::time_point begin;
   std::chrono::steady_clock::time_point end;
 };
@@ -49,6 +50,7 @@ class BatchReader {
   [[nodiscard]] ReadResult read(ReadJob job);
 
  private:
+  void read_into(ReadJob& job, ReadResult& result);
   /// Reads and transforms `samples` into the buffer's rows, beginning with row `first`.
   void read_some(std::int64_t epoch, std::span<const std::int64_t> samples,
                  std::span<std::byte* const> buffer, std::int64_t first);

@@ -96,7 +96,8 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
           std::make_shared<const SampleLayout>(layout_after(data.layout(), options_.transforms))),
       sampler_(make_sampler(data, options_)),
       state_(sampler_.state()),
-      memory_(options_.memory()) {
+      memory_(batch_memory_on(options_.device)) {
+  if (options_.trace == nullptr) options_.trace = process_trace();
   const int num_buffers = options_.workers * options_.prefetch + kHeldByCaller;
   memory_->allocate(*layout_, num_buffers, options_.batch.local);
   for (int buffer = num_buffers - 1; buffer >= 0; --buffer) free_buffers_.push_back(buffer);
@@ -108,7 +109,7 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
   if (options_.workers > 0) {
     std::vector<BatchReader> readers;
     for (int worker = 0; worker < options_.workers; ++worker) readers.push_back(reader());
-    reading_->ahead.emplace(std::move(readers));
+    reading_->ahead.emplace(std::move(readers), options_.trace);
   }
 }
 
@@ -193,6 +194,7 @@ void Loader::request_next() {
 
 Batch Loader::hand_out(ReadResult& result) {
   try {
+    if (result.failure) std::rethrow_exception(result.failure);
     judge_bad_samples(result);
   } catch (...) {
     restart_at(state_, requested_.front().batch.micro_batch);  // the next call reads it again
@@ -255,11 +257,7 @@ void Loader::watch_times(Batch& batch, Clock::time_point asked) {
     if (last_hand_out_) sums->step += asked - *last_hand_out_;
   }
   last_hand_out_ = now;
-  if (options_.trace != nullptr) {
-    options_.trace->record(TraceSpan{"data wait", asked, now});
-    options_.trace->record(TraceCounter{"data bytes", now, static_cast<double>(times_.bytes)});
-    options_.trace->record(TraceCounter{"data ready", now, static_cast<double>(metrics.ready)});
-  }
+  if (options_.trace != nullptr && options_.trace->is_active()) trace_wait(metrics);
   if (recent_.batches < kBatchesToJudge) return;
   const bool starved = advice_.has_value();
   advice_ =
@@ -271,6 +269,23 @@ void Loader::watch_times(Batch& batch, Clock::time_point asked) {
     advice_ ? options_.log->warning(*advice_)
             : options_.log->info("the loader is fast enough for the step again");
   }
+}
+
+void Loader::trace_wait(const BatchMetrics& metrics) {
+  const auto now = TickAnchor::now();
+  const auto end = ticks();
+  const auto length = static_cast<double>(metrics.wait.count()) / now.nanoseconds_per_tick();
+  options_.trace->record({.begin = end - static_cast<Ticks>(length),
+                          .end = end,
+                          .bytes = static_cast<std::int64_t>(metrics.bytes),
+                          .kind = EventKind::data_wait,
+                          .lane = Lane::compute});
+  options_.trace->record({.begin = end,
+                          .end = end,
+                          .value = static_cast<double>(metrics.ready),
+                          .name = "batches ready",
+                          .kind = EventKind::counter,
+                          .lane = Lane::loader});
 }
 
 void BatchRange::Iterator::advance() {

@@ -8,13 +8,15 @@
 // the number of workers, on timing, or on how often the run was stopped and resumed. Workers read
 // ahead until the ring is full, also across the end of an epoch.
 //
+// With LoaderOptions::device a GPU, the tensors of a batch are on that GPU. The copy runs while the
+// previous step computes; the current stream of the calling thread waits for it, the host does not.
+//
 // A loader is used by one thread.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -30,7 +32,7 @@
 #include "lockstep/data/loader_advice.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/data/transform.h"
-#include "lockstep/trace/sink.h"
+#include "lockstep/trace/trace.h"
 
 namespace lockstep {
 
@@ -47,11 +49,12 @@ struct LoaderOptions {
   std::vector<Transform> transforms{};
   std::int64_t skip_up_to = 0;  // number of unreadable samples to leave out before next() throws
   std::chrono::seconds limit{600};  // time limit for reading one batch, with workers
-  std::function<std::unique_ptr<BatchMemory>()> memory = host_batch_memory;
+  at::Device device = at::kCPU;     // of the batches; copies to a GPU overlap with the step
 
   std::optional<Log> log{};  // receives advice() and skipped samples
-  TraceSink* trace =
-      nullptr;  // borrowed; receives spans "data wait", counters "data bytes" and "data ready"
+  // Borrowed; receives the waits of next(), the reads of workers, and the number of batches that
+  // are ready. Null: that of LOCKSTEP_PROFILE, if it is set.
+  Trace* trace = nullptr;
 };
 
 /// Options for evaluation: each sample exactly once per epoch, in the data's order. The last shards
@@ -130,6 +133,7 @@ class Loader {
   void judge_bad_samples(const ReadResult& result);
   void restart_at(const SamplerState& state, int micro_batch);
   void watch_times(Batch& batch, std::chrono::steady_clock::time_point asked);
+  void trace_wait(const BatchMetrics& metrics);
 
   const Dataset& data_;
   LoaderOptions options_;

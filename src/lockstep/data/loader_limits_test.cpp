@@ -54,6 +54,15 @@ TEST_F(LoaderTest, ABatchThatIsDroppedGivesItsMemoryBack) {
   EXPECT_LE(addresses.size(), 4u);  // the buffers: two read ahead, two with the caller
 }
 
+TEST_F(LoaderTest, ADeviceThatThisProcessDoesNotSeeIsRefusedWithTheFix) {
+  const CountingData data(10);
+  const auto said = message_of([&] {
+    const Loader loader(data, {.batch = {.local = 2}, .device = at::Device(at::kCUDA, 99)});
+  });
+  EXPECT_NE(said.find("cuda:99"), std::string::npos) << said;
+  EXPECT_NE(said.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << said;
+}
+
 TEST_F(LoaderTest, ReadsNoFurtherAheadThanTheRingIsLong) {
   const CountingData data(10'000);
   Loader loader(data, {.batch = {.local = 10}, .workers = 2, .prefetch = 3});

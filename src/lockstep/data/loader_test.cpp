@@ -232,37 +232,38 @@ TEST_F(LoaderTest, ATransformMayChangeTheLayout) {
   }
 }
 
-class Recorder final : public TraceSink {
- public:
-  void record(const TraceSpan& span) noexcept override { ++spans[std::string(span.name)]; }
-  void record(const TraceCounter& counter) noexcept override {
-    last[std::string(counter.name)] = counter.value;
-  }
-  std::map<std::string, int> spans;
-  std::map<std::string, double> last;
-};
-
 TEST_F(LoaderTest, MeasuresWaitReadBytesAndReadyBatches) {
   CountingData data(10'000);
   data.before_sample = [](std::int64_t) { std::this_thread::sleep_for(50us); };
-  Recorder recorder;
-  Loader loader(data, {.batch = {.local = 10}, .trace = &recorder});
+  Trace trace;
+  Loader loader(data, {.batch = {.local = 10}, .trace = &trace});
   for (int step = 0; step < 60; ++step) {
     const auto batch = loader.next();
     EXPECT_EQ(batch.metrics.bytes, 10u * (2 * 4 + 8));
     EXPECT_GE(batch.metrics.read, 500us);
     EXPECT_GE(batch.metrics.wait, batch.metrics.read);
   }
-  EXPECT_EQ(recorder.spans["data wait"], 60);
-  EXPECT_EQ(recorder.last["data bytes"], 60 * 160);
+  std::int64_t bytes = 0;
+  int waits = 0;
+  for (const auto& event : trace.drain()) {
+    waits += event.kind == EventKind::data_wait ? 1 : 0;
+    bytes += event.bytes;
+  }
+  EXPECT_EQ(waits, 60);
+  EXPECT_EQ(bytes, 60 * 160);
   EXPECT_EQ(loader.times().samples, 600);
   ASSERT_TRUE(loader.advice().has_value());  // the loop only reads
   EXPECT_NE(loader.advice()->find("set workers = "), std::string::npos) << *loader.advice();
 
-  Loader ahead(data, {.batch = {.local = 10}, .workers = 2, .prefetch = 2});
+  Loader ahead(data, {.batch = {.local = 10}, .workers = 2, .prefetch = 2, .trace = &trace});
   (void)ahead.next();
   std::this_thread::sleep_for(100ms);
   EXPECT_GE(ahead.next().metrics.ready, 4);
+  std::set<int> readers;
+  for (const auto& event : trace.drain()) {
+    if (event.kind == EventKind::data_read) readers.insert(event.index);
+  }
+  EXPECT_EQ(readers, (std::set<int>{0, 1})) << "each worker has its line";
 }
 
 TEST_F(LoaderTest, EvaluatesEverySampleOnceInOrder) {

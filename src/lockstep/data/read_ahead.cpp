@@ -7,12 +7,14 @@
 #include "lockstep/base/crash_handler.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/read_ahead_internal.h"
+#include "lockstep/trace/span.h"
 
 namespace lockstep {
 
-ReadAhead::ReadAhead(std::vector<BatchReader> readers) : readers_(std::move(readers)) {
-  for (auto& reader : readers_) {
-    threads_.emplace_back([this, &reader](const std::stop_token& stop) { work(stop, reader); });
+ReadAhead::ReadAhead(std::vector<BatchReader> readers, Trace* trace)
+    : readers_(std::move(readers)), trace_(trace) {
+  for (int worker = 0; worker < static_cast<int>(readers_.size()); ++worker) {
+    threads_.emplace_back([this, worker](const std::stop_token& stop) { work(stop, worker); });
   }
 }
 
@@ -62,7 +64,8 @@ int ReadAhead::num_ready() const {
   }));
 }
 
-void ReadAhead::work(const std::stop_token& stop, BatchReader& reader) {
+void ReadAhead::work(const std::stop_token& stop, int worker) {
+  auto& reader = readers_[static_cast<std::size_t>(worker)];
   const AlternateSignalStack signal_stack;
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -73,7 +76,11 @@ void ReadAhead::work(const std::stop_token& stop, BatchReader& reader) {
     entry.stage = Stage::running;
     auto job = std::move(entry.job);
     lock.unlock();
-    auto result = reader.read(std::move(job));
+    auto result = [&] {
+      const Span span(trace_,
+                      {.index = worker, .kind = EventKind::data_read, .lane = Lane::loader});
+      return reader.read(std::move(job));
+    }();
     lock.lock();
     entry.result = std::move(result);
     entry.stage = Stage::done;

@@ -12,6 +12,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/data/batch_reader_internal.h"
+#include "lockstep/trace/trace.h"
 
 namespace lockstep {
 
@@ -19,7 +20,7 @@ class ReadAhead {
  public:
   /// Starts one thread per reader. The destructor waits for the reads in progress and discards the
   /// other requests.
-  explicit ReadAhead(std::vector<BatchReader> readers);
+  explicit ReadAhead(std::vector<BatchReader> readers, Trace* trace = nullptr);
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
   ~ReadAhead();
@@ -42,9 +43,10 @@ class ReadAhead {
     Stage stage = Stage::waiting;
   };
 
-  void work(const std::stop_token& stop, BatchReader& reader);
+  void work(const std::stop_token& stop, int worker);
 
-  std::vector<BatchReader> readers_;
+  std::vector<BatchReader> readers_;  // by worker
+  Trace* const trace_;                // receives the reads; may be null
   mutable std::mutex mutex_;
   std::condition_variable_any requested_;
   std::condition_variable_any done_;

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,12 +30,20 @@ struct BackwardWatch::Shared final : std::enable_shared_from_this<Shared> {
     return made++;
   }
 
+  /// Returns when no backward runs on another thread.
+  void await_end();
+  /// Ends the backward. Everything that the listener has done is visible after await_end().
+  void become_idle();
+
   const std::uint64_t order = next_order();
   Listener* listener = nullptr;  // null when the watch has been destroyed
   // A graph that contains nested ones may have several callbacks. The first one called at the end
   // of the outermost graph ends the backward.
   enum class Phase { idle, running, settling };
-  Phase phase = Phase::idle;
+  std::atomic<Phase> phase = Phase::idle;
+  std::mutex mutex;  // for ended, and for the thread
+  std::condition_variable ended;
+  std::thread::id thread;    // that runs the backward
   std::uint64_t number = 0;  // of the backward
   int watched_task = -1;     // the graph that has the callback
   std::vector<std::weak_ptr<autograd::Node>> hooked;
@@ -163,6 +174,8 @@ class BackwardWatch::OuterGraphHook final : public autograd::FunctionPreHook {
 
 void BackwardWatch::Shared::on_backward() {
   if (phase == Phase::idle) {
+    const std::lock_guard lock(mutex);
+    thread = std::this_thread::get_id();
     phase = Phase::running;
     ++number;
     watched_task = -1;
@@ -193,21 +206,43 @@ bool BackwardWatch::Shared::end_of_graph() {
 
 void BackwardWatch::Shared::settle() {
   listener->settle();
-  phase = Phase::idle;
+  become_idle();
 }
 
 void BackwardWatch::Shared::fail() noexcept {
-  phase = Phase::idle;
   listener->failed();
+  become_idle();
+}
+
+void BackwardWatch::Shared::become_idle() {
+  {
+    const std::lock_guard lock(mutex);
+    phase = Phase::idle;
+  }
+  ended.notify_all();
+}
+
+// Autograd's thread of a device holds the last reference to a failed graph for a moment longer than
+// the caller of backward(), and then tells the listener. What the listener does has its own time
+// limits, so the wait has an end.
+void BackwardWatch::Shared::await_end() {
+  std::unique_lock lock(mutex);
+  if (thread == std::this_thread::get_id()) return;
+  ended.wait(lock, [this] { return phase == Phase::idle; });
 }
 
 BackwardWatch::BackwardWatch(Listener& listener) : shared_(std::make_shared<Shared>()) {
   shared_->listener = &listener;
 }
 
-BackwardWatch::~BackwardWatch() { shared_->listener = nullptr; }
+BackwardWatch::~BackwardWatch() {
+  shared_->await_end();
+  shared_->listener = nullptr;
+}
 
 void BackwardWatch::on_backward() { shared_->on_backward(); }
+
+void BackwardWatch::await_end() const { shared_->await_end(); }
 
 bool BackwardWatch::is_running() const noexcept { return shared_->phase != Shared::Phase::idle; }
 

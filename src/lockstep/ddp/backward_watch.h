@@ -25,7 +25,8 @@ class BackwardWatch {
     /// made. That order is equal on all ranks, so a listener may wait for other ranks here.
     /// Throws as ended().
     virtual void settle() = 0;
-    /// backward(), ended() or settle() has thrown.
+    /// backward(), ended() or settle() has thrown. With parameters on a GPU this may run after
+    /// backward() has thrown (await_end).
     virtual void failed() noexcept = 0;
   };
 
@@ -37,6 +38,10 @@ class BackwardWatch {
 
   /// Must be called for every gradient; the first call of a backward begins the watch.
   void on_backward();
+  /// Returns when failed() of a backward that has thrown has returned, if another thread calls it:
+  /// with parameters on a GPU, autograd calls it on its thread of that device, and backward() may
+  /// throw earlier. Returns at once inside a backward. Call it before the listener's state is used.
+  void await_end() const;
   /// True from the first on_backward() until settle() has returned or failed() is called.
   [[nodiscard]] bool is_running() const noexcept;
 

@@ -13,6 +13,7 @@ class AllReduceWork final : public BucketWork {
   void advance() override { (void)work_.done(); }
   void wait() override { work_.wait(); }
   [[nodiscard]] const GroupFlags& flags() const override { return work_.flags(); }
+  [[nodiscard]] WorkTimes times() const override { return work_.times(); }
 
  private:
   Work work_;

@@ -29,6 +29,8 @@ class BucketWork {
   virtual void wait() = 0;
   /// The reduced flags. Valid once wait() has returned.
   [[nodiscard]] virtual const GroupFlags& flags() const = 0;
+  /// Valid once wait() has returned; zero: not measured.
+  [[nodiscard]] virtual WorkTimes times() const { return {}; }
 };
 
 struct BucketCall {

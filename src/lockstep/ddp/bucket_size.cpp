@@ -24,15 +24,16 @@ double seconds_to_reduce(const ProcessGroup& group, const at::Tensor& memory, st
     auto part = memory.slice(0, at, std::min(memory.numel(), at + bucket));
     works.push_back(group.all_reduce(part, ReduceOp::average, {.name = "measuring buckets"}));
   }
-  for (auto& work : works) work.wait();
+  for (auto& work : works) work.synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace
 
-std::size_t measure_bucket_bytes(const ProcessGroup& group, std::size_t total_bytes) {
+std::size_t measure_bucket_bytes(const ProcessGroup& group, std::size_t total_bytes,
+                                 at::Device device) {
   const auto measured = std::clamp(total_bytes, kSmallest, kMostMeasured) / 64 * 64;
-  const auto memory = group.allocate(static_cast<std::int64_t>(measured)).view(at::kFloat);
+  const auto memory = group.allocate(static_cast<std::int64_t>(measured), device).view(at::kFloat);
   std::vector<std::pair<std::size_t, double>> best;
   for (auto bytes = kSmallest; bytes < measured; bytes *= 2) {
     best.emplace_back(bytes, std::numeric_limits<double>::max());

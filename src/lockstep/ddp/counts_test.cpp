@@ -18,7 +18,8 @@ constexpr int kSamples = 23;
 
 // Integers, so that the sum is exact for any split of the batch.
 at::Tensor samples_of(int begin, int end) {
-  return (torch::arange(begin * 6, end * 6).reshape({end - begin, 6}) % 7 - 3).to(torch::kFloat);
+  return (torch::arange(begin * 6, end * 6).reshape({end - begin, 6}) % 7 - 3)
+      .to(test_device(), torch::kFloat);
 }
 
 void fill_whole(torch::nn::Module& module) {

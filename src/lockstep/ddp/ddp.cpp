@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "lockstep/base/error.h"
 #include "lockstep/ddp/ddp_state_internal.h"
 #include "lockstep/ddp/option_check_internal.h"
-#include "lockstep/flat/walk.h"
 
 namespace lockstep {
 namespace {
@@ -32,15 +32,20 @@ void expect_valid(const DdpOptions& options) {
 Ddp::NoSync::NoSync(Ddp& ddp) : ddp_(ddp) { ++ddp_.state_->no_sync_scopes; }
 Ddp::NoSync::~NoSync() { --ddp_.state_->no_sync_scopes; }
 
-void Ddp::Sync::wait() { ddp_->state_->finish(); }
+void Ddp::Sync::wait() { ddp_->settled().finish(); }
 
 Ddp::Ddp(torch::nn::Module& module, const ProcessGroup& group, const DdpOptions& options) {
   expect_valid(options);
   state_ = std::make_unique<State>(module, group, options);
 }
 
+Ddp::State& Ddp::settled() const {
+  state_->watch.await_end();
+  return *state_;
+}
+
 Ddp::~Ddp() {
-  auto& state = *state_;
+  auto& state = settled();
   state.flat.slots().listen(nullptr);
   if (std::uncaught_exceptions() > 0) return;
   state.report_at_end();
@@ -54,65 +59,75 @@ void Ddp::count(std::int64_t samples) {
     throw UsageError(
         fmt::format("ddp.count({}): expected a number of samples, 0 or more", samples));
   }
-  expect_countable(state_->phase, state_->buffers);
-  state_->tally.count(samples);
+  auto& state = settled();
+  expect_countable(state.phase, state.buffers);
+  state.tally.count(samples);
 }
 
 void Ddp::sit_out() {
-  expect_idle(state_->phase, "sit_out()");
-  if (state_->tally.is_counted) {
+  auto& state = settled();
+  expect_idle(state.phase, "sit_out()");
+  if (state.tally.is_counted) {
     throw UsageError(
         "sit_out() after ddp.count(): sit_out() is for a rank without a batch; call one of the "
         "two");
   }
-  state_->sit_out();
+  state.sit_out();
 }
 
-bool Ddp::should_step() const noexcept { return state_->should_step(); }
-bool Ddp::non_finite() const noexcept { return state_->is_non_finite(); }
+int Ddp::num_sitting_out() const { return settled().group_flags.num_absent; }
+bool Ddp::should_step() const { return settled().should_step(); }
+bool Ddp::non_finite() const { return settled().is_non_finite(); }
 
 std::vector<std::string> Ddp::non_finite_parameters() const {
+  const auto& state = settled();
   std::vector<std::string> names;
-  for (const int i : state_->non_finite) {
-    names.push_back(state_->flat.parameters()[static_cast<std::size_t>(i)].name);
+  for (const int i : state.non_finite) {
+    names.push_back(state.flat.parameters()[static_cast<std::size_t>(i)].name);
   }
-  for (const auto& parameter : state_->flat.parameters()) {  // on a GPU they are not noted
-    if (!parameter.gradient.is_cuda() || !parameter.tensor.grad().defined()) continue;
-    if (has_non_finite(parameter.gradient)) names.push_back(parameter.name);
+  const auto parameters = state.flat.parameters();
+  const bool any_on_gpu =
+      std::any_of(parameters.begin(), parameters.end(),
+                  [](const FlatParameter& parameter) { return parameter.gradient.is_cuda(); });
+  if (!any_on_gpu) return names;
+  const auto notes = state.flat.slots().read_non_finite();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (notes[i]) names.push_back(parameters[i].name);
   }
   return names;
 }
 
 Ddp::Sync Ddp::start() {
-  expect_idle(state_->phase, "start()");
-  state_->start();
+  auto& state = settled();
+  expect_idle(state.phase, "start()");
+  state.start();
   return Sync(*this);
 }
 
 void Ddp::sync_buffers(int root) { state_->copy_buffers(root); }
 
 void Ddp::adopt() {
-  expect_idle(state_->phase, "adopt()");
-  state_->keep_pending();
+  expect_idle(settled().phase, "adopt()");
+  state_->abandon_step();
   state_->flat.adopt();
   state_->flat.slots().listen(state_.get());
   state_->prepare();
 }
 
 void Ddp::rebind(const ProcessGroup& group) {
-  if (runs_backward(state_->phase)) {
+  if (runs_backward(settled().phase)) {
     throw UsageError("rebind() was called during a backward: call it between steps");
   }
-  state_->keep_pending();
-  state_->group = agree_on_group(group, state_->options);
+  state_->abandon_step();
   state_->gradients = StepGradients::invalid;  // the new ranks may have other gradients
+  state_->group = agree_on_group(group, state_->options);
   state_->flat.rebind(state_->group);
   state_->flat.slots().listen(state_.get());
   state_->prepare();
 }
 
 FlatParameters& Ddp::flat() noexcept { return state_->flat; }
-const BucketPlan& Ddp::plan() const noexcept { return state_->filled().plan(); }
-const StepRecord& Ddp::record() const noexcept { return state_->record; }
+const BucketPlan& Ddp::plan() const { return settled().filled().plan(); }
+const StepRecord& Ddp::record() const { return settled().record; }
 
 }  // namespace lockstep

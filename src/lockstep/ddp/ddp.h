@@ -1,7 +1,7 @@
 // Data-parallel training of any LibTorch module, as torch's DistributedDataParallel: every rank has
 // a replica of the model and a shard of the batch, and after backward() all ranks have the same
-// averaged gradients. Several ranks train on CPU tensors on one host; one rank also on a GPU
-// (docs/gpu.md).
+// averaged gradients. Parameters are on the CPU or on a GPU (docs/gpu.md). On a GPU backward() does
+// not wait for the device: the caller's current stream sees the averages.
 //
 //   lockstep::ProcessGroup group(world);
 //   lockstep::Ddp ddp(*net, group);
@@ -34,7 +34,7 @@
 #include "lockstep/ddp/bucket_plan.h"
 #include "lockstep/ddp/step_record.h"
 #include "lockstep/flat/flat_parameters.h"
-#include "lockstep/trace/sink.h"
+#include "lockstep/trace/trace.h"
 
 namespace torch::nn {
 class Module;
@@ -54,7 +54,7 @@ enum class Normalize {
 /// When module.buffers(), such as running statistics, are copied to all ranks.
 enum class BufferSync {
   each_step,  // as once, and at the end of each reduction (not before forward), from the lowest
-              // rank that had a batch
+              // rank that had a batch; not running statistics under sync_batch_norm
   once,       // at construction and in adopt() and rebind(), from rank 0
   never       // only by sync_buffers()
 };
@@ -70,8 +70,15 @@ struct DdpOptions {
   // these micro-batches too.
   int accumulate = 1;
   BufferSync buffers = BufferSync::each_step;
-  int gradient_buffers = 1;    // 2: backward() under no_sync() may run between start() and wait()
-  TraceSink* trace = nullptr;  // receives one span per bucket; must outlive the Ddp
+  int gradient_buffers = 1;  // 2: backward() under no_sync() may run between start() and wait()
+  // SyncBatchNorm: in training the BatchNorm layers of the model use the statistics of the batches
+  // of all ranks, also under no_sync(). The model does not change. It works on the thread that
+  // makes the Ddp, while the Ddp lives; every rank runs the same layers in the same order
+  // (docs/uneven.md).
+  bool sync_batch_norm = false;
+  // Receives the times of every bucket; must outlive the Ddp. Null: that of LOCKSTEP_PROFILE, if it
+  // is set.
+  Trace* trace = nullptr;
 };
 
 class [[nodiscard]] Ddp {
@@ -135,22 +142,30 @@ class [[nodiscard]] Ddp {
   void count(std::int64_t samples);
 
   /// Takes part in one micro-batch without a batch, with weight 0, in place of forward and
-  /// backward().
-  /// Returns when the reduction is done, if this micro-batch ends the step.
-  /// Throws UsageError after count() and during a backward() or a reduction, PeerError as
-  /// backward() does.
+  /// backward(). Calls that other ranks make in forward and backward are made here too, with a
+  /// neutral contribution: those of sync_batch_norm, and the program's own in the group of the Ddp.
+  /// Under no_sync() they are made only if sync_batch_norm is set.
+  /// Returns when all ranks have ended the micro-batch, and when the reduction is done, if it ends
+  /// the step.
+  /// Throws UsageError after count() and during a backward() or a reduction, and, naming the call,
+  /// when other ranks make one that needs data of this rank; PeerError as backward() does.
   void sit_out();
+  /// The number of ranks that sat out the whole step of the last reduction: equal on all ranks,
+  /// without communication. A loop that ends on all ranks when it is not 0 uses no rank's data
+  /// longer than the others'.
+  [[nodiscard]] int num_sitting_out() const;
 
   /// Whether `.grad` holds averaged gradients for the optimizer. False after a backward() that only
   /// accumulates, when no rank had a sample, and after zero_grad(). Equal on all ranks, except that
   /// it is false on a rank whose backward() reached no parameter.
-  [[nodiscard]] bool should_step() const noexcept;
+  [[nodiscard]] bool should_step() const;
   /// Whether the averaged gradients of the last reduction have a non-finite value: a rank's
   /// gradient had one, or a sum overflowed. Equal on all ranks, without communication. Call it
   /// before `.grad` is changed.
-  /// The first call after a reduction reads all averaged gradients. The first non-finite gradient
-  /// of a rank is also logged, unless it is on a GPU.
-  [[nodiscard]] bool non_finite() const noexcept;
+  /// The first call after a reduction reads all averaged gradients, and waits for the device if
+  /// they are on a GPU. The first non-finite gradient of a rank is also logged, unless it is on a
+  /// GPU.
+  [[nodiscard]] bool non_finite() const;
   /// The parameters whose gradient was non-finite on this rank. Waits for the device if they are on
   /// a GPU.
   [[nodiscard]] std::vector<std::string> non_finite_parameters() const;
@@ -169,26 +184,30 @@ class [[nodiscard]] Ddp {
   void sync_buffers(int root = 0);
 
   /// Moves parameters that left registered memory back, and copies rank 0's parameters to all
-  /// ranks, and its buffers unless DdpOptions::buffers is never.
+  /// ranks, and its buffers unless DdpOptions::buffers is never. Gradients of a step that was not
+  /// reduced yet are discarded by the next backward().
   /// Collective: every rank calls this.
   /// Throws as FlatParameters::adopt().
   void adopt();
   /// Continues in `group`, which the program has made and which has no failed rank: one of an
   /// earlier split(), or of a new world. After a rank has died, ProcessGroup(world) fails, because
   /// it needs all ranks of the world. Copies the parameters of rank 0 of `group` to all its ranks,
-  /// and its buffers unless DdpOptions::buffers is never. Call zero_grad() before the next
-  /// backward().
+  /// and its buffers unless DdpOptions::buffers is never. The next backward() begins a new step:
+  /// gradients that are left are discarded.
   /// Collective: every rank of `group` calls this.
   /// Throws as the constructor.
   void rebind(const ProcessGroup& group);
 
   [[nodiscard]] FlatParameters& flat() noexcept;
-  [[nodiscard]] const BucketPlan& plan() const noexcept;
+  [[nodiscard]] const BucketPlan& plan() const;
   /// Times of the last reduction.
-  [[nodiscard]] const StepRecord& record() const noexcept;
+  [[nodiscard]] const StepRecord& record() const;
 
  private:
   struct State;
+
+  /// The state; first waits until a backward() that has thrown is over on all threads.
+  [[nodiscard]] State& settled() const;
 
   std::unique_ptr<State> state_;
 };

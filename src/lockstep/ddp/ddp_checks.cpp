@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,21 +13,19 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/ddp/ddp_state_internal.h"
+#include "lockstep/flat/device_stream.h"
 #include "lockstep/flat/walk.h"
 
 namespace lockstep {
 
-void Ddp::State::expect_valid_gradients() {
+void Ddp::State::discard_invalid_gradients() {
   if (gradients != StepGradients::invalid) return;
-  for (int i = 0; i < num_parameters(); ++i) {
-    const auto& parameter = flat.parameters()[static_cast<std::size_t>(i)];
-    if (!flat.slots().is_bound(i) || squared_norm(parameter.gradient) == 0) continue;
-    tally = {};
-    throw UsageError(
-        fmt::format("the gradient of {} is left from a step that ended with an exception or from "
-                    "another group: call zero_grad() before the next backward",
-                    parameter.name));
+  // On a GPU, the reduction of a failed step may still write to the slots, on another stream.
+  const auto device = flat.values(0).device();
+  if (device.is_cuda()) {
+    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
   }
+  flat.slots().discard();
   gradients = StepGradients::open;
 }
 
@@ -42,7 +41,18 @@ void Ddp::State::expect_no_average(int index) const {
       parameter.name));
 }
 
+// A replay makes none of the calls between ranks.
+void Ddp::State::expect_not_captured() const {
+  const auto device = flat.values(0).device();
+  if (group.size() == 1 || !device.is_cuda() || !is_capturing(current_stream(device))) return;
+  throw UsageError(fmt::format(
+      "a CUDA graph of a step of {} ranks is unsupported: capture steps of one rank, or run them "
+      "without CudaGraphStep",
+      group.size()));
+}
+
 void Ddp::State::give_up() noexcept {
+  end_failed_micro_batch();
   complete_calls();
   phase = Phase::idle;
   gradients = StepGradients::invalid;
@@ -54,6 +64,14 @@ void Ddp::State::give_up() noexcept {
   for (auto& reducer : reducers) reducer.forget();
   for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
     if (buffer != buffers.filling) flat.slots().drop(buffer);
+  }
+}
+
+void Ddp::State::end_failed_micro_batch() noexcept {
+  try {
+    end_micro_batch();
+  } catch (const std::exception&) {
+    // The group has failed, and reports it in the next call.
   }
 }
 
@@ -85,11 +103,12 @@ void Ddp::State::report_failed_ranks(bool here, std::int64_t number) const {
   const auto* first = std::find(failed, failed + group.size(), 1);
   const int rank = group.global_rank(static_cast<int>(first - failed));
   throw PeerError(
-      rank, fmt::format(
-                "the backward of rank {} failed ({} of {} ranks, in backward {}); see the output "
-                "of rank {} for the reason. No rank has averaged the gradients of this step: call "
-                "zero_grad() on every rank and continue, or end the job",
-                rank, std::count(failed, failed + group.size(), 1), group.size(), number, rank));
+      rank,
+      fmt::format(
+          "the backward of rank {} failed ({} of {} ranks, in backward {}); see the output "
+          "of rank {} for the reason. No rank has averaged the gradients of this step: continue "
+          "on every rank, the next backward begins without them, or end the job",
+          rank, std::count(failed, failed + group.size(), 1), group.size(), number, rank));
 }
 
 bool Ddp::State::should_step() const {

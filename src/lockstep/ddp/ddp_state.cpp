@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/ddp/batch_norm_calls_internal.h"
 #include "lockstep/ddp/bucket_size.h"
 #include "lockstep/ddp/buffer_sync.h"
 #include "lockstep/ddp/ddp_state_internal.h"
+#include "lockstep/ddp/operator_trace.h"
 #include "lockstep/ddp/option_check_internal.h"
 
 namespace lockstep {
@@ -19,16 +22,35 @@ at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket
   return range.is_complex() ? at::view_as_real(range) : range;
 }
 
+DdpOptions with_process_trace(DdpOptions options) {
+  if (options.trace == nullptr) options.trace = process_trace();
+  return options;
+}
+
 }  // namespace
 
 Ddp::State::State(torch::nn::Module& the_module, const ProcessGroup& the_group,
                   const DdpOptions& the_options)
     : module(the_module),
       group(agree_on_group(the_group, the_options)),
-      options(the_options),
+      options(with_process_trace(the_options)),
       flat(the_module, group, {.gradient_buffers = the_options.gradient_buffers}) {
   flat.slots().listen(this);
+  if (options.trace != nullptr) observe_operators(*options.trace);
   prepare();
+}
+
+Ddp::State::~State() {
+  if (synced) synced->stop();
+  clean_redirections();
+}
+
+void Ddp::State::sync_batch_norms() {
+  if (synced) std::exchange(synced, nullptr)->stop();
+  auto* const its = module.get();
+  if (!options.sync_batch_norm || group.size() == 1 || its == nullptr) return;
+  synced = std::make_shared<SyncedBatchNorms>(*its, group);
+  redirect_batch_norms(synced);
 }
 
 void Ddp::State::prepare() {
@@ -46,6 +68,9 @@ void Ddp::State::prepare() {
   tally = {};
   group_flags = {};
   attempts = 0;  // the ranks of a new group may have different numbers
+  followed.reset();
+  ends.reset();
+  end_is_due = false;
 
   for (int i = 0; i < flat.num_segments(); ++i) {
     auto values = flat.values(i);
@@ -53,20 +78,28 @@ void Ddp::State::prepare() {
     group.broadcast(values, 0, {.name = "parameters"}).wait();
   }
   if (options.buffers != BufferSync::never) copy_buffers(0);
+  sync_batch_norms();
+  if (group.size() > 1) {
+    ends.emplace(group);
+    followed =
+        std::make_shared<FollowedGroups>(FollowedGroups{group, synced, flat.values(0).device()});
+    follow_on_this_thread(followed);
+  }
   if (options.bucket_bytes != kAutotune) return;
   std::size_t total = 0;
   for (int i = 0; i < flat.num_segments(); ++i) total += flat.gradients(i).nbytes();
-  bucket_bytes = measure_bucket_bytes(group, total);
+  bucket_bytes = measure_bucket_bytes(group, total, flat.values(0).device());
   make_reducers(plan_buckets(flat.layout(), bucket_bytes));
 }
 
-void Ddp::State::copy_buffers(int root) const {
-  if (module.get() != nullptr) broadcast_buffers(*module.get(), group, root);
+void Ddp::State::copy_buffers(int root, const std::vector<at::Tensor>& except) const {
+  if (module.get() != nullptr) broadcast_buffers(*module.get(), group, root, except);
 }
 
-void Ddp::State::keep_pending() {
+void Ddp::State::abandon_step() {
   flat.use_gradient_buffer(buffers.filling);
   if (flat.slots().any(GradientState::fresh, buffers.filling)) gradients = StepGradients::invalid;
+  tally = {};
 }
 
 void Ddp::State::make_reducers(const BucketPlan& plan) {
@@ -74,7 +107,8 @@ void Ddp::State::make_reducers(const BucketPlan& plan) {
   for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
     std::vector<at::Tensor> ranges;
     for (const auto& bucket : plan.buckets) ranges.push_back(range_of(flat, buffer, bucket));
-    reducers.emplace_back(flat.slots(), buffer, plan, std::move(ranges), *reduction);
+    reducers.emplace_back(flat.slots(), buffer, plan, std::move(ranges), *reduction, group.page(),
+                          /*timed=*/options.trace != nullptr);
   }
 }
 
@@ -105,8 +139,10 @@ void Ddp::State::ready(int index) {
 }
 
 void Ddp::State::enter_backward() {
+  group.page().enter(StepPart::backward);
   const auto micro_batch = next_micro_batch(tally, rules(), no_sync_scopes);
   if (no_sync_scopes == 0) count_attempt();
+  begin_micro_batch();
   const auto next = lockstep::enter_backward(phase, micro_batch, buffers);
   flat.use_gradient_buffer(buffers.filling);
   if (rules().by_count && !tally.is_counted) {
@@ -114,7 +150,7 @@ void Ddp::State::enter_backward() {
         "gradients are normalized by count, but ddp.count(n) was not called before backward(): "
         "call it with the number of samples summed in the loss");
   }
-  expect_valid_gradients();
+  discard_invalid_gradients();
   phase = next;
   if (phase != Phase::reducing) return;
   auto of_step = tally;
@@ -125,6 +161,7 @@ void Ddp::State::enter_backward() {
 void Ddp::State::ended() {
   tally.add_batch();
   gradients = StepGradients::open;
+  end_micro_batch();
   if (phase == Phase::reducing) start_rest();
 }
 
@@ -137,23 +174,47 @@ void Ddp::State::sit_out() {
   const auto micro_batch = next_micro_batch(tally, rules(), no_sync_scopes);
   if (no_sync_scopes == 0) count_attempt();
   flat.use_gradient_buffer(buffers.filling);
-  expect_valid_gradients();
+  discard_invalid_gradients();
+  begin_micro_batch();
   tally.add_empty();
   gradients = StepGradients::open;
-  if (micro_batch != Phase::reducing) return;
-  or_give_up([this] {
-    phase = Phase::reducing;
-    begin_reduction(tally);
-    start_rest();
+  or_give_up([&] {
+    follow(micro_batch);
+    if (micro_batch != Phase::reducing) return;
     finish_reduction();
     phase = Phase::idle;
   });
 }
 
+// Without sync_batch_norm the ranks may have different numbers of micro-batches under no_sync().
+void Ddp::State::begin_micro_batch() {
+  end_micro_batch();  // of a backward that threw before its first gradient
+  end_is_due = ends && (options.sync_batch_norm || no_sync_scopes == 0);
+}
+
+void Ddp::State::end_micro_batch() {
+  if (std::exchange(end_is_due, false)) ends->end();
+}
+
+// Makes the calls of the other ranks until they have ended the micro-batch, and begins its
+// reduction if it has one.
+void Ddp::State::follow(Phase micro_batch) {
+  const auto begin = [&] {
+    if (micro_batch != Phase::reducing || phase == Phase::reducing) return;
+    phase = Phase::reducing;
+    begin_reduction(tally);
+    start_rest();
+  };
+  const bool follows = end_is_due;
+  end_micro_batch();  // at once: this rank makes no call of its own in it
+  if (follows) follow_peers(followed, *ends, begin);
+  begin();
+}
+
 void Ddp::State::start() {
   count_attempt();
   flat.use_gradient_buffer(buffers.filling);
-  expect_valid_gradients();
+  discard_invalid_gradients();
   or_give_up([this] {
     collect_assigned();
     phase = Phase::started;
@@ -197,9 +258,11 @@ void Ddp::State::collect_assigned() {
 
 void Ddp::State::begin_reduction(const StepTally& of_step) {
   buffers.reduce_filled();
-  filled().begin(StepFlags::of(weight_of(of_step, rules()), check.digest(),
-                               /*sits_out=*/of_step.batches == 0),
-                 attempts);
+  expect_not_captured();
+  auto flags = StepFlags::of(weight_of(of_step, rules()), check.digest(),
+                             /*sits_out=*/of_step.batches == 0);
+  if (!check.is_known()) flags.any |= StepFlags::kNoDigest;
+  filled().begin(flags, attempts);
 }
 
 void Ddp::State::start_rest() {
@@ -218,24 +281,31 @@ void Ddp::State::start_rest() {
 void Ddp::State::finish_reduction() {
   auto& reducer = reduced();
   group_flags = reducer.finish();
+  if (ends) (void)ends->all_ended();  // they have: this completes the barrier here
   if (has(group_flags, StepFlags::kFailed))
     report_failed_ranks(reducer.has_failed(), reducer.number());
   gradients = group_flags.sum > 0 ? StepGradients::averaged : StepGradients::open;
   // The next optimizer step may change parameters whose gradient waits in another buffer.
   marks->clear();
+  // By now the device has usually done the step before.
+  if (options.trace != nullptr && record.device) lockstep::trace(*record.device, *options.trace);
   record = reducer.record();
   non_finite.assign(reducer.non_finite().begin(), reducer.non_finite().end());
   non_finite_result.reset();
   report_non_finite();
   if (!buffers.are_apart()) tally = {};
-  if (options.trace != nullptr) trace(record, StepClock::now(), *options.trace);
-  if (!group_flags.all_equal) check.report(flat, group);
-  check.look(flat);
+  if (options.trace != nullptr) trace(record, *options.trace);
+  if (!group_flags.all_equal && !has(group_flags, StepFlags::kNoDigest)) check.report(flat, group);
+  check.look(flat, group.size());
   if (group_flags.first_present >= 0) {
-    if (options.buffers == BufferSync::each_step) copy_buffers(group_flags.first_present);
+    if (options.buffers == BufferSync::each_step) {
+      copy_buffers(group_flags.first_present,
+                   synced ? synced->buffers() : std::vector<at::Tensor>());
+    }
     if (!planned_by_arrival) replan();
   }
   if (check.begins_round()) flat.expect_in_place();
+  group.page().enter(StepPart::other);
 }
 
 // Once, after the first reduction: plans buckets in the order in which gradients arrived.

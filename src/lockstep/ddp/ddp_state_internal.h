@@ -17,10 +17,12 @@
 #include "lockstep/ddp/backward_watch.h"
 #include "lockstep/ddp/bucket_reduction.h"
 #include "lockstep/ddp/ddp.h"
+#include "lockstep/ddp/peer_follower_internal.h"
 #include "lockstep/ddp/reducer.h"
 #include "lockstep/ddp/replica_check.h"
 #include "lockstep/ddp/step_phase.h"
 #include "lockstep/ddp/step_record.h"
+#include "lockstep/ddp/synced_batch_norms_internal.h"
 #include "lockstep/ddp/value_marks_internal.h"
 #include "lockstep/flat/flat_parameters.h"
 #include "lockstep/flat/observed_module.h"
@@ -31,6 +33,7 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   /// Collective, as the constructor of Ddp.
   State(torch::nn::Module& the_module, const ProcessGroup& the_group,
         const DdpOptions& the_options);
+  ~State() override;
 
   void on_backward() override;
   void before_gradient(int index, GradientState state) override;
@@ -43,14 +46,14 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   /// Resets all state for a new model or group, and copies rank 0's parameters and buffers.
   /// Collective.
   void prepare();
-  /// Copies buffers from rank `root` to all ranks, unless the module has been destroyed.
-  /// Collective.
-  void copy_buffers(int root) const;
-  /// Before parameters and gradients move: binds `.grad` to the gradients not reduced yet.
-  void keep_pending();
+  /// Copies buffers, except these, from rank `root` to all ranks, unless the module has been
+  /// destroyed. Collective.
+  void copy_buffers(int root, const std::vector<at::Tensor>& except = {}) const;
+  /// Before parameters and gradients move: what was not reduced yet is not part of a later step.
+  void abandon_step();
 
-  /// Throws UsageError while gradients are left from a step that failed or from another group.
-  void expect_valid_gradients();
+  /// Resets the gradients that are left from a step that failed or from another group.
+  void discard_invalid_gradients();
 
   /// Begins a reduction of the gradients that are there, without a backward. finish() waits for it.
   void start();
@@ -80,6 +83,11 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   std::vector<Reducer> reducers;  // by gradient buffer
   ReplicaCheck check;
   bool planned_by_arrival = false;
+  std::shared_ptr<SyncedBatchNorms> synced;  // null without sync_batch_norm, and with one rank
+  // What a rank that sits out needs; null with one rank.
+  std::shared_ptr<FollowedGroups> followed;
+  std::optional<MicroBatchEnds> ends;
+  bool end_is_due = false;  // this micro-batch has not ended, and other ranks may wait for its end
   std::optional<ValueMarks> marks;  // of parameters with a gradient from no_sync()
 
   // The position of this rank within a step.
@@ -117,6 +125,7 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   [[noreturn]] void report_failed_ranks(bool here, std::int64_t number) const;
   void report_non_finite();
   void expect_no_average(int index) const;
+  void expect_not_captured() const;
   void enter_backward();
   void ready(int index);
   void count_attempt();
@@ -125,6 +134,11 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   void start_rest();
   void finish_reduction();
   void make_reducers(const BucketPlan& plan);
+  void sync_batch_norms();
+  void begin_micro_batch();
+  void end_micro_batch();
+  void end_failed_micro_batch() noexcept;
+  void follow(Phase micro_batch);
   void replan();
   [[nodiscard]] int num_parameters() const { return static_cast<int>(flat.parameters().size()); }
   [[nodiscard]] StepRules rules() const {

@@ -102,6 +102,7 @@ TEST(Ddp, StartsBucketsWhileGradientsStillArrive) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     torch::nn::Sequential net;
     for (int i = 0; i < 8; ++i) net->push_back(torch::nn::Linear(64, 64));
+    net->to(test_device());
     Ddp ddp(*net, group, {.bucket_bytes = 32 << 10});
     for (int step = 0; step < 2; ++step) {
       net->forward(batch_of(group.rank(), step, 4, 64)).sum().backward();
@@ -124,6 +125,7 @@ TEST(Ddp, ReducesInOrderWhenLaterBucketsAreCompleteFirst) {
     torch::nn::ModuleList list;
     const auto options = torch::nn::LinearOptions(32, 32).bias(false);
     for (int i = 0; i < 4; ++i) list->push_back(torch::nn::Linear(options));
+    list->to(test_device());
     Ddp ddp(*list, group, {.bucket_bytes = 1});
     const auto run = [&] {
       auto x = batch_of(group.rank(), 0, 2, 32);

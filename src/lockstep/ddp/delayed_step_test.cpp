@@ -131,7 +131,7 @@ TEST(Ddp, AveragesGradientsAssignedBetweenStartAndWaitInTheNextReduction) {
       loss_with((*net)["a"], group.rank() + 1).backward();
     }
     auto sync = ddp.start();
-    (*net)["a"].mutable_grad() = torch::full({5}, 10.0 + group.rank() + 1);
+    (*net)["a"].mutable_grad() = torch::full({5}, 10.0 + group.rank() + 1, test_device());
     sync.wait();
     EXPECT_TRUE(is_filled((*net)["a"].grad(), mean_rank(2)));
     ddp.start().wait();

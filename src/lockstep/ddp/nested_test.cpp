@@ -58,14 +58,15 @@ TEST_P(Nested, OuterParametersMayFollowIt) {
 TEST_P(Nested, ItMayHoldTheLastParameters) {
   expect_means(GetParam(), {{"a", 2}, {"b", 2}, {"c", 1}}, [](const WeightsImpl& net, double rank) {
     const Body body = [a = net["a"], b = net["b"]](const at::Tensor& x) { return (x + a + b) * 2; };
-    return ((recomputed(torch::ones({5}).requires_grad_(), body) + net["c"]) * rank).sum();
+    return ((recomputed(torch::ones({5}, test_device()).requires_grad_(), body) + net["c"]) * rank)
+        .sum();
   });
 }
 
 TEST_P(Nested, ItMayHoldAllParameters) {
   expect_means(GetParam(), {{"a", 2}, {"b", 2}}, [](const WeightsImpl& net, double rank) {
     const Body body = [a = net["a"], b = net["b"]](const at::Tensor& x) { return (x + a + b) * 2; };
-    return (recomputed(torch::ones({5}).requires_grad_(), body) * rank).sum();
+    return (recomputed(torch::ones({5}, test_device()).requires_grad_(), body) * rank).sum();
   });
 }
 
@@ -75,7 +76,7 @@ TEST_P(Nested, OneMayFollowAnother) {
       return (x + a + b) * 3;
     };
     const Body second = [c = net["c"]](const at::Tensor& x) { return (x + c) * 2; };
-    const auto hidden = recomputed(torch::ones({5}).requires_grad_(), first);
+    const auto hidden = recomputed(torch::ones({5}, test_device()).requires_grad_(), first);
     return (recomputed(hidden, second) * rank).sum();
   });
 }
@@ -97,7 +98,7 @@ TEST_P(Nested, TheInnermostMayHoldAllParameters) {
       return (x + a + b) * 3;
     };
     const Body outer = [inner](const at::Tensor& x) { return recomputed(x, inner) * 2; };
-    return (recomputed(torch::ones({5}).requires_grad_(), outer) * rank).sum();
+    return (recomputed(torch::ones({5}, test_device()).requires_grad_(), outer) * rank).sum();
   });
 }
 
@@ -115,7 +116,7 @@ TEST_P(Nested, UnderNoSyncItIsAveragedLater) {
     Ddp ddp(*net, group);
     const Body body = [b = (*net)["b"]](const at::Tensor& x) { return (x + b) * 2; };
     const auto loss_of = [&] {
-      const auto input = torch::ones({5}).requires_grad_();
+      const auto input = torch::ones({5}, test_device()).requires_grad_();
       return (recomputed(input, body) * (group.rank() + 1)).sum();
     };
     {

@@ -36,17 +36,20 @@ std::string text_of_buffers(std::int64_t value) {
   return fmt::format("{}", value);
 }
 
+std::string text_of_bool(std::int64_t value) { return value != 0 ? "true" : "false"; }
+
 std::string text_of_number(std::int64_t value) { return fmt::format("{}", value); }
 
 struct Option {
   const char* name;
   std::string (*text)(std::int64_t value);
 };
-constexpr std::array<Option, 5> kOptions{{{"accumulate", text_of_number},
+constexpr std::array<Option, 6> kOptions{{{"accumulate", text_of_number},
                                           {"normalize", text_of_normalize},
                                           {"bucket_bytes", text_of_bucket_bytes},
                                           {"buffers", text_of_buffers},
-                                          {"gradient_buffers", text_of_number}}};
+                                          {"gradient_buffers", text_of_number},
+                                          {"sync_batch_norm", text_of_bool}}};
 // The options in this order, then whether the group is reserved on this rank.
 constexpr auto kNumbers = kOptions.size() + 1;
 using Numbers = std::array<std::int64_t, kNumbers>;
@@ -61,6 +64,7 @@ ProcessGroup agree_on_group(const ProcessGroup& group, const DdpOptions& options
                     static_cast<std::int64_t>(options.bucket_bytes),
                     static_cast<std::int64_t>(options.buffers),
                     options.gradient_buffers,
+                    options.sync_batch_norm ? 1 : 0,
                     group.is_reserved() ? 1 : 0};
   const auto count = static_cast<std::int64_t>(kNumbers);
   auto input = at::empty({count}, at::kLong);

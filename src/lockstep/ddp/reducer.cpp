@@ -19,16 +19,19 @@ constexpr auto kAdvice =
 }  // namespace
 
 Reducer::Reducer(const GradientSlots& slots, int buffer, BucketPlan plan,
-                 std::vector<at::Tensor> ranges, BucketReduction& reduction)
+                 std::vector<at::Tensor> ranges, BucketReduction& reduction, RankPage page,
+                 bool timed)
     : slots_(slots),
       buffer_(buffer),
       plan_(std::move(plan)),
       ranges_(std::move(ranges)),
       reduction_(reduction),
+      page_(std::move(page)),
+      timed_(timed && !ranges_.empty() && ranges_.front().is_cuda()),
       ready_(static_cast<std::size_t>(slots.size()), false),
       contributes_(static_cast<std::size_t>(slots.size()), false) {
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    names_.push_back(fmt::format("gradients {}", i));
+    names_.push_back(fmt::format("{}{}", kGradientsName, i));
   }
 }
 
@@ -38,6 +41,9 @@ void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   number_ = number;
   calls_ = 0;
   record_ = {};
+  launching_ = 0;
+  if (timed_)
+    timeline_ = std::make_shared<DeviceTimeline>(ranges_.front().device(), ranges_.size());
   arrival_.clear();
   works_.clear();
   kept_.clear();
@@ -80,6 +86,8 @@ void Reducer::ready(int parameter) {
 
 void Reducer::start_rest() {
   const auto now = StepClock::now();
+  slots_.flush();
+  if (timeline_) timeline_->mark_end_of_backward();
   for (std::size_t i = 0; i < missing_.size(); ++i) {
     if (missing_[i] != 0) record_.buckets[i].ready = now;
     missing_[i] = 0;
@@ -110,10 +118,15 @@ GroupFlags Reducer::finish() {
   GroupFlags all;
   for (std::size_t i = 0; i < works_.size(); ++i) {
     if (!works_[i]) continue;
-    with_advice(kAdvice, [&] { works_[i]->wait(); });
+    page_.enter(StepPart::exposed, static_cast<int>(i));
+    with_advice(kAdvice, [&] {
+      if (timeline_) timeline_->mark_done(i, [&] { works_[i]->wait(); });
+      works_[i]->wait();
+    });
     record_.buckets[i].done = StepClock::now();
     all = works_[i]->flags();
   }
+  note_times();
   if (has(all, StepFlags::kFailed)) {
     forget();
     return all;
@@ -131,7 +144,25 @@ GroupFlags Reducer::finish() {
   }
   forget();
   record_.exposed = StepClock::now() - begin;
+  record_.device = std::move(timeline_);
   return all;
+}
+
+// A bucket may have been complete long before finish() looked at it.
+void Reducer::note_times() {
+  const auto anchor = TickAnchor::now();
+  record_.launching = std::chrono::nanoseconds(
+      static_cast<std::int64_t>(static_cast<double>(launching_) * anchor.nanoseconds_per_tick()));
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    if (!works_[i]) continue;
+    auto& bucket = record_.buckets[i];
+    const auto times = works_[i]->times();
+    if (times.done != 0) bucket.done = std::min(bucket.done, anchor.steady(times.done));
+    bucket.all_entered = times.all_entered == 0
+                             ? bucket.launched
+                             : std::clamp(anchor.steady(times.all_entered), bucket.launched,
+                                          std::max(bucket.launched, bucket.done));
+  }
 }
 
 void Reducer::forget() noexcept {
@@ -156,10 +187,12 @@ bool Reducer::takes_part(const Bucket& bucket) const {
 }
 
 void Reducer::start_full_buckets(std::size_t end) {
+  const auto begin = ticks();
   for (auto next = works_.size(); next < end && missing_[next] == 0; ++next) {
     start(next);
   }
   advance();
+  launching_ += ticks() - begin;
 }
 
 void Reducer::start(std::size_t index) {
@@ -172,10 +205,13 @@ void Reducer::start(std::size_t index) {
     return;
   }
   collect(bucket);
+  if (timeline_) timeline_->mark_ready(index);
   launch(index);
+  if (timeline_) timeline_->mark_launched(index);
 }
 
 void Reducer::launch(std::size_t index) {
+  page_.enter_bucket(static_cast<int>(index));
   const auto name =
       calls_++ > 0 ? names_[index] : fmt::format("{} of backward {}", names_[index], number_);
   works_.push_back(with_advice(kAdvice, [&] {
@@ -196,6 +232,7 @@ void Reducer::collect(const Bucket& bucket) {
     // A rank without samples has weight 0, also for stale gradients.
     if (!stale || flags_.sum == 0) slot_of(parameter).zero_();
   }
+  slots_.flush();
 }
 
 // The last bucket's call carries the facts about all parameters.

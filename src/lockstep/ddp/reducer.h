@@ -18,6 +18,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,16 +27,21 @@
 #include "lockstep/ddp/step_flags.h"
 #include "lockstep/ddp/step_record.h"
 #include "lockstep/flat/gradient_slot.h"
+#include "lockstep/trace/rank_page.h"
 
 namespace lockstep {
+
+/// The beginning of the names of a reduction's calls: "gradients 3".
+constexpr std::string_view kGradientsName = "gradients ";
 
 class Reducer {
  public:
   /// Reduces the gradients in `buffer` of `slots`; `ranges` are the buckets of `plan` in that
   /// buffer. `slots` and `reduction` must outlive it. The functions below, except advance() and
-  /// forget(), are called while `buffer` is the current one.
+  /// forget(), are called while `buffer` is the current one. The current bucket is noted in `page`.
+  /// `timed`: the device's times of buckets on a GPU are in record().
   Reducer(const GradientSlots& slots, int buffer, BucketPlan plan, std::vector<at::Tensor> ranges,
-          BucketReduction& reduction);
+          BucketReduction& reduction, RankPage page = {}, bool timed = false);
   Reducer(Reducer&&) = default;
 
   /// Begins a reduction. Each bucket's call carries `flags`. `number` counts backwards and is part
@@ -52,8 +58,8 @@ class Reducer {
   void start_rest_as_failed();
   /// Makes progress on started buckets without waiting.
   void advance();
-  /// Waits for all buckets. Returns the reduced flags; gradients are averaged unless
-  /// StepFlags::kFailed is set in them. Throws PeerError.
+  /// Waits for all buckets; on a GPU the current stream waits for the device. Returns the reduced
+  /// flags; gradients are averaged unless StepFlags::kFailed is set in them. Throws PeerError.
   GroupFlags finish();
   /// Discards the reduction and marks all gradients of the buffer stale.
   void forget() noexcept;
@@ -76,6 +82,7 @@ class Reducer {
   void start(std::size_t index);
   void launch(std::size_t index);
   void collect(const Bucket& bucket);
+  void note_times();
   [[nodiscard]] CallFlags flags_of(std::size_t index) const;
   [[nodiscard]] bool trains(int parameter) const;
   [[nodiscard]] const at::Tensor& slot_of(int parameter) const;
@@ -87,7 +94,9 @@ class Reducer {
   BucketPlan plan_;
   std::vector<at::Tensor> ranges_;  // of gradients, by bucket
   BucketReduction& reduction_;
+  RankPage page_;
   std::vector<std::string> names_;  // of calls, by bucket
+  bool timed_;
   bool begun_ = false;
 
   // State of the reduction that has begun.
@@ -104,6 +113,8 @@ class Reducer {
   std::vector<int> arrival_;
   std::vector<int> non_finite_;
   StepRecord record_;
+  Ticks launching_ = 0;                       // StepRecord::launching
+  std::shared_ptr<DeviceTimeline> timeline_;  // of the buckets on a GPU, if they are timed
 };
 
 }  // namespace lockstep

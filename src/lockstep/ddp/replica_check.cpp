@@ -1,32 +1,50 @@
 #include "lockstep/ddp/replica_check.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/gather_values.h"
+#include "lockstep/flat/device_walk.h"
 #include "lockstep/flat/walk.h"
 #include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {
 
-std::span<const std::byte> window_of(const at::Tensor& segment, std::int64_t elements,
-                                     std::int64_t number) {
+// The bytes [begin, end) of a segment.
+struct ByteRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+ByteRange window_of(const at::Tensor& segment, std::int64_t elements, std::int64_t number) {
   const auto bytes = elements * static_cast<std::int64_t>(segment.element_size());
   constexpr std::int64_t kLine = 64;
   const auto part = (bytes / ReplicaCheck::kWindows + kLine - 1) / kLine * kLine;
   const auto length = std::max(ReplicaCheck::kLeastBytes, part);
   const auto num_windows = std::max<std::int64_t>(1, (bytes + length - 1) / length);
   const auto begin = number % num_windows * length;
-  return {static_cast<const std::byte*>(segment.const_data_ptr()) + begin,
-          static_cast<std::size_t>(std::min(length, bytes - begin))};
+  return {begin, begin + std::min(length, bytes - begin)};
+}
+
+std::uint64_t digest_of_range(const at::Tensor& segment, const ByteRange& range) {
+  const auto* const first = static_cast<const std::byte*>(segment.const_data_ptr());
+  return digest({first + range.begin, first + range.end});
+}
+
+std::uint64_t with_segment(std::uint64_t all, std::uint64_t gradients, std::uint64_t values) {
+  return all * 31 + gradients + 7 * values;
 }
 
 // The digests of all parameters on all ranks, one row per rank.
@@ -53,17 +71,61 @@ std::optional<int> find_differing_rank(const ProcessGroup& group, std::uint64_t 
   return static_cast<int>(other - all.begin());
 }
 
-void ReplicaCheck::look(const FlatParameters& flat) {
+void ReplicaCheck::look(const FlatParameters& flat, int num_ranks) {
+  const auto& segments = flat.layout().segments;
+  const bool is_on_cpu = std::all_of(segments.begin(), segments.end(), [](const Segment& segment) {
+    return segment.device.is_cpu();
+  });
+  if (!is_on_cpu) {
+    if (num_ranks > 1) look_on_device(flat);
+    ++window_;
+    return;
+  }
   digest_ = 0;
   for (int i = 0; i < flat.num_segments(); ++i) {
-    const auto& segment = flat.layout().segments[static_cast<std::size_t>(i)];
-    if (!segment.device.is_cpu()) continue;  // in a group of one rank: nothing to compare
+    const auto& segment = segments[static_cast<std::size_t>(i)];
     // Slots of frozen parameters may hold old gradients that differ between ranks.
     const auto gradients = window_of(flat.gradients(i), segment.trains_length, window_);
     const auto values = window_of(flat.values(i), segment.length, window_);
-    digest_ = digest_ * 31 + lockstep::digest(gradients) + 7 * lockstep::digest(values);
+    digest_ = with_segment(digest_, digest_of_range(flat.gradients(i), gradients),
+                           digest_of_range(flat.values(i), values));
   }
   ++window_;
+}
+
+void ReplicaCheck::look_on_device(const FlatParameters& flat) {
+  const at::NoGradGuard off;
+  const auto stream_device = flat.values(0).device();
+  std::vector<at::Tensor> digests;
+  for (int i = 0; i < flat.num_segments(); ++i) {
+    const auto& segment = flat.layout().segments[static_cast<std::size_t>(i)];
+    const auto add = [&](const at::Tensor& memory, const ByteRange& range) {
+      digests.push_back(
+          memory.is_cuda() ? digest_on_device(memory, range.begin, range.end).to(stream_device)
+                           : at::full({}, static_cast<std::int64_t>(digest_of_range(memory, range)),
+                                      at::dtype(at::kLong).device(stream_device)));
+    };
+    add(flat.gradients(i), window_of(flat.gradients(i), segment.trains_length, window_));
+    add(flat.values(i), window_of(flat.values(i), segment.length, window_));
+  }
+  Window window{at::empty({static_cast<std::int64_t>(digests.size())},
+                          at::dtype(at::kLong).pinned_memory(true)),
+                c10::Event(at::kCUDA)};
+  window.digests.copy_(at::stack(digests), /*non_blocking=*/true);
+  window.copied.record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(stream_device));
+  on_device_.push_back(std::move(window));
+  if (on_device_.size() <= kLag) return;
+  const auto& oldest = on_device_.front();
+  is_known_ = oldest.copied.query();
+  digest_ = 0;
+  if (is_known_) {
+    const auto* const found = oldest.digests.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < oldest.digests.numel(); i += 2) {
+      digest_ = with_segment(digest_, static_cast<std::uint64_t>(found[i]),
+                             static_cast<std::uint64_t>(found[i + 1]));
+    }
+  }
+  on_device_.pop_front();
 }
 
 void ReplicaCheck::report(const FlatParameters& flat, const ProcessGroup& group) const {

@@ -2,9 +2,16 @@
 // its parameters and averaged gradients. The digest travels in the call flags of the next step's
 // gradients. The window moves with each step and has covered all memory after kWindows steps, so a
 // step costs 1/kWindows of a pass over memory.
+//
+// On a GPU the device computes the digest, and the host does not wait for it: the digest travels
+// kLag steps later. If the device is even further behind the host, that window is not compared.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string_view>
 
@@ -25,21 +32,35 @@ class ReplicaCheck {
  public:
   static constexpr std::int64_t kWindows = 64;
   static constexpr std::int64_t kLeastBytes = 16 << 10;  // per window
+  static constexpr std::size_t kLag = 4;                 // steps, on a GPU
 
-  /// Computes the digest of the next window. Called after a reduction, before the optimizer.
-  void look(const FlatParameters& flat);
+  /// Computes the digest of the next window. Called after a reduction, before the optimizer. With
+  /// one rank on a GPU there is nothing to compare, and nothing is computed.
+  void look(const FlatParameters& flat, int num_ranks);
   /// Whether the last window was the first one of a round of kWindows.
   [[nodiscard]] bool begins_round() const noexcept { return window_ % kWindows == 1; }
-  /// The digest of the last window; 0 before the first.
+  /// The digest of the last window, or of the one kLag before on a GPU; 0 before the first.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
+  /// False if the device has not computed it yet.
+  [[nodiscard]] bool is_known() const noexcept { return is_known_; }
 
   /// Throws PeerError that names the rank and the parameter that differ.
   /// Collective: every rank calls this after the reduced flags have shown a difference.
   [[noreturn]] void report(const FlatParameters& flat, const ProcessGroup& group) const;
 
  private:
+  // The digests of a window, by segment: of gradients, then of values.
+  struct Window {
+    at::Tensor digests;  // int64, in pinned memory
+    c10::Event copied;
+  };
+
+  void look_on_device(const FlatParameters& flat);
+
   std::int64_t window_ = 0;
   std::uint64_t digest_ = 0;
+  bool is_known_ = true;
+  std::deque<Window> on_device_;  // the last kLag windows
 };
 
 }  // namespace lockstep

@@ -77,7 +77,7 @@ TEST(ReplicaCheck, NamesTheRankWhoseAveragedGradientWasChanged) {
 TEST(ReplicaCheck, NamesFrozenParametersToo) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b", "c"}, kLength);
-    net->register_parameter("frozen", torch::zeros({9}), /*requires_grad=*/false);
+    net->register_parameter("frozen", torch::zeros({9}, test_device()), /*requires_grad=*/false);
     Ddp ddp(*net, group);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     if (group.rank() == 1) (*net)["frozen"].fill_(1);
@@ -92,7 +92,7 @@ TEST(ReplicaCheck, DistinguishesGradientsFromParameters) {
     FlatParameters flat(*net, group);
     ReplicaCheck check;
     const auto digests_equal = [&] {
-      check.look(flat);
+      check.look(flat, group.size());
       auto work = group.barrier({.flags = CallFlags{.equal = check.digest()}});
       work.wait();
       return work.flags().all_equal;

@@ -12,6 +12,8 @@ struct StepFlags {
   static constexpr std::uint32_t kNonFinite = 1;  // a gradient on this rank has inf or NaN
   static constexpr std::uint32_t kUnused = 2;  // a trainable parameter got no gradient on this rank
   static constexpr std::uint32_t kFailed = 4;  // backward failed: all ranks discard gradients
+  static constexpr std::uint32_t kNoDigest = 8;  // `equal` says nothing: the device has not
+                                                 // computed this rank's digest yet
 
   [[nodiscard]] static CallFlags of(std::int64_t samples, std::uint64_t replica_digest,
                                     bool sits_out) noexcept {

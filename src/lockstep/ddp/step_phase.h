@@ -21,7 +21,7 @@ enum class Phase {
 enum class StepGradients {
   open,      // none, or those of an unfinished step
   averaged,  // ready for the optimizer
-  invalid,   // left from a step that failed or from another group: zero_grad() must follow
+  invalid,   // left from a step that failed or from another group: the next backward discards them
 };
 
 /// The roles of the gradient buffers.

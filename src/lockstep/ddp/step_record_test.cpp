@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
+#include <map>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
@@ -13,42 +15,125 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct Spans final : TraceSink {
-  void record(const TraceSpan& span) noexcept override {
-    all.emplace_back(span.name, std::pair(span.begin, span.end));
+// The spans of `kind` by bucket, in nanoseconds after `start`.
+std::map<int, std::pair<std::int64_t, std::int64_t>> spans_of(EventKind kind,
+                                                              const std::vector<TraceEvent>& events,
+                                                              StepClock::time_point start) {
+  const auto anchor = TickAnchor::now();
+  std::map<int, std::pair<std::int64_t, std::int64_t>> result;
+  for (const auto& event : events) {
+    if (event.kind != kind) continue;
+    result[event.index] = {(anchor.steady(event.begin) - start).count(),
+                           (anchor.steady(event.end) - start).count()};
   }
-  void record(const TraceCounter& /*counter*/) noexcept override {}
-  std::vector<std::pair<std::string, std::pair<StepClock::time_point, StepClock::time_point>>> all;
-};
+  return result;
+}
 
-TEST(StepRecord, TracesWhenBucketsWereReadyLaunchedAndDone) {
-  const StepClock::time_point start{1h};
+TEST(StepRecord, TracesWhenBucketsWereReadyLaunchedEnteredByAllAndDone) {
+  const auto start = StepClock::now() - 20ms;
   StepRecord record;
   record.exposed = 5ms;
   record.buckets.push_back({.bytes = 3'000'000,
                             .ready = start,
                             .launched = start + 1ms,
-                            .done = start + 3ms,
+                            .all_entered = start + 4ms,
+                            .done = start + 6ms,
                             .hooks_before = 2});
   record.buckets.push_back({.bytes = 64, .ready = start, .launched = start + 2ms});  // frozen
   EXPECT_DOUBLE_EQ(record.buckets[0].bytes_per_second(), 1.5e9);
   EXPECT_EQ(record.buckets[1].bytes_per_second(), 0);
-  Spans spans;
-  trace(record, start + 9ms, spans);
-  ASSERT_EQ(spans.all.size(), 3U);
-  EXPECT_EQ(spans.all[0].first, "bucket 0 ready");
-  EXPECT_EQ(spans.all[0].second, std::pair(start, start + 1ms));
-  EXPECT_EQ(spans.all[1].first, "bucket 0 reduced (3000000 bytes, 1.50 GB/s)");
-  EXPECT_EQ(spans.all[1].second, std::pair(start + 1ms, start + 3ms));
-  EXPECT_EQ(spans.all[2].first, "exposed communication");
-  EXPECT_EQ(spans.all[2].second, std::pair(start + 4ms, start + 9ms));
+  EXPECT_EQ(last_entry(record), start + 1ms);
+  Trace events;
+  trace(record, events);
+  EXPECT_EQ(events.step(), 1) << "a reduction is a step";
+  const auto drained = events.drain();
+  ASSERT_EQ(drained.size(), 4U);
+  // Ticks are converted there and back: a microsecond is the tolerance.
+  for (const auto& [kind, begin, end] :
+       {std::tuple(EventKind::bucket_ready, 0, 1), std::tuple(EventKind::bucket_wait, 1, 4),
+        std::tuple(EventKind::bucket_reduce, 4, 6)}) {
+    const auto spans = spans_of(kind, drained, start);
+    ASSERT_EQ(spans.size(), 1U);
+    EXPECT_NEAR(static_cast<double>(spans.at(0).first), 1e6 * begin, 1e4);
+    EXPECT_NEAR(static_cast<double>(spans.at(0).second), 1e6 * end, 1e4);
+  }
+  EXPECT_STREQ(drained.back().name, "exposed communication");
+}
+
+TEST(StepRecord, TheTimeOfOverlappingReductionsCountsOnce) {
+  const StepClock::time_point start{1h};
+  StepRecord record;
+  const auto add = [&](auto launched, auto done) {
+    record.buckets.push_back({.bytes = 1, .launched = start + launched, .done = start + done});
+  };
+  add(0ms, 4ms);
+  add(1ms, 3ms);
+  add(2ms, 6ms);
+  add(10ms, 11ms);
+  EXPECT_EQ(reducing_time(record), 7ms);
+  EXPECT_EQ(last_entry(record), start + 10ms);
+  EXPECT_EQ(reducing_time({}), 0ms);
+}
+
+TEST(BucketMeter, GivesMeansOverStepsAndRanks) {
+  const StepClock::time_point begin{1h};
+  const auto step_of = [&](auto all_entered, auto done) {
+    StepRecord record;
+    record.buckets.push_back({.bytes = 1'000'000,
+                              .ready = begin + 1ms,
+                              .launched = begin + 2ms,
+                              .all_entered = begin + all_entered,
+                              .done = begin + done});
+    record.buckets.push_back({.bytes = 64});  // frozen
+    return record;
+  };
+  BucketMeter first;
+  BucketMeter second;
+  first.add(step_of(3ms, 4ms), begin);
+  first.add(step_of(5ms, 8ms), begin);
+  second.add(step_of(2ms, 4ms), begin);
+  second.add(step_of(2ms, 4ms), begin);
+  const std::vector of_ranks{first.take(), second.take()};
+  EXPECT_EQ(first.steps(), 0);
+  const auto means = mean_buckets(of_ranks);
+  ASSERT_EQ(means.size(), 1U);
+  EXPECT_EQ(means[0].bucket, 0);
+  EXPECT_DOUBLE_EQ(means[0].bytes, 1e6);
+  EXPECT_DOUBLE_EQ(means[0].all_in_ms, 3);
+  EXPECT_DOUBLE_EQ(means[0].done_ms, 5);
+  EXPECT_DOUBLE_EQ(means[0].gb_per_s, 4e6 / 8e6);  // 4 MB in 1 + 3 + 2 + 2 ms
+}
+
+TEST(BucketMeter, CombinesNeighboursIfThereAreMany) {
+  const StepClock::time_point begin{1h};
+  StepRecord record;
+  for (int i = 0; i < 130; ++i) {  // more than twice kMaxBuckets: three per row
+    record.buckets.push_back({.bytes = 100 + i % 3,
+                              .ready = begin,
+                              .launched = begin + 1ms,
+                              .all_entered = begin + 1ms,
+                              .done = begin + 2ms});
+  }
+  BucketMeter meter;
+  meter.add(record, begin);
+  const std::vector<std::vector<double>> of_ranks(1, meter.take());
+  const auto means = mean_buckets(of_ranks);
+  ASSERT_EQ(means.size(), 44U);
+  EXPECT_EQ(means[1].bucket, 3);
+  EXPECT_DOUBLE_EQ(means[1].count, 3);
+  EXPECT_DOUBLE_EQ(means[1].bytes, 101);
+  EXPECT_DOUBLE_EQ(means[1].done_ms, 2);
+  EXPECT_DOUBLE_EQ(means.back().count, 1);
+  double count = 0;
+  for (const auto& mean : means) count += mean.count;
+  EXPECT_DOUBLE_EQ(count, 130);
 }
 
 TEST(StepRecord, OfAStepHasEveryBucketInOrder) {
   with_ddp_groups(2, [](ProcessGroup& group) {
-    Spans spans;
+    Trace events;
     TestNet net;
-    Ddp ddp(*net, group, {.bucket_bytes = 1, .trace = &spans});
+    Ddp ddp(*net, group, {.bucket_bytes = 1, .trace = &events});
     const auto before = StepClock::now();
     net->forward(batch_of(group.rank(), 0)).sum().backward();
     const auto after = StepClock::now();
@@ -57,17 +142,19 @@ TEST(StepRecord, OfAStepHasEveryBucketInOrder) {
     ASSERT_EQ(record.buckets.size(), num_buckets)
         << "with bucket_bytes 1 a bucket has one parameter";
     EXPECT_EQ(record.hooks, static_cast<int>(num_buckets));
-    ASSERT_EQ(spans.all.size(), 2 * num_buckets + 1);
+    const auto reduced = spans_of(EventKind::bucket_reduce, events.drain(), before);
+    ASSERT_EQ(reduced.size(), num_buckets);
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < num_buckets; ++i) {
       const auto& bucket = record.buckets[i];
       EXPECT_LE(before, bucket.ready);
       EXPECT_LE(bucket.ready, bucket.launched);
-      EXPECT_LT(bucket.launched, bucket.done);
+      EXPECT_LE(bucket.launched, bucket.all_entered);
+      EXPECT_LT(bucket.all_entered, bucket.done);
       EXPECT_LE(bucket.done, after);
       EXPECT_GT(bucket.bytes_per_second(), 0);
-      EXPECT_EQ(spans.all[2 * i].second, std::pair(bucket.ready, bucket.launched));
-      EXPECT_EQ(spans.all[2 * i + 1].second, std::pair(bucket.launched, bucket.done));
+      EXPECT_NEAR(static_cast<double>(reduced.at(static_cast<int>(i)).second),
+                  static_cast<double>((bucket.done - before).count()), 2e4);
       bytes += bucket.bytes;
     }
     std::int64_t expected = 0;
@@ -76,6 +163,8 @@ TEST(StepRecord, OfAStepHasEveryBucketInOrder) {
     }
     EXPECT_EQ(bytes, expected);
     EXPECT_GT(record.exposed, 0ns);
+    EXPECT_GT(record.launching, 0ns);
+    EXPECT_LE(record.launching + record.exposed, after - before);
     EXPECT_LE(record.exposed, after - before);
   });
 }

@@ -1,5 +1,11 @@
 // For tests of this room: groups of threads, a small model, the results of a serial computation.
+//
+// With LOCKSTEP_TEST_DEVICE=cuda in the environment the same tests run on a GPU. Ranks are then
+// processes that share it: autograd has one thread per device and process, in which the ranks of a
+// process would wait for each other. So the body of a test must not give results to the test.
 #pragma once
+
+#include <dlfcn.h>
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -9,17 +15,52 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/collectives/test_groups_internal.h"
 #include "lockstep/rendezvous/test_world_internal.h"
+#include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
 
 namespace lockstep {
 
-// Runs `body` on every rank, each in a thread; the group's timeout is 20 s.
+// The device of all models and batches of these tests.
+inline at::Device test_device() {
+  static const auto chosen = [] {
+    const auto name = Environment::of_process().find("LOCKSTEP_TEST_DEVICE");
+    if (name != "cuda") return at::Device(at::kCPU);
+    // LibTorch's CUDA libraries are not linked: a test on the CPU does not load them.
+    if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+      throw UsageError(std::string("no CUDA libraries of LibTorch: ") + dlerror());
+    }
+    return at::Device(at::kCUDA, 0);
+  }();
+  return chosen;
+}
+
+// Skips all tests where the device is not there.
+struct TestDevice final : ::testing::Environment {
+  void SetUp() override {
+    if (test_device().is_cuda() && !torch::cuda::is_available()) {
+      GTEST_SKIP() << "no GPU on this machine";
+    }
+  }
+};
+inline const auto* const test_device_environment =
+    ::testing::AddGlobalTestEnvironment(new TestDevice);
+
+// Runs `body` on every rank, each in a thread, or in a process on a GPU; the group's timeout is 20
+// s.
 inline void with_ddp_groups(int size, const std::function<void(ProcessGroup&)>& body) {
-  with_groups(size, body, {.timeout = std::chrono::seconds(20)});
+  const ProcessGroupOptions options{.timeout = std::chrono::seconds(20)};
+  if (test_device().is_cpu() || size == 1) return with_groups(size, body, options);
+  static int number = 0;
+  const int world = number++;
+  testing::run_ranks_as_processes(size, [&](testing::Rank& self) {
+    ProcessGroup group(world_of_processes(self.rank(), self.size(), world), options);
+    body(group);
+  });
 }
 
 inline std::string message_of(const std::function<void()>& action) {
@@ -43,6 +84,7 @@ struct TestNetImpl : torch::nn::Module {
     register_module("second", second);
     register_module("branch", branch);
     register_module("head", head);
+    to(test_device());
   }
   at::Tensor forward(const at::Tensor& x, bool with_branch = true) {
     auto hidden = torch::relu(first->forward(x));
@@ -61,7 +103,7 @@ TORCH_MODULE(TestNet);
 // advance: small integers, whose sums are exact in any order.
 struct WeightsImpl : torch::nn::Module {
   explicit WeightsImpl(const std::vector<std::string>& names, std::int64_t length = 5) {
-    for (const auto& name : names) register_parameter(name, torch::zeros({length}));
+    for (const auto& name : names) register_parameter(name, torch::zeros({length}, test_device()));
   }
   at::Tensor operator[](const std::string& name) const { return named_parameters(false)[name]; }
 };
@@ -104,7 +146,8 @@ inline at::Tensor batch_of(int rank, int step, std::int64_t rows = 4, std::int64
   return (torch::arange(rows * columns, torch::kDouble) * 1.3 + rank * 17 + step * 5)
       .cos()
       .to(torch::kFloat)
-      .reshape({rows, columns});
+      .reshape({rows, columns})
+      .to(test_device());
 }
 
 inline std::vector<at::Tensor> gradients_of(const torch::nn::Module& module) {

@@ -48,7 +48,8 @@ TEST_P(TwoModels, ThatRanksReachInDifferentOrders) {
   with_ddp_groups(size, [&](ProcessGroup& group) {
     const auto g = weights({"a", "b"});
     const auto d = weights({"a", "b"});
-    for (const auto& net : {g, d}) net->register_buffer("running", torch::full({2}, group.rank()));
+    for (const auto& net : {g, d})
+      net->register_buffer("running", torch::full({2}, group.rank(), test_device()));
     const Ddp g_ddp(*g, group, {.bucket_bytes = GetParam().bucket_bytes});
     const Ddp d_ddp(*d, group, {.bucket_bytes = GetParam().bucket_bytes});
     const auto loss_of = [&](bool of_g) {

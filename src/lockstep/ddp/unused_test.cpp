@@ -116,7 +116,7 @@ TEST_P(Unused, AnAssignedGradientTakesPart) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group);
     for (int step = 0; step < 2; ++step) {
-      (*net)["b"].mutable_grad() = torch::full({5}, group.rank() + 1.0);
+      (*net)["b"].mutable_grad() = torch::full({5}, group.rank() + 1.0, test_device());
       loss_with((*net)["a"], 1).backward();
       EXPECT_TRUE(is_filled((*net)["b"].grad(), mean_rank(group.size())));
       net->zero_grad();
@@ -220,8 +220,8 @@ TEST_P(Unused, UndefinedGradientsFromAFunctionCountAsUnused) {
 TEST_P(Unused, ParametersWithoutElementsAreSupported) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
-    net->register_parameter("empty", torch::empty({0, 3}));
-    net->register_parameter("b", torch::zeros({2}));
+    net->register_parameter("empty", torch::empty({0, 3}, test_device()));
+    net->register_parameter("b", torch::zeros({2}, test_device()));
     Ddp ddp(*net, group, {.bucket_bytes = 1});
     for (int step = 0; step < 2; ++step) {
       auto loss = loss_with((*net)["a"], 1) + loss_with((*net)["b"], group.rank() + 1);

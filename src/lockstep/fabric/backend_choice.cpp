@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -34,12 +36,55 @@ int num_hosts_of(const Topology& topology) {
   return static_cast<int>(ranks_of_host.size());
 }
 
+// Two ranks with the same GPU; nullopt if there are none.
+std::optional<std::pair<std::size_t, std::size_t>> find_sharers(const DeviceTopology& topology) {
+  for (std::size_t b = 1; b < topology.devices.size(); ++b) {
+    for (std::size_t a = 0; a < b; ++a) {
+      if (topology.devices[a].uuid == topology.devices[b].uuid) return std::pair{a, b};
+    }
+  }
+  return std::nullopt;
+}
+
+// The first rank without a property; nullopt if all have it.
+std::optional<int> find_without(const DeviceTopology& topology, bool DeviceFacts::*property) {
+  for (std::size_t i = 0; i < topology.devices.size(); ++i) {
+    if (!(topology.devices[i].*property)) return topology.global_ranks[i];
+  }
+  return std::nullopt;
+}
+
+std::string sharers_in_words(const DeviceTopology& topology,
+                             const std::pair<std::size_t, std::size_t>& sharers) {
+  return fmt::format("ranks {} and {} use the same GPU", topology.global_ranks[sharers.first],
+                     topology.global_ranks[sharers.second]);
+}
+
+// Whether all ranks use one GPU. Only then the mapped memory is that of the own device.
+bool is_one_device(const DeviceTopology& topology) {
+  return std::all_of(topology.devices.begin(), topology.devices.end(), [&](const auto& device) {
+    return device.uuid == topology.devices.front().uuid;
+  });
+}
+
 }  // namespace
 
 std::string_view to_string(BackendKind kind) noexcept {
   switch (kind) {
     case BackendKind::shm:
       return "shm";
+    case BackendKind::tcp:
+      return "tcp";
+    case BackendKind::hierarchical:
+      return "hierarchical";
+    case BackendKind::mpi:
+      return "mpi";
+    case BackendKind::ipc:
+      return "ipc";
+    case BackendKind::staged:
+      return "staged";
+    case BackendKind::nccl:
+      return "nccl";
   }
   return "";
 }
@@ -47,15 +92,74 @@ std::string_view to_string(BackendKind kind) noexcept {
 BackendChoice choose_backend(const Topology& topology, const BackendOptions& options) {
   const auto size = topology.hosts.size();
   const int num_hosts = num_hosts_of(topology);
-  if (num_hosts > 1) {
-    throw UsageError(fmt::format(
-        "no backend of this version connects several hosts, but the {} ranks are on {} hosts: {}; "
-        "start all ranks on one host",
-        size, num_hosts, hosts_in_words(topology)));
+  if (options.backend == BackendKind::tcp || options.backend == BackendKind::hierarchical ||
+      options.backend == BackendKind::mpi) {
+    return {*options.backend, "requested"};
   }
-  if (options.backend) return {*options.backend, "requested"};
+  if (num_hosts > 1) {
+    if (options.backend == BackendKind::shm) {
+      throw UsageError(fmt::format(
+          "backend shm connects the ranks of one host, but the {} ranks are on {} hosts: {}; "
+          "request hierarchical, tcp or none",
+          size, num_hosts, hosts_in_words(topology)));
+    }
+    const auto reason = fmt::format("the {} ranks are on {} hosts", size, num_hosts);
+    if (topology.has_mpi) return {BackendKind::mpi, reason + " and have an MPI communicator"};
+    if (static_cast<std::size_t>(num_hosts) == size) {
+      return {BackendKind::tcp, reason + ", one on each"};
+    }
+    return {BackendKind::hierarchical, reason};
+  }
+  if (options.backend == BackendKind::shm) return {BackendKind::shm, "requested"};
   if (size == 1) return {BackendKind::shm, "the group has one rank"};
   return {BackendKind::shm, fmt::format("all {} ranks are on one host", size)};
+}
+
+BackendChoice choose_device_backend(const DeviceTopology& topology, const BackendOptions& options) {
+  const auto sharers = find_sharers(topology);
+  const auto cannot_map = find_without(topology, &DeviceFacts::maps_memory);
+  const auto without_nccl = find_without(topology, &DeviceFacts::has_nccl);
+  if (options.backend) {
+    const auto refuse = [&](const std::string& why) {
+      throw UsageError(
+          fmt::format("backend {} was requested, but {}", to_string(*options.backend), why));
+    };
+    switch (*options.backend) {
+      case BackendKind::shm:
+      case BackendKind::tcp:
+      case BackendKind::hierarchical:
+      case BackendKind::mpi:
+        refuse("it does not support GPU memory; request ipc, staged or nccl, or none");
+        break;
+      case BackendKind::ipc:
+        if (!is_one_device(topology))
+          refuse("the ranks use different GPUs; request nccl or staged");
+        if (cannot_map)
+          refuse(fmt::format("the GPU of rank {} refuses CUDA IPC; request staged", *cannot_map));
+        break;
+      case BackendKind::staged:
+        break;
+      case BackendKind::nccl:
+        if (sharers) refuse(sharers_in_words(topology, *sharers) + "; request ipc or staged");
+        if (without_nccl)
+          refuse(fmt::format("rank {} has no NCCL; see docs/gpu.md", *without_nccl));
+        break;
+    }
+    return {*options.backend, "requested"};
+  }
+  if (!sharers) {
+    if (!without_nccl) return {BackendKind::nccl, "every rank has its own GPU"};
+    return {BackendKind::staged, fmt::format("rank {} has no NCCL", *without_nccl)};
+  }
+  if (!is_one_device(topology)) {
+    return {BackendKind::staged, sharers_in_words(topology, *sharers) + ", others use other GPUs"};
+  }
+  if (!cannot_map) {
+    return {BackendKind::ipc, fmt::format("all {} ranks use one GPU", topology.devices.size())};
+  }
+  return {BackendKind::staged,
+          fmt::format("all {} ranks use one GPU, which refuses CUDA IPC to rank {}",
+                      topology.devices.size(), *cannot_map)};
 }
 
 }  // namespace lockstep

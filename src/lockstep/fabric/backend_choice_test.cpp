@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -16,24 +20,103 @@ TEST(ChooseBackend, SelectsSharedMemoryOnOneHostAndStatesTheReason) {
             "requested");
 }
 
-TEST(ChooseBackend, NamesTheHostsThatNoBackendConnects) {
-  for (const BackendOptions& options :
-       {BackendOptions{}, BackendOptions{.backend = BackendKind::shm}}) {
-    try {
-      (void)choose_backend({{0, 1, 4}, {0, 0, 1}, {"10.0.0.1", "10.0.0.1", "10.0.0.2"}}, options);
-      FAIL() << "two hosts";
-    } catch (const UsageError& error) {
-      const std::string text = error.what();
-      EXPECT_NE(text.find("the 3 ranks are on 2 hosts"), std::string::npos) << text;
-      EXPECT_NE(text.find("at 10.0.0.1"), std::string::npos) << text;
-      EXPECT_NE(text.find("rank 4 at 10.0.0.2"), std::string::npos) << text;
-    }
+TEST(ChooseBackend, SelectsHierarchicalForSeveralHostsOfSeveralRanksAndOnRequest) {
+  const auto choice = choose_backend({{0, 1, 4}, {0, 0, 1}, {"10.0.0.1", "10.0.0.1", "10.0.0.2"}});
+  EXPECT_EQ(choice.kind, BackendKind::hierarchical);
+  EXPECT_EQ(choice.reason, "the 3 ranks are on 2 hosts");
+  const auto requested =
+      choose_backend({{0, 1}, {0, 0}, {"a", "a"}}, {.backend = BackendKind::hierarchical});
+  EXPECT_EQ(requested.kind, BackendKind::hierarchical);
+  EXPECT_EQ(requested.reason, "requested");
+}
+
+TEST(ChooseBackend, SelectsTcpForHostsOfOneRankEachAndOnRequest) {
+  const auto choice = choose_backend({{0, 4}, {0, 1}, {"10.0.0.1", "10.0.0.2"}});
+  EXPECT_EQ(choice.kind, BackendKind::tcp);
+  EXPECT_EQ(choice.reason, "the 2 ranks are on 2 hosts, one on each");
+  const auto requested =
+      choose_backend({{0, 1}, {0, 0}, {"a", "a"}}, {.backend = BackendKind::tcp});
+  EXPECT_EQ(requested.kind, BackendKind::tcp);
+  EXPECT_EQ(requested.reason, "requested");
+}
+
+TEST(ChooseBackend, SelectsMpiForSeveralHostsOfAnMpiCommunicatorAndOnRequest) {
+  Topology topology{{0, 1}, {0, 1}, {"10.0.0.1", "10.0.0.2"}};
+  topology.has_mpi = true;
+  const auto choice = choose_backend(topology);
+  EXPECT_EQ(choice.kind, BackendKind::mpi);
+  EXPECT_EQ(choice.reason, "the 2 ranks are on 2 hosts and have an MPI communicator");
+  EXPECT_EQ(choose_backend(topology, {.backend = BackendKind::tcp}).kind, BackendKind::tcp);
+  topology.hosts = {0, 0};
+  EXPECT_EQ(choose_backend(topology).kind, BackendKind::shm);
+  const auto requested = choose_backend(topology, {.backend = BackendKind::mpi});
+  EXPECT_EQ(requested.kind, BackendKind::mpi);
+  EXPECT_EQ(requested.reason, "requested");
+}
+
+TEST(ChooseBackend, NamesTheHostsThatSharedMemoryDoesNotConnect) {
+  try {
+    (void)choose_backend({{0, 1, 4}, {0, 0, 1}, {"10.0.0.1", "10.0.0.1", "10.0.0.2"}},
+                         {.backend = BackendKind::shm});
+    FAIL() << "two hosts";
+  } catch (const UsageError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("the 3 ranks are on 2 hosts"), std::string::npos) << text;
+    EXPECT_NE(text.find("at 10.0.0.1"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 4 at 10.0.0.2"), std::string::npos) << text;
   }
 }
 
 // A subgroup of a group on several hosts can be on one of them.
 TEST(ChooseBackend, DependsOnlyOnTheRanksOfTheGroup) {
   EXPECT_EQ(choose_backend({{4, 5}, {1, 1}, {"10.0.0.2", "10.0.0.2"}}).kind, BackendKind::shm);
+}
+
+// The GPUs of ranks 0, 1, …: the same number is the same GPU.
+DeviceTopology gpus(const std::vector<std::uint8_t>& numbers, bool maps_memory = true,
+                    bool has_nccl = true) {
+  DeviceTopology topology;
+  for (const auto number : numbers) {
+    topology.global_ranks.push_back(static_cast<int>(topology.global_ranks.size()));
+    topology.devices.push_back(
+        {.uuid = {number}, .maps_memory = maps_memory, .has_nccl = has_nccl});
+  }
+  return topology;
+}
+
+TEST(ChooseDeviceBackend, DependsOnWhichGpusTheRanksShare) {
+  EXPECT_EQ(choose_device_backend(gpus({1, 2, 3})).kind, BackendKind::nccl);
+  EXPECT_EQ(choose_device_backend(gpus({1, 2, 3}, true, false)).kind, BackendKind::staged);
+  EXPECT_EQ(choose_device_backend(gpus({1, 1, 1})).kind, BackendKind::ipc);
+  EXPECT_EQ(choose_device_backend(gpus({1, 1, 1})).reason, "all 3 ranks use one GPU");
+  EXPECT_EQ(choose_device_backend(gpus({1, 1}, false)).kind, BackendKind::staged);
+  EXPECT_EQ(choose_device_backend(gpus({1, 2, 1})).kind, BackendKind::staged);
+  EXPECT_EQ(choose_device_backend(gpus({1, 2, 1})).reason,
+            "ranks 0 and 2 use the same GPU, others use other GPUs");
+}
+
+TEST(ChooseDeviceBackend, ARequestIsFulfilledOrRefusedWithTheReason) {
+  const auto refusal = [](const DeviceTopology& topology, BackendKind kind) -> std::string {
+    try {
+      EXPECT_EQ(choose_device_backend(topology, {.backend = kind}).reason, "requested");
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(gpus({1, 1}), BackendKind::ipc), "");
+  EXPECT_EQ(refusal(gpus({1, 1}), BackendKind::staged), "");
+  EXPECT_EQ(refusal(gpus({1, 2}), BackendKind::nccl), "");
+  EXPECT_EQ(refusal(gpus({1}), BackendKind::nccl), "");
+  EXPECT_NE(refusal(gpus({1, 2, 1}), BackendKind::nccl).find("ranks 0 and 2 use the same GPU"),
+            std::string::npos);
+  EXPECT_NE(refusal(gpus({1, 2}, true, false), BackendKind::nccl).find("rank 0 has no NCCL"),
+            std::string::npos);
+  EXPECT_NE(refusal(gpus({1, 2}), BackendKind::ipc).find("different GPUs"), std::string::npos);
+  EXPECT_NE(refusal(gpus({1, 1}, false), BackendKind::ipc).find("refuses CUDA IPC"),
+            std::string::npos);
+  EXPECT_NE(refusal(gpus({1, 1}), BackendKind::shm).find("does not support GPU memory"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ struct Call {
   std::span<const std::byte> input = {};
   std::span<std::byte> output = {};
   Device device = {};  // of input and output
+  void* stream =
+      nullptr;  // on a GPU: the input is ready, and the output may be written, in its order
   std::optional<CallFlags> flags = {};
   std::optional<std::int64_t> weight = {};  // of this rank, for ReduceOp::weighted_average
   std::optional<LeafInterval> leaves = {};  // of the contribution; nullopt: the rank is the leaf

@@ -8,40 +8,21 @@
 #include <vector>
 
 #include "lockstep/fabric/test_calls_internal.h"
+#include "lockstep/fabric/test_conformance_internal.h"
 #include "lockstep/fabric/test_group_internal.h"
 
 namespace lockstep {
 namespace {
 
-// Counts per rank of one dtype, on both sides of the one-shot threshold.
-std::vector<std::int64_t> counts_around(std::size_t threshold, DType dtype, int size) {
-  const auto at = static_cast<std::int64_t>(threshold / bytes_of(dtype));
-  return {0, 1, at / size, at, at + 1};
-}
-
-void check_all(Group& group, std::size_t threshold, DType dtype) {
-  const CallMemory memory(group, 64U << 10);
-  std::uint64_t seed = 0;
-  const auto check = [&](Collective kind, ReduceOp op, int root) {
-    for (const auto count : counts_around(threshold, dtype, group.size())) {
-      for (const auto where : kMemoryKinds) {
-        const auto form = ++seed % 2 == 0 && can_be_in_place(kind) ? Form::in_place : Form::apart;
-        const Call call{.kind = kind, .dtype = dtype, .op = op, .root = root, .count = count};
-        CheckedCall(group, call, form, memory.span(where), seed).wait();
-      }
-    }
-  };
-  for (const auto kind : kDataCollectives) {
-    for (const auto op : kReduceOps) {
-      if (!reduces(kind) && op != ReduceOp::sum) continue;
-      if (reduces(kind) && !is_valid_reduction(dtype, op)) continue;
-      check(kind, op, static_cast<int>(seed % static_cast<std::uint64_t>(group.size())));
-    }
-  }
-}
-
 const auto kShm = ::testing::Values(TransportKind::shm);
 const auto kPlain = ::testing::Values(TransportKind::plain);
+INSTANTIATE_TEST_SUITE_P(DeviceThreads, GroupTest,
+                         ::testing::Combine(kThreadDeviceTransports,
+                                            ::testing::Values(Ranks::threads),
+                                            ::testing::Range(1, 9)));
+INSTANTIATE_TEST_SUITE_P(DeviceProcesses, GroupTest,
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(2, 3)));
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
                          ::testing::Combine(kShm, ::testing::Values(Ranks::threads),
                                             ::testing::Range(1, 9)));
@@ -51,6 +32,22 @@ INSTANTIATE_TEST_SUITE_P(PlainThreads, GroupTest,
 INSTANTIATE_TEST_SUITE_P(PlainProcesses, GroupTest,
                          ::testing::Combine(kPlain, ::testing::Values(Ranks::processes),
                                             ::testing::Range(2, 6)));
+INSTANTIATE_TEST_SUITE_P(TcpThreads, GroupTest,
+                         ::testing::Combine(::testing::Values(TransportKind::tcp),
+                                            ::testing::Values(Ranks::threads),
+                                            ::testing::Values(1, 2, 3, 5, 8)));
+INSTANTIATE_TEST_SUITE_P(TcpProcesses, GroupTest,
+                         ::testing::Combine(::testing::Values(TransportKind::tcp),
+                                            ::testing::Values(Ranks::processes),
+                                            ::testing::Values(2, 3)));
+INSTANTIATE_TEST_SUITE_P(HostsThreads, GroupTest,
+                         ::testing::Combine(::testing::Values(TransportKind::hosts),
+                                            ::testing::Values(Ranks::threads),
+                                            ::testing::Values(1, 2, 3, 5, 8)));
+INSTANTIATE_TEST_SUITE_P(HostsProcesses, GroupTest,
+                         ::testing::Combine(::testing::Values(TransportKind::hosts),
+                                            ::testing::Values(Ranks::processes),
+                                            ::testing::Values(4)));
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
                          ::testing::Combine(kShm, ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 2, 5)));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lockstep/base/call_flags.h"
 #include "lockstep/base/deadline.h"
@@ -78,6 +79,8 @@ class ControlPlane {
 
   /// Whether the process of `rank` has ended.
   [[nodiscard]] virtual bool is_gone(int rank) const = 0;
+  /// How a rank that is gone is described: "has ended", or "is lost" if only its connection is.
+  [[nodiscard]] virtual std::string_view gone_in_words(int /*rank*/) const { return "has ended"; }
   /// "pid 4711", with the reason if the process does not run: "pid 4711, stopped by a signal".
   [[nodiscard]] virtual std::string describe(int rank) const = 0;
   /// Whether there are fewer cores than ranks: a wait then must not spin. Known once all ranks are
@@ -90,6 +93,9 @@ class ControlPlane {
   }
   /// Sleeps until `rank` may have fulfilled `awaited`, or until `until`. Spurious wakeups occur.
   virtual void sleep(const Awaited& awaited, int rank, Deadline until) = 0;
+  /// Wakes the ranks that sleep until this rank has changed something, after a change of a word
+  /// outside the control plane. Does nothing where sleep() polls.
+  virtual void wake_others() noexcept {}
 
   /// Publishes the call in which this rank sleeps; 0: it does not sleep.
   virtual void set_waits_in(std::uint64_t number) noexcept = 0;

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/call_flags.h"
 #include "lockstep/base/deadline.h"
+#include "lockstep/base/ticks.h"
 #include "lockstep/fabric/call.h"
 #include "lockstep/fabric/device.h"
 #include "lockstep/fabric/recipe.h"
@@ -22,6 +23,15 @@
 namespace lockstep {
 
 class Group;
+
+/// The end of an operation's work on a GPU. Valid once the operation is done for the host: its work
+/// has been enqueued.
+class DeviceResult : public LocalCondition {
+ public:
+  /// Makes `stream` wait for the end of the work. Returns at once. Throws SystemError if
+  /// the device refuses.
+  virtual void make_wait(void* stream) = 0;
+};
 
 /// An operation that has started: a call, a send or a receive. Group advances it.
 class Operation {
@@ -35,14 +45,19 @@ class Operation {
   /// call has no flags.
   [[nodiscard]] const GroupFlags& flags() const noexcept { return group_flags; }
 
-  Device device = {};  // of the tensors; set by the room above, for waits on a stream
+  /// Null for memory of the CPU.
+  [[nodiscard]] virtual DeviceResult* device_result() noexcept { return nullptr; }
 
+  Device device = {};        // of the memory; set by the group
+  Device processed_on = {};  // of tensors that the room above processes itself; set by that room
   // Maintained by the group; guarded by its lock.
   bool is_call = true;
   bool begun = false;
-  bool done = false;
+  bool done = false;  // for the host; on a GPU, device_result() states the end of the work
   Recipe recipe = {};
   GroupFlags group_flags = {};
+  Ticks begun_at = 0;  // this rank saw that all ranks had entered
+  Ticks done_at = 0;
   std::shared_ptr<const void> keep = {};  // kept alive until the operation is done
 };
 
@@ -66,7 +81,8 @@ struct Message {
   int tag = 0;
   DType dtype = DType::uint8;
   std::int64_t count = 0;
-  Device device = {};  // of the span
+  Device device = {};      // of the span
+  void* stream = nullptr;  // as Call::stream
 };
 
 class MessageOperation : public Operation {
@@ -84,6 +100,8 @@ class RegisteredMemory {
   virtual ~RegisteredMemory() = default;
 
   [[nodiscard]] virtual std::span<std::byte> bytes() const noexcept = 0;
+  /// The part of `rank`, as this rank has it mapped; empty if this rank cannot access it.
+  [[nodiscard]] virtual std::span<std::byte> part(int /*rank*/) const noexcept { return {}; }
 };
 
 /// Called repeatedly while a function waits for another rank; throws if that rank has failed.

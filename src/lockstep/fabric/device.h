@@ -1,4 +1,5 @@
-// The device of a memory span, for rooms that do not use LibTorch.
+// The device of a memory span, for rooms that do not use LibTorch. A stream of a GPU is a void*:
+// its cudaStream_t, null for the default stream.
 #pragma once
 
 #include <cstdint>

@@ -147,9 +147,12 @@ TEST_P(Failure, TheFlightRecorderIsWrittenToTheRunFolder) {
     const auto json = nlohmann::json::parse(file);
     EXPECT_NE(json["cause"].get<std::string>().find("\"bad\""), std::string::npos) << json;
     EXPECT_EQ(json["calls"].back()["state"], "entered");
-    EXPECT_EQ(json["calls"].front()["call"], GetParam() == TransportKind::shm
-                                                 ? "barrier(\"group made, inline_bytes 16384\")"
-                                                 : "barrier(\"group made, plain\")");
+    const std::string settings = GetParam() == TransportKind::shm     ? "inline_bytes 16384"
+                                 : GetParam() == TransportKind::plain ? "plain"
+                                 : GetParam() == TransportKind::hosts
+                                     ? "hierarchical, inline_bytes 2048"
+                                     : "tcp, inline_bytes 16384";
+    EXPECT_EQ(json["calls"].front()["call"], "barrier(\"group made, " + settings + "\")");
   }
   std::filesystem::remove_all(folder);
 }

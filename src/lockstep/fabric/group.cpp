@@ -33,6 +33,7 @@ Group::Group(Membership membership, Planes planes, const GroupOptions& options, 
       log_({.rank = membership_.global_ranks[static_cast<std::size_t>(membership_.rank)]}),
       control_(std::move(planes.control)),
       data_(std::move(planes.data)),
+      device_(std::move(planes.device)),
       tree_(TreePlan::over_ranks(size())),
       uses_cpu_memory_(!data_->refusal_of({})) {
   control_->set_standing(Standing::present);
@@ -53,6 +54,18 @@ Group::~Group() {
   membership_.registry->remove(*this);
   membership_.registry->count_pending(-static_cast<int>(queue_.size() + messages_.size()));
   if (failure_) return;
+  if (device_) {
+    // The others may still need the device work of this rank: it has not left before that has
+    // ended.
+    device_->leave([&] {
+      control_->poll();
+      if (const auto cause = reported_failure()) throw PeerError(cause->culprit, cause->text);
+      for (int other = 0; other < size(); ++other) {
+        if (other == rank() || !control_->is_gone(other)) continue;
+        if (control_->standing(other) != Standing::left) throw PeerError(other, "it has ended");
+      }
+    });
+  }
   control_->set_standing(Standing::left);
   // Other ranks may still write to the memory of a call that is not complete.
   if (queue_.empty()) return;
@@ -77,6 +90,7 @@ int Group::global_rank(int rank) const {
 std::shared_ptr<Operation> Group::start(const Call& call, std::shared_ptr<const void> keep) {
   expect_valid(call, rank(), size());
   expect_usable_memory(call.device);
+  if (call.device.kind != DeviceKind::cpu) device_->connect(*this, call.device);
   const Lock lock(mutex_);
   return start_call(call, std::move(keep));
 }
@@ -88,7 +102,9 @@ std::shared_ptr<Operation> Group::send(const Message& message, std::span<const s
   expect_usable_memory(message.device);
   const Lock lock(mutex_);
   expect_usable();
-  return start_message(data_->send(message, bytes), std::move(keep));
+  return start_message(message.device.kind == DeviceKind::cpu ? data_->send(message, bytes)
+                                                              : device_->send(message, bytes),
+                       std::move(keep));
 }
 
 std::shared_ptr<Operation> Group::receive(const Message& message, std::span<std::byte> bytes,
@@ -98,15 +114,22 @@ std::shared_ptr<Operation> Group::receive(const Message& message, std::span<std:
   expect_usable_memory(message.device);
   const Lock lock(mutex_);
   expect_usable();
-  return start_message(data_->receive(message, bytes), std::move(keep));
+  return start_message(message.device.kind == DeviceKind::cpu ? data_->receive(message, bytes)
+                                                              : device_->receive(message, bytes),
+                       std::move(keep));
+}
+
+std::optional<std::string> Group::refusal_of(const Device& device) const {
+  if (device.kind == DeviceKind::cpu || !device_) return data_->refusal_of(device);
+  return device_->refusal_of(device);
 }
 
 void Group::expect_usable_memory(const Device& device) const {
   if (device.kind == DeviceKind::cpu && uses_cpu_memory_) return;
-  const auto refusal = data_->refusal_of(device);
-  if (!refusal) return;
-  throw UsageError(fmt::format("backend {} of group {} does not support memory on {}: {}", kind(),
-                               options_.name, to_string(device), *refusal));
+  if (const auto refusal = refusal_of(device)) {
+    throw UsageError(fmt::format("backend {} of group {} does not support memory on {}: {}", kind(),
+                                 options_.name, to_string(device), *refusal));
+  }
 }
 
 void Group::advance() {
@@ -117,18 +140,11 @@ void Group::advance() {
 
 bool Group::done(Operation& operation) {
   const Lock lock(mutex_);
-  if (operation.done) return true;
+  if (operation.done) return has_ended(operation);
   expect_usable();
   advance_all();
-  if (operation.done) return true;
-  // A loop around done() must detect a lost rank too, but without a system call each time.
-  constexpr std::chrono::milliseconds kCheckInterval{20};
-  const auto now = std::chrono::steady_clock::now();
-  if (now - last_check_ > kCheckInterval) {
-    last_check_ = now;
-    if (const auto cause = find_failure(blocker_of(operation))) fail(*cause);
-    membership_.registry->advance_others(*this);
-  }
+  if (operation.done) return has_ended(operation);
+  check_sometimes(blocker_of(operation));
   return false;
 }
 
@@ -146,7 +162,10 @@ std::shared_ptr<RegisteredMemory> Group::allocate(std::size_t bytes, const Devic
                     "the address space of a process",
                     bytes, size()));
   }
+  // Before the lock: it allocates CPU memory.
+  if (device.kind != DeviceKind::cpu) device_->connect(*this, device);
   const std::lock_guard one_at_a_time(allocating_);
+  if (device.kind != DeviceKind::cpu) return device_->allocate(*this, bytes);
   const Lock lock(mutex_);
   const Call call{
       .kind = Collective::allocate, .count = static_cast<std::int64_t>(bytes), .device = device};
@@ -174,8 +193,26 @@ std::shared_ptr<RegisteredMemory> Group::allocate(std::size_t bytes, const Devic
   return memory;
 }
 
-void Group::expect_usable() const {
-  if (!failure_) return;
+std::optional<CallRecord> Group::next_call_of(int rank) {
+  const Lock lock(mutex_);
+  expect_usable();
+  control_->poll();
+  const auto next = calls_ + 1;
+  if (control_->counters().lags(rank, {Condition::Of::entered, next})) return std::nullopt;
+  return control_->record(rank, next);
+}
+
+std::uint64_t Group::num_entered(int rank) {
+  const Lock lock(mutex_);
+  control_->poll();
+  return control_->counters().value(rank, Condition::Of::entered);
+}
+
+void Group::expect_usable() {
+  if (!failure_) {
+    if (!device_ || !device_->has_failed()) return;
+    fail(device_->failure().value());
+  }
   throw PeerError(global_rank(failure_->culprit),
                   fmt::format("group {} is unusable after a failure: {}. Create a new group to "
                               "continue",
@@ -185,8 +222,9 @@ void Group::expect_usable() const {
 void Group::fail(const Cause& cause) {
   failure_ = cause;
   data_->end_moving();
-  control_->fail(cause);
+  if (!device_ || device_->claim_publication()) control_->fail(cause);
   data_->give_up();
+  if (device_) device_->cut_off();
   membership_.registry->count_pending(-static_cast<int>(queue_.size() + messages_.size()));
   queue_.clear();
   messages_.clear();

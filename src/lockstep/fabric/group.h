@@ -1,14 +1,16 @@
 // Collectives and messages on spans among the ranks of a group. The group numbers the calls,
 // compares them across ranks, waits, reports stalls, names the rank that failed and keeps a flight
 // recorder. It is written once for all transports: a ControlPlane publishes the state of the ranks,
-// a DataPlane moves the data.
+// a DataPlane moves data in CPU memory, a DevicePlane data in GPU memory.
 //
 // Terms: the ranks of a group are numbered from 0. A rank's number in the world is its global rank;
 // error messages use global ranks. An operation is a call, a send or a receive that has started.
 //
-// Progress is made by the calling thread: start() does what is possible without waiting and
-// returns; advance(), done() and wait() continue. There is no background thread. Several threads
-// may use a group; a lock serializes them.
+// Progress is made by the calling thread: start() does what is possible and returns; advance(),
+// done() and wait() continue. Between hosts, a thread continues while no caller is inside
+// (network.h). Several threads may use a group; a lock serializes them. An operation on GPU memory
+// is enqueued this way, and its end is awaited with make_wait() or synchronize(). If it fails on
+// the device, the next function of the group throws.
 //
 // Failure: if a rank has ended, is late, or makes a different call than the others, the operation
 // and every later function of the group throw PeerError with the first cause. The group is then
@@ -60,15 +62,19 @@ class Group final : private GroupRegistryMember {
   [[nodiscard]] std::string kind() const { return data_->kind(); }
   /// Why that transport was chosen; empty if there was no choice.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+  /// The same for GPU memory: "ipc"; empty before the first call on it.
+  [[nodiscard]] std::string device_kind() const { return device_ ? device_->kind() : ""; }
+  [[nodiscard]] bool has_device_plane() const noexcept { return device_ != nullptr; }
+  [[nodiscard]] std::string device_reason() const { return device_ ? device_->reason() : ""; }
   /// Why the transport does not support memory on `device`, and what to do; nullopt if it does.
-  [[nodiscard]] std::optional<std::string> refusal_of(const Device& device) const {
-    return data_->refusal_of(device);
-  }
+  [[nodiscard]] std::optional<std::string> refusal_of(const Device& device) const;
+  [[nodiscard]] const GroupOptions& options() const noexcept { return options_; }
 
   /// Starts `call`.
   /// Collective: every rank starts an equal call, in the same order. Returns without waiting for
   /// the others, unless kMaxCallsInFlight earlier calls are not complete. Do not access the spans
   /// until the operation is done; `keep` is kept alive that long.
+  /// The first call on GPU memory connects the devices and waits for the other ranks.
   /// Throws UsageError for an invalid call (call.h), PeerError.
   [[nodiscard]] std::shared_ptr<Operation> start(const Call& call,
                                                  std::shared_ptr<const void> keep);
@@ -86,12 +92,18 @@ class Group final : private GroupRegistryMember {
 
   /// Advances all operations as far as possible without waiting. Throws PeerError.
   void advance();
-  /// Advances; returns whether the operation is done. Throws PeerError.
+  /// Advances; returns whether the operation is done, on a GPU whether its work has ended. Throws
+  /// PeerError.
   [[nodiscard]] bool done(Operation& operation);
   /// Returns when the operation is done. Throws PeerError when a rank fails, or when the operation
   /// is not done by the deadline. Without a deadline the group's timeout applies, from this call
-  /// on.
+  /// on. On a GPU: returns when the work is enqueued.
   void wait(Operation& operation, std::optional<Deadline> deadline = {});
+  /// As wait(); then, on a GPU, makes `stream` wait for the end of the work, without waiting
+  /// itself.
+  void make_wait(Operation& operation, void* stream, std::optional<Deadline> deadline = {});
+  /// As wait(), but on a GPU returns when the work has ended.
+  void synchronize(Operation& operation, std::optional<Deadline> deadline = {});
 
   /// Allocates registered memory, zeroed, of `bytes` per rank. Collective. Returns when every rank
   /// has its memory. Throws UsageError for more than can be mapped, PeerError.
@@ -102,6 +114,15 @@ class Group final : private GroupRegistryMember {
   /// Collective over this group. Returns when every rank of the new group is present. Throws
   /// PeerError, and SystemError when the members cannot connect.
   [[nodiscard]] std::shared_ptr<Group> split(int color, int key);
+
+  /// The next call of this rank, as `rank` has entered it; nullopt if that rank is not ahead. For a
+  /// rank that makes the calls of others without knowing them. Not collective. Throws PeerError.
+  [[nodiscard]] std::optional<CallRecord> next_call_of(int rank);
+  /// The number of calls that `rank` has entered, as far as this rank knows.
+  [[nodiscard]] std::uint64_t num_entered(int rank);
+
+  /// The page of this rank; every call is noted in it.
+  [[nodiscard]] RankPage& page() noexcept { return page_; }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -132,23 +153,34 @@ class Group final : private GroupRegistryMember {
   // The state of a wait: spin, yield, sleep; after each sleep the other ranks are checked.
   struct Wait {
     std::optional<Deadline> deadline = {};
-    std::optional<std::chrono::steady_clock::time_point> since = {};  // time of the first sleep
+    std::optional<std::chrono::steady_clock::time_point> last_look = {};  // at the other ranks
+    std::chrono::steady_clock::duration waited = {};
     bool reported = false;
     bool cycle_reported = false;
   };
   void wait_a_little(const Awaited& awaited, int rank, Wait& wait);
   void check_others(const Awaited& awaited, Wait& wait);
+  void check_sometimes(const Awaited& awaited);
   // The cause published by a failed rank that has not completed call `number`.
   static constexpr auto kEveryCall = std::numeric_limits<std::uint64_t>::max();
   [[nodiscard]] std::optional<Cause> reported_failure(std::uint64_t number = kEveryCall) const;
   [[nodiscard]] std::optional<Cause> find_failure(const Awaited& awaited) const;
+  // Whether `rank` has completed the oldest call that this rank has not.
+  [[nodiscard]] bool has_completed_front(int rank) const noexcept;
   [[nodiscard]] std::string call_in_words(int rank, std::uint64_t number) const;
   [[nodiscard]] std::string last_call_in_words(int rank) const;
   [[nodiscard]] std::string rank_in_words(int rank) const;
   [[nodiscard]] std::string what_waits() const;
 
-  void expect_usable() const;
+  void expect_usable();
   void expect_usable_memory(const Device& device) const;
+  [[nodiscard]] bool has_ended(Operation& operation);
+  void expect_result();
+  [[nodiscard]] std::string awaited_in_words(const Awaited& awaited, int rank) const;
+  // Identifies this group in the page.
+  [[nodiscard]] std::uint64_t page_key() const noexcept {
+    return reinterpret_cast<std::uintptr_t>(this);
+  }
   [[noreturn]] void fail(const Cause& cause);
   void write_flight_recorder(const std::string& cause) const noexcept;
 
@@ -161,6 +193,7 @@ class Group final : private GroupRegistryMember {
   std::mutex mutex_;       // guards all that follows
   std::unique_ptr<ControlPlane> control_;
   std::unique_ptr<DataPlane> data_;
+  std::unique_ptr<DevicePlane> device_;  // may be null
   const TreePlan tree_;
   const bool uses_cpu_memory_;
   bool oversubscribed_ = false;
@@ -170,6 +203,7 @@ class Group final : private GroupRegistryMember {
   std::deque<std::shared_ptr<CallOperation>> queue_;       // calls not completed, oldest first
   std::list<std::shared_ptr<MessageOperation>> messages_;  // not done, oldest first
   FlightRecorder recorder_;
+  RankPage page_ = membership_.page;
   std::optional<Cause> failure_;
   std::chrono::steady_clock::time_point last_check_{};
 };

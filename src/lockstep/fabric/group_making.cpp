@@ -58,6 +58,7 @@ Membership membership_of(const World& world) {
   }
   membership.registry = world.groups();
   membership.run_dir = world.run_dir();
+  membership.page = world.page();
   if (world.size() > 1) {
     membership.secret = std::make_shared<const Secret>(world.secret().copy());
   }

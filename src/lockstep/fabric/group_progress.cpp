@@ -2,6 +2,7 @@
 // completed.
 #include <fmt/format.h>
 
+#include <new>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -44,7 +45,9 @@ std::shared_ptr<CallOperation> Group::start_call(const Call& call,
                                                  std::shared_ptr<const void> keep) {
   expect_usable();
   const auto number = number_of_next_call();
-  auto operation = data_->prepare(call, number);
+  const bool on_cpu = call.device.kind == DeviceKind::cpu;
+  auto operation = on_cpu ? data_->prepare(call, number) : device_->prepare(call, number);
+  operation->device = call.device;
   operation->keep = std::move(keep);
   operation->call.name = {};
   operation->number = number;
@@ -55,11 +58,15 @@ std::shared_ptr<CallOperation> Group::start_call(const Call& call,
   record.weight = call.weight.value_or(0);
   record.memory = operation->memory_words;
   record.leaves = call.leaves.value_or(LeafInterval{});
-  record.descriptor = descriptor_of(call);
-  operation->signature = signature_of(record.descriptor, number, record.memory);
+  // Constructed in place: a copy would wait for the single bytes that have just been written.
+  const auto& descriptor = *::new (&record.descriptor) CallDescriptor(descriptor_of(call));
+  operation->signature = signature_of(descriptor, number, record.memory);
   calls_ = number;
-  recorder_.enter(number, record.descriptor);
   control_->enter(number, operation->signature);
+  // After enter(): the other ranks need not wait for it.
+  recorder_.enter(number, descriptor);
+  page_.begin_call(page_key(), number, static_cast<int>(record.descriptor.kind),
+                   record.descriptor.name);
   queue_.push_back(operation);
   membership_.registry->count_pending(1);
   advance_all();
@@ -70,6 +77,7 @@ std::shared_ptr<Operation> Group::start_message(std::shared_ptr<MessageOperation
                                                 std::shared_ptr<const void> keep) {
   operation->keep = std::move(keep);
   operation->is_call = false;
+  operation->device = operation->message.device;
   operation->begun = true;
   messages_.push_back(operation);
   membership_.registry->count_pending(1);
@@ -96,6 +104,8 @@ void Group::advance_all() {
   } catch (const PeerError& error) {
     if (failure_) throw;
     fail({error.rank(), fmt::format("{}: {}", rank_in_words(error.rank()), error.what())});
+  } catch (const SystemError& error) {
+    fail({rank(), fmt::format("{}: {}", rank_in_words(rank()), error.what())});
   } catch (const UsageError& error) {
     fail({rank(), error.what()});
   }
@@ -113,13 +123,19 @@ void Group::move_all(bool is_whole) {
     if (operation->done) continue;
     operation->recipe.advance();
     operation->done = operation->recipe.done();
+    if (operation->done) operation->done_at = ticks();
     may_begin = operation->done || operation->recipe.awaited().last;
   }
   while (!queue_.empty() && queue_.front()->done) {
     const auto number = queue_.front()->number;
-    data_->retire(*queue_.front(), /*is_last=*/number == calls_);
+    if (queue_.front()->device.kind == DeviceKind::cpu) {
+      data_->retire(*queue_.front(), /*is_last=*/number == calls_);
+    } else {
+      device_->retire(*queue_.front());
+    }
     control_->complete(number);
     recorder_.complete(number);
+    page_.end_call(page_key(), number);
     queue_.front()->keep.reset();
     queue_.pop_front();
     membership_.registry->count_pending(-1);
@@ -131,6 +147,7 @@ void Group::move_all(bool is_whole) {
       continue;
     }
     (*message)->done = true;
+    if ((*message)->device.kind != DeviceKind::cpu) device_->retire(**message);
     (*message)->keep.reset();
     message = messages_.erase(message);
     membership_.registry->count_pending(-1);
@@ -139,6 +156,7 @@ void Group::move_all(bool is_whole) {
 
 void Group::begin(CallOperation& operation) {
   operation.begun = true;
+  operation.begun_at = ticks();
   const bool same_memory = expect_equal_calls(operation);
   const auto number = operation.number;
   if (operation.call.flags) {
@@ -159,8 +177,10 @@ void Group::begin(CallOperation& operation) {
     }
     operation.own_tree = TreePlan::over(leaves);
   }
-  operation.recipe = data_->begin(operation, same_memory);
+  operation.recipe = operation.device.kind == DeviceKind::cpu ? data_->begin(operation, same_memory)
+                                                              : device_->begin(operation);
   operation.done = !operation.recipe;
+  if (operation.done) operation.done_at = ticks();
 }
 
 bool Group::expect_equal_calls(const CallOperation& operation) {

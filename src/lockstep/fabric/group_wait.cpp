@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
+#include "lockstep/base/error.h"
 #include "lockstep/fabric/group.h"
 
 namespace lockstep {
@@ -25,8 +27,12 @@ constexpr int kYields = 50;
 // every later call.
 constexpr std::chrono::milliseconds kYieldTime{1};
 constexpr std::chrono::milliseconds kCycleReport{500};
-constexpr std::chrono::milliseconds kLongSleep{50};    // a lost rank is detected after this time
+constexpr std::chrono::milliseconds kLongSleep{50};  // a lost rank is detected after this time
+// This rank looks at the others much more often. A longer interval means that it was itself stopped
+// (SIGSTOP, Ctrl-Z): that time was no waiting, and a resumed rank must not blame the others for it.
+constexpr std::chrono::milliseconds kLongestInterval{500};
 constexpr std::chrono::microseconds kShortSleep{200};  // if other groups may need this rank too
+constexpr std::chrono::microseconds kDeviceSleep{50};  // a device wakes no thread
 
 // Releases the lock while this thread sleeps, so that other threads of this rank can use the group:
 // the awaited rank may itself wait for an operation of one of them.
@@ -62,12 +68,69 @@ void Group::wait_for(Operation& operation, std::optional<Deadline> deadline) {
   }
 }
 
+void Group::make_wait(Operation& operation, void* stream, std::optional<Deadline> deadline) {
+  const Lock lock(mutex_);
+  wait_for(operation, deadline);
+  if (operation.device.kind == DeviceKind::cpu) return;
+  expect_usable();
+  try {
+    operation.device_result()->make_wait(stream);
+  } catch (const SystemError& error) {
+    fail({rank(), fmt::format("{}: {}", rank_in_words(rank()), error.what())});
+  }
+}
+
+void Group::synchronize(Operation& operation, std::optional<Deadline> deadline) {
+  const Lock lock(mutex_);
+  wait_for(operation, deadline);
+  if (operation.device.kind == DeviceKind::cpu) return;
+  Wait wait{deadline};
+  const Awaited awaited{.local = operation.device_result()};
+  while (const auto lagging = awaited.lagging()) {
+    expect_usable();
+    wait_a_little(awaited, *lagging, wait);
+  }
+  expect_result();
+}
+
+// The work of a failed group ends without its result, also on a rank that has not failed yet.
+void Group::expect_result() {
+  expect_usable();
+  if (const auto cause = reported_failure()) fail(*cause);
+}
+
+// Called for an operation that is done for the host.
+bool Group::has_ended(Operation& operation) {
+  if (operation.device.kind == DeviceKind::cpu) return true;
+  const bool ended = !operation.device_result()->lagging();
+  if (ended) {
+    expect_result();
+  } else {
+    expect_usable();
+    check_sometimes({.local = operation.device_result()});
+  }
+  return ended;
+}
+
+// For loops around done(): they must detect a lost rank too, but without a system call each time.
+void Group::check_sometimes(const Awaited& awaited) {
+  constexpr std::chrono::milliseconds kCheckInterval{20};
+  const auto now = Clock::now();
+  if (now - last_check_ <= kCheckInterval) return;
+  last_check_ = now;
+  if (const auto cause = find_failure(awaited)) fail(*cause);
+  membership_.registry->advance_others(*this);
+}
+
 void Group::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
   const bool alone = membership_.registry->pending() <= static_cast<int>(queue_.size());
   for (int i = oversubscribed_ ? kSpins : 0; i < kSpins; ++i) {
     if (!awaited.lagging()) return;
     control_->poll();
-    if (!queue_.empty() && !queue_.front()->begun) data_->look_ahead(*queue_.front());
+    if (!queue_.empty() && !queue_.front()->begun &&
+        queue_.front()->device.kind == DeviceKind::cpu) {
+      data_->look_ahead(*queue_.front());
+    }
     pause_core();
   }
   const auto yields_until =
@@ -77,14 +140,18 @@ void Group::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
     control_->poll();
     ::sched_yield();
   }
-  if (!wait.since) wait.since = Clock::now();
+  if (!wait.last_look) wait.last_look = Clock::now();
   if (!alone) membership_.registry->advance_others(*this);
   auto until = Deadline::after(alone ? Clock::duration(kLongSleep) : Clock::duration(kShortSleep));
   if (wait.deadline) until = std::min(until, *wait.deadline);
   control_->set_waits_in(queue_.empty() ? 0 : queue_.front()->number);
   {
     const Unlocked meanwhile(mutex_);
-    control_->sleep(awaited, rank, until);
+    if (awaited.local == nullptr) {
+      control_->sleep(awaited, rank, until);
+    } else {
+      std::this_thread::sleep_for(kDeviceSleep);
+    }
   }
   expect_usable();
   if (awaited.lags(rank)) return check_others(awaited, wait);
@@ -96,15 +163,16 @@ void Group::check_others(const Awaited& awaited, Wait& wait) {
   const auto lagging = awaited.lagging();
   if (!lagging) return;
   const auto now = Clock::now();
-  const auto waited = now - *wait.since;
-  const auto seconds = std::chrono::duration<double>(waited).count();
-  if (!wait.reported && waited >= options_.stall_report) {
+  wait.waited += std::min<Clock::duration>(now - *wait.last_look, kLongestInterval);
+  wait.last_look = now;
+  const auto seconds = std::chrono::duration<double>(wait.waited).count();
+  if (!wait.reported && wait.waited >= options_.stall_report) {
     wait.reported = true;
     log_.warning(fmt::format("waiting for {} in {} of group {}, {:.0f} s so far; {}",
-                             rank_in_words(*lagging), what_waits(), options_.name, seconds,
-                             last_call_in_words(*lagging)));
+                             awaited_in_words(awaited, *lagging), what_waits(), options_.name,
+                             seconds, last_call_in_words(*lagging)));
   }
-  const auto cycle = waited >= kCycleReport
+  const auto cycle = wait.waited >= kCycleReport
                          ? membership_.registry->find_cycle(*this, global_rank(*lagging))
                          : std::nullopt;
   if (cycle && !std::exchange(wait.cycle_reported, true)) {
@@ -113,13 +181,22 @@ void Group::check_others(const Awaited& awaited, Wait& wait) {
         "of the two ranks omits a call or makes an extra call",
         what_waits(), options_.name, rank_in_words(*lagging), *cycle));
   }
-  const bool late = wait.deadline ? wait.deadline->expired() : waited >= options_.timeout;
-  if (late) {
-    fail({*lagging, fmt::format("{} of group {} timed out after {:.1f} s, waiting for {}: {}",
-                                what_waits(), options_.name, seconds, rank_in_words(*lagging),
-                                cycle ? "it waits for this rank in " + *cycle
-                                      : last_call_in_words(*lagging))});
+  const bool late = wait.deadline ? wait.deadline->expired() : wait.waited >= options_.timeout;
+  if (!late) return;
+  // Between hosts, the awaited rank may itself wait for one whose process is stopped, which is then
+  // the cause.
+  int culprit = *lagging;
+  for (int other = 0; other < size() && !queue_.empty(); ++other) {
+    const Condition completed{Condition::Of::completed, queue_.front()->number};
+    if (!control_->counters().lags(other, completed)) continue;
+    if (control_->describe(other).find("stopped by a signal") != std::string::npos) culprit = other;
   }
+  fail({culprit,
+        fmt::format(
+            "{} of group {} timed out after {:.1f} s, waiting for {}: {}", what_waits(),
+            options_.name, seconds,
+            culprit == *lagging ? awaited_in_words(awaited, culprit) : rank_in_words(culprit),
+            cycle ? "it waits for this rank in " + *cycle : last_call_in_words(culprit))});
 }
 
 std::optional<std::string> Group::awaits_this_rank(int global_rank) {
@@ -149,23 +226,37 @@ std::optional<Cause> Group::reported_failure(std::uint64_t number) const {
   return std::nullopt;
 }
 
+bool Group::has_completed_front(int rank) const noexcept {
+  return !queue_.empty() &&
+         !control_->counters().lags(rank, {Condition::Of::completed, queue_.front()->number});
+}
+
 // A failure that another rank has published, or a rank that has ended or left and therefore can
-// never do what is awaited.
+// never do what is awaited. While the group is created, a rank that has ended after it entered
+// counts too: an awaited rank may have noticed that before it could tell anything to this group.
 std::optional<Cause> Group::find_failure(const Awaited& awaited) const {
   if (auto cause = reported_failure()) return cause;
+  const bool is_created = !queue_.empty() && queue_.front()->number == 1;
+  const auto is_awaited = [&](int other) {
+    return awaited.lags(other) && (awaited.word == nullptr || other == awaited.peer);
+  };
   std::optional<int> leaver;
   for (int other = 0; other < size(); ++other) {
-    if (other == rank() || !awaited.lags(other)) continue;
-    if (awaited.word != nullptr && other != awaited.peer) continue;
+    if (other == rank() || (!is_awaited(other) && !is_created)) continue;
     // Reads "gone" before "left": a rank that leaves and then ends counts as left.
     const bool dead = control_->is_gone(other);
     const bool left = control_->standing(other) == Standing::left;
-    if ((!dead && !left) || !awaited.lags(other)) continue;
+    // The device work of a rank has ended before it leaves.
+    if (left && awaited.local != nullptr) continue;
+    // Between hosts, what a rank has sent before it left may still be on the way.
+    if (left && awaited.word != nullptr && messages_.empty() && has_completed_front(other))
+      continue;
+    if ((!dead && !left) || (!is_awaited(other) && (left || !is_created))) continue;
     if (!left) {
-      return Cause{other, fmt::format("{} has ended while others are in {} of group {}: {}; see "
+      return Cause{other, fmt::format("{} {} while others are in {} of group {}: {}; see "
                                       "its own output for the reason",
-                                      rank_in_words(other), what_waits(), options_.name,
-                                      last_call_in_words(other))};
+                                      rank_in_words(other), control_->gone_in_words(other),
+                                      what_waits(), options_.name, last_call_in_words(other))};
     }
     // A rank may have left because another one has ended; then that one is the cause.
     if (!leaver) leaver = other;
@@ -190,6 +281,10 @@ std::string Group::last_call_in_words(int rank) const {
 
 std::string Group::rank_in_words(int rank) const {
   return fmt::format("rank {} ({})", global_rank(rank), control_->describe(rank));
+}
+
+std::string Group::awaited_in_words(const Awaited& awaited, int rank) const {
+  return (awaited.local != nullptr ? "the device of " : "") + rank_in_words(rank);
 }
 
 std::string Group::what_waits() const {

@@ -54,7 +54,7 @@ void work_forever(Group& group, RandomStream random) {
   for (std::uint64_t number = 0;; ++number) {
     const auto choice = random.below(16);
     if (choice == 0) {
-      (void)group.allocate(10'000);
+      (void)allocate_on_device(group, 10'000);
       continue;
     }
     if (choice == 1) {
@@ -142,6 +142,7 @@ double longest_in(const std::string& output) {
 // Returns the seconds until the last survivor detected the kill.
 double kill_one_of(TransportKind kind, int size, std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
+  set_suite_device(kind, seed);
   RandomStream random({seed, random_purpose("kill")}, 0, 0);
   const int victim = static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
   const auto outcomes =
@@ -154,6 +155,7 @@ double kill_one_of(TransportKind kind, int size, std::uint64_t seed) {
                                         }
                                         if (size > 2)
                                           continue_without(kind, self.rank(), size, victim, 1);
+                                        SuiteDevice::set(std::nullopt);
                                         EXPECT_EQ(count_registered_mappings(), 0U);
                                         EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
                                       },
@@ -174,6 +176,7 @@ double kill_one_of(TransportKind kind, int size, std::uint64_t seed) {
 
 class Kill : public TransportTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, Kill, kTransports);
+INSTANTIATE_TEST_SUITE_P(Devices, Kill, kDeviceTransports);
 
 TEST_P(Kill, SurvivorsNameAKilledRankWithinASecondAndContinueWithoutIt) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");

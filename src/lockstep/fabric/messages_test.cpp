@@ -23,6 +23,10 @@ constexpr std::size_t kEnvelopes = 16;
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Values(1, 2, 3, 5)));
+INSTANTIATE_TEST_SUITE_P(Device, GroupTest,
+                         ::testing::Combine(kThreadDeviceTransports,
+                                            ::testing::Values(Ranks::threads),
+                                            ::testing::Values(1, 2, 5)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 4)));
@@ -46,13 +50,13 @@ struct Post {
 std::unique_ptr<Post> send(Group& group, int to, int tag, int number, std::size_t bytes) {
   auto post = std::make_unique<Post>();
   post->bytes = text_of(group.rank(), to, number, bytes);
-  post->operation = group.send(message_of(to, tag, bytes), post->bytes, nullptr);
+  post->operation = group.send(on_device(group, message_of(to, tag, bytes)), post->bytes, nullptr);
   return post;
 }
 
 void receive(Group& group, int from, int tag, int number, std::size_t bytes) {
   Bytes found(bytes);
-  group.wait(*group.receive(message_of(from, tag, bytes), found, nullptr));
+  finish(group, *group.receive(on_device(group, message_of(from, tag, bytes)), found, nullptr));
   EXPECT_EQ(found, text_of(from, group.rank(), number, bytes))
       << "message " << number << " from " << from << ", " << bytes << " bytes, tag " << tag;
 }
@@ -68,7 +72,7 @@ TEST_P(GroupTest, MessagesOfEverySizeArriveWhole) {
           kPieceBytes - 1, kPieceBytes, kPieceBytes + 1, 2 * kPieceBytes, 5 * kPieceBytes + 17}) {
       const auto post = send(group, next, 4, ++number, bytes);
       receive(group, previous, 4, number, bytes);
-      group.wait(*post->operation);
+      finish(group, *post->operation);
     }
   });
 }
@@ -79,12 +83,13 @@ TEST_P(GroupTest, MessagesFromRegisteredMemoryArriveWhole) {
     const int next = (group.rank() + 1) % size;
     const int previous = (group.rank() + size - 1) % size;
     constexpr std::size_t kBytes = 200'000;
-    const auto memory = group.allocate(kBytes);
+    const auto memory = allocate_on_device(group, kBytes);
     const auto text = text_of(group.rank(), next, 1, kBytes);
     std::copy(text.begin(), text.end(), memory->bytes().begin());
-    const auto sent = group.send(message_of(next, 0, kBytes), memory->bytes(), nullptr);
+    const auto sent =
+        group.send(on_device(group, message_of(next, 0, kBytes)), memory->bytes(), nullptr);
     receive(group, previous, 0, 1, kBytes);
-    group.wait(*sent);
+    finish(group, *sent);
   });
 }
 
@@ -101,7 +106,7 @@ TEST_P(GroupTest, TagsAreReceivedInAnotherOrderThanSent) {
     for (const int tag : {3, 7, 0, 5, 6, 1, 2, 4}) {
       receive(group, previous, tag, tag, bytes_of_tag(tag));
     }
-    for (auto& post : posts) group.wait(*post->operation);
+    for (auto& post : posts) finish(group, *post->operation);
   });
 }
 
@@ -120,7 +125,7 @@ TEST_P(GroupTest, ManyMessagesOfOneTagArriveInOrderAroundOneThatWaits) {
     for (int number = 1; number < kMessages; ++number) receive(group, previous, 2, number, 40);
     receive(group, previous, 1, 0, 40);
     for (auto post = posts.rbegin(); post != posts.rend(); ++post) {
-      group.wait(*(*post)->operation);
+      finish(group, *(*post)->operation);
     }
   });
 }
@@ -143,16 +148,17 @@ TEST_P(GroupTest, ReceivesOfOneTagMatchMessagesInTheOrderOfTheirStart) {
     for (int number = 0; number < kMessages; ++number) {
       auto& post = *receives.emplace_back(std::make_unique<Post>());
       post.bytes.resize(bytes_of(number));
-      post.operation = group.receive(message_of(previous, tag_of(number), bytes_of(number)),
-                                     post.bytes, nullptr);
+      post.operation =
+          group.receive(on_device(group, message_of(previous, tag_of(number), bytes_of(number))),
+                        post.bytes, nullptr);
     }
     for (int number = kMessages; number-- > 0;) {
       const auto& post = *receives[static_cast<std::size_t>(number)];
-      group.wait(*post.operation);
+      finish(group, *post.operation);
       EXPECT_TRUE(post.bytes == text_of(previous, group.rank(), number, bytes_of(number)))
           << "message " << number;
     }
-    for (auto& post : posts) group.wait(*post->operation);
+    for (auto& post : posts) finish(group, *post->operation);
   });
 }
 
@@ -172,7 +178,7 @@ TEST_P(GroupTest, EveryRankSendsToEveryRankAndToItself) {
         receive(group, peer, 9, number, size_of(peer, group.rank()));
       }
     }
-    for (auto& post : posts) group.wait(*post->operation);
+    for (auto& post : posts) finish(group, *post->operation);
   });
 }
 
@@ -187,7 +193,7 @@ TEST_P(GroupTest, MessagesAndCallsProgressTogether) {
       if (group.rank() % 2 == 0) call.wait();
       receive(group, previous, 0, number, 100'000);
       if (group.rank() % 2 != 0) call.wait();
-      group.wait(*post->operation);
+      finish(group, *post->operation);
     }
   });
 }
@@ -206,8 +212,9 @@ TEST_P(GroupTest, AMessageOfAnotherSizeIsRefusedOnBothSides) {
       Bytes bytes(sent + static_cast<std::size_t>(group.rank()));
       const auto message = message_of(1 - group.rank(), 6, bytes.size());
       try {
-        group.wait(group.rank() == 0 ? *group.send(message, bytes, nullptr)
-                                     : *group.receive(message, bytes, nullptr));
+        finish(group, group.rank() == 0
+                          ? *group.send(on_device(group, message), bytes, nullptr)
+                          : *group.receive(on_device(group, message), bytes, nullptr));
         ADD_FAILURE() << "no error";
       } catch (const PeerError& error) {
         EXPECT_NE(std::string(error.what()).find("tag 6"), std::string::npos) << error.what();

@@ -16,6 +16,10 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Range(2, 6)));
+INSTANTIATE_TEST_SUITE_P(Device, GroupTest,
+                         ::testing::Combine(kThreadDeviceTransports,
+                                            ::testing::Values(Ranks::threads),
+                                            ::testing::Values(2, 4)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 5)));
@@ -95,13 +99,13 @@ TEST_P(GroupTest, EveryRankNamesBothSidesOfADifference) {
             failure_of([&] { make(group, {is_odd ? difference.other : difference.usual}); });
         // With two ranks the group cannot know which of them is wrong: the message names rank 0 and
         // the first rank that differs from it.
-        const auto usual = to_string(descriptor_of(difference.usual));
-        const auto other = to_string(descriptor_of(difference.other));
-        expect_words(failure, {"rank 0 is in call 3 " + (odd == 0 ? other : usual),
-                               "in call 3 " + (odd == 0 ? usual : other),
+        const auto usual = to_string(descriptor_of(on_device(group, difference.usual)));
+        const auto other = to_string(descriptor_of(on_device(group, difference.other)));
+        expect_words(failure, {"rank 0 is in " + nth_call(3) + " " + (odd == 0 ? other : usual),
+                               "in " + nth_call(3) + " " + (odd == 0 ? usual : other),
                                odd == 0 ? "rank 1 in" : "rank " + std::to_string(odd) + " in"});
         expect_words(failure_of([&] { make(group, {difference.usual}); }),
-                     {"is unusable after a failure", "rank 0 is in call 3"});
+                     {"is unusable after a failure", "rank 0 is in " + nth_call(3)});
       });
     }
   }
@@ -116,7 +120,7 @@ TEST_P(GroupTest, CallsInAnotherOrderAreNamed) {
       make(group, {is_odd ? second : first});
       make(group, {is_odd ? first : second});
     });
-    expect_words(failure, {"\"first\"", "\"second\"", "rank 0 is in call 2"});
+    expect_words(failure, {"\"first\"", "\"second\"", "rank 0 is in " + nth_call(2)});
   });
 }
 
@@ -129,12 +133,12 @@ TEST_P(GroupTest, ADifferenceIsFoundAmongManyCallsInFlight) {
     const auto failure = failure_of([&] {
       std::vector<std::shared_ptr<Operation>> operations;
       const auto start = [&](std::span<std::byte> span, ReduceOp op) {
-        operations.push_back(group.start({.kind = Collective::all_reduce,
-                                          .op = op,
-                                          .count = static_cast<std::int64_t>(span.size()),
-                                          .input = span,
-                                          .output = span},
-                                         nullptr));
+        const Call call{.kind = Collective::all_reduce,
+                        .op = op,
+                        .count = static_cast<std::int64_t>(span.size()),
+                        .input = span,
+                        .output = span};
+        operations.push_back(group.start(on_device(group, call), nullptr));
       };
       if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
       start(large, ReduceOp::sum);
@@ -144,10 +148,10 @@ TEST_P(GroupTest, ADifferenceIsFoundAmongManyCallsInFlight) {
       }
       // No rank continues with the large call before all ranks have started all calls.
       std::this_thread::sleep_for(std::chrono::milliseconds(group.rank() == 1 ? 0 : 100));
-      for (auto& operation : operations) group.wait(*operation);
+      for (auto& operation : operations) finish(group, *operation);
     });
-    expect_words(failure, {"rank 0 is in call 5 all_reduce(sum, 1 × uint8)",
-                           "rank 1 in call 5 all_reduce(max, 1 × uint8)"});
+    expect_words(failure, {"rank 0 is in " + nth_call(5) + " all_reduce(sum, 1 × uint8",
+                           "rank 1 in " + nth_call(5) + " all_reduce(max, 1 × uint8"});
   });
 }
 
@@ -168,8 +172,8 @@ TEST_P(GroupTest, AnExtraCallIsNamedWhenTheOthersLeave) {
     run(group, {.kind = Collective::barrier, .name = "last"});
     if (group.rank() != group.size() - 1) return;
     expect_words(failure_of([&] { run(group, {.kind = Collective::barrier, .name = "extra"}); }),
-                 {"has left group world", "call 3 barrier(\"extra\")", "it last entered call 2",
-                  "\"last\""});
+                 {"has left group world", std::string() + nth_call(3) + " barrier(\"extra\")",
+                  "it last entered " + nth_call(2), "\"last\""});
   });
 }
 
@@ -180,7 +184,8 @@ TEST_P(GroupTest, AMissingCallIsNamedWhenItsRankLeaves) {
     const auto failure =
         failure_of([&] { make(group, {{.kind = Collective::all_reduce, .count = 9000}}); });
     expect_words(failure, {"rank " + std::to_string(group.size() - 1) + " has left group world",
-                           "call 3 all_reduce(sum, 9000 × uint8)", "it last entered call 2"});
+                           std::string() + nth_call(3) + " all_reduce(sum, 9000 × uint8",
+                           "it last entered " + nth_call(2)});
   });
 }
 
@@ -199,9 +204,9 @@ TEST_P(GroupTest, AMissingCallIsNamedAtTheDeadlineWhileItsRankStays) {
       const auto never = group.receive({.peer = 0, .count = 1}, std::span(&byte, 1), nullptr);
       while (!group.done(*never)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
-    expect_words(failure,
-                 {"call 3 barrier of group world timed out after ",
-                  "waiting for rank " + std::to_string(late) + " (pid ", "it last entered call 2"});
+    expect_words(failure, {std::string() + nth_call(3) + " barrier of group world timed out after ",
+                           "waiting for rank " + std::to_string(late) + " (pid ",
+                           "it last entered " + nth_call(2)});
     expect_words(failure_of([&] { run(group, {.kind = Collective::barrier}); }),
                  {"is unusable after a failure"});
   });

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -94,6 +96,61 @@ TEST_P(GroupTest, DoneAdvancesAndGivesTheCorrectResult) {
       call.expect_correct();
     }
   });
+}
+
+// Rank 1 begins the first call, which sends its input, and then does nothing until rank 0 has begun
+// the second: rank 0 has every input and awaits only results. The thread of rank 1's network may
+// complete the first call meanwhile, so several rounds are tried.
+TEST(ProgressBetweenHosts, ACallBeginsWhileResultsOfThePreviousOneAreMissing) {
+  constexpr int kMostRounds = 100;
+  const GroupSetting setting{.transport = TransportKind::tcp, .ranks = Ranks::apart, .size = 2};
+  std::atomic<int> stage = 0;
+  std::atomic<bool> was_seen = false;
+  const auto reach = [&](int next) {
+    stage = next;
+    stage.notify_all();
+  };
+  const auto await = [&](int next) {
+    for (int now = stage; now < next; now = stage) stage.wait(now);
+  };
+  run_group(setting, [&](Group& group) {
+    std::vector<std::vector<float>> data(2);
+    const auto start = [&](std::size_t i) {
+      data[i].assign(1U << 18, 1);
+      const auto bytes = std::as_writable_bytes(std::span(data[i]));
+      return group.start({.kind = Collective::all_reduce,
+                          .dtype = DType::float32,
+                          .count = static_cast<std::int64_t>(data[i].size()),
+                          .input = bytes,
+                          .output = bytes},
+                         nullptr);
+    };
+    const auto advance_until_begun = [&](const Operation& operation) {
+      const auto limit = Deadline::after(std::chrono::seconds(20));
+      while (!operation.begun && !limit.expired()) {
+        group.advance();
+        std::this_thread::yield();
+      }
+      EXPECT_TRUE(operation.begun);
+    };
+    for (int round = 0; round < kMostRounds && !was_seen; ++round) {
+      const int base = 3 * round;
+      if (group.rank() == 1) await(base + 1);
+      const auto first = start(0);
+      if (group.rank() == 0) {
+        reach(base + 1);
+        await(base + 2);
+      }
+      const auto second = start(1);
+      advance_until_begun(group.rank() == 0 ? *second : *first);
+      if (group.rank() == 0 && !first->done) was_seen = true;
+      reach(base + (group.rank() == 0 ? 3 : 2));
+      await(base + 3);
+      for (const auto& operation : {first, second}) group.wait(*operation);
+      for (const auto& each : data) EXPECT_EQ(each, std::vector<float>(each.size(), 2));
+    }
+  });
+  EXPECT_TRUE(was_seen);
 }
 
 // Without threads of one mapping: their group does not support split().

@@ -24,7 +24,8 @@ class Program {
         groups_{std::shared_ptr<Group>(std::shared_ptr<void>(), &world),
                 world.split(0, -world.rank()), world.split(world.rank() % 2, 0),
                 world.split((world.rank() + 1) / 2, 0)} {
-    for (auto& group : groups_) registered_.push_back(group->allocate(kBuffers * kBufferBytes));
+    for (auto& group : groups_)
+      registered_.push_back(allocate_on_device(*group, kBuffers * kBufferBytes));
     users_.resize(groups_.size() * kBuffers);
   }
 
@@ -102,12 +103,12 @@ class Program {
     const auto text = text_of(group.rank());
     const auto found = std::make_shared<oracle::Bytes>(bytes);
     const auto wanted = text_of(from);
-    const auto sent = group.send(outgoing, *text, text);
-    const auto received = group.receive(incoming, *found, found);
-    pending_.push_back(
-        std::make_shared<std::function<void()>>([&group, sent] { group.wait(*sent); }));
+    const auto sent = group.send(on_device(group, outgoing), *text, text);
+    const auto received = group.receive(on_device(group, incoming), *found, found);
+    pending_.push_back(std::make_shared<std::function<void()>>(
+        [&group, sent] { lockstep::finish(group, *sent); }));
     pending_.push_back(std::make_shared<std::function<void()>>([&group, received, found, wanted] {
-      group.wait(*received);
+      lockstep::finish(group, *received);
       EXPECT_EQ(*found, *wanted);
     }));
   }
@@ -119,7 +120,7 @@ class Program {
       user = nullptr;
     }
     registered_[index] = nullptr;
-    return groups_[index]->allocate(kBuffers * kBufferBytes);
+    return allocate_on_device(*groups_[index], kBuffers * kBufferBytes);
   }
 
   void finish(const Pending& pending) {
@@ -147,6 +148,13 @@ class Program {
 INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 2, 3)));
+INSTANTIATE_TEST_SUITE_P(Device, GroupTest,
+                         ::testing::Combine(kThreadDeviceTransports,
+                                            ::testing::Values(Ranks::apart),
+                                            ::testing::Values(1, 2, 3)));
+INSTANTIATE_TEST_SUITE_P(DeviceProcesses, GroupTest,
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(4)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 4, 5)));
@@ -157,6 +165,7 @@ TEST_P(GroupTest, RandomProgramsGiveTheResultsOfTheOracle) {
   const std::uint64_t num_programs = soak ? 40 : 2;
   auto setting = this->setting();
   setting.limit = std::chrono::seconds(240);
+  setting.seed = first;
   run_group(setting, [&](Group& group) {
     for (std::uint64_t seed = first; seed < first + num_programs; ++seed) {
       Program(group, seed).run(600);

@@ -1,5 +1,5 @@
-// An operation as a coroutine. A recipe runs until it needs something that other ranks have not
-// done yet; then it suspends and states what it awaits.
+// An operation as a coroutine. A recipe runs until it needs something that other ranks, or this
+// rank's device, have not done yet; then it suspends and states what it awaits.
 #pragma once
 
 #include <atomic>
@@ -13,22 +13,40 @@
 
 namespace lockstep {
 
-// What a recipe waits for: that all ranks fulfill a condition, or that one word reaches a value.
+/// Something that no counter states: the end of work on a device. Nothing wakes a rank that waits
+/// for it: it asks again.
+class LocalCondition {
+ public:
+  LocalCondition() = default;
+  LocalCondition(const LocalCondition&) = delete;
+  LocalCondition& operator=(const LocalCondition&) = delete;
+  virtual ~LocalCondition() = default;
+
+  /// The rank whose work is awaited, which may be this one; nullopt once the condition is
+  /// fulfilled.
+  [[nodiscard]] virtual std::optional<int> lagging() const noexcept = 0;
+};
+
+// What a recipe waits for: that all ranks fulfill a condition, that one word reaches a value, or a
+// local condition.
 struct Awaited {
-  const Counters* counters = nullptr;
+  const Counters* counters = nullptr;  // null: `local` is set
   Condition condition = {};
   const std::atomic<std::uint64_t>* word = nullptr;  // if set, used instead of the condition
   std::uint64_t target = 0;
   int peer = 0;  // the rank that raises the word
+  const LocalCondition* local = nullptr;
   // No later part of the recipe is awaited by other ranks: the group's next call may begin.
   bool last = false;
 
   // A rank that has not done its part; nullopt if all have.
   [[nodiscard]] std::optional<int> lagging() const noexcept {
+    if (counters == nullptr) return local->lagging();
     if (word == nullptr) return counters->lagging(condition);
     return word->load(std::memory_order_seq_cst) < target ? std::optional(peer) : std::nullopt;
   }
   [[nodiscard]] bool lags(int rank) const noexcept {
+    if (counters == nullptr) return lagging().has_value();
     return word == nullptr ? counters->lags(rank, condition) : lagging().has_value();
   }
 };

@@ -159,5 +159,37 @@ TEST_P(Stop, RanksThatAreStoppedAndResumedGiveCorrectSums) {
        }});
 }
 
+// Ctrl-Z and fg: no rank takes the time in which it was stopped itself for waiting or for silence.
+TEST_P(Stop, AJobThatIsStoppedAsAWholeForLongerThanItsTimeoutContinues) {
+  constexpr int kSize = 2;
+  constexpr std::uint64_t kCalls = 2000;
+  const auto kind = GetParam();
+  const bool has_heartbeat = kind == TransportKind::tcp || kind == TransportKind::hosts;
+  const auto stopped_for = has_heartbeat ? 3500ms : 2000ms;  // which is 3 s
+  const auto body = [&](Rank& self) {
+    const auto world = world_of_processes(self.rank(), kSize);
+    const auto group = make_test_group(kind, world, {.timeout = 1500ms});
+    const CallMemory memory(*group, 1U << 20);
+    self.note("working");
+    for (std::uint64_t i = 0; i < kCalls; ++i) {
+      CheckedCall(*group, {.kind = Collective::all_reduce, .dtype = DType::int32, .count = 20'000},
+                  Form::apart, memory.span(kMemoryKinds[i % 3]), i)
+          .wait();
+    }
+    self.barrier(self.deadline());
+  };
+  (void)testing::run_ranks_as_processes(kSize, body, {.meanwhile = [&](const auto& ranks) {
+                                          for (int rank = 0; rank < kSize; ++rank) {
+                                            ranks.wait_for_note(rank, "working",
+                                                                Deadline::after(30s));
+                                          }
+                                          for (int rank = 0; rank < kSize; ++rank)
+                                            ranks.send_signal(rank, SIGSTOP);
+                                          std::this_thread::sleep_for(stopped_for);
+                                          for (int rank = 0; rank < kSize; ++rank)
+                                            ranks.send_signal(rank, SIGCONT);
+                                        }});
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 
 #include "lockstep/fabric/group.h"
 #include "lockstep/fabric/test_oracle_internal.h"
+#include "lockstep/gpu/test_device_suite_internal.h"
 
 namespace lockstep {
 
@@ -52,7 +53,11 @@ class CheckedCall {
     wanted_ = oracle::output_of(call, inputs, rank);
     const bool in_place = form == Form::in_place && !own.empty() && output > 0;
     const auto needed = own.size() + output + kGap;
-    if (memory.empty()) {
+    is_ordinary_ = memory.empty();
+    if (is_ordinary_ && SuiteDevice::is_set()) {
+      on_device_ = std::make_unique<SuiteMemory>(needed);
+      memory = on_device_->bytes();
+    } else if (is_ordinary_) {
       ordinary_.resize(needed);
       memory = ordinary_;
     }
@@ -66,25 +71,52 @@ class CheckedCall {
       output_at = own.size() > output ? offset : 0;
     }
     const auto input = memory.subspan(input_at, own.size());
-    std::copy(own.begin(), own.end(), input.begin());
     call_.input = input;
     call_.output = memory.subspan(output_at, output);
+    call_ = on_device(group, call_);
+    if (call_.device.kind == DeviceKind::cpu) {
+      std::copy(own.begin(), own.end(), input.begin());
+    } else {
+      // Written by the caller's stream: the call must wait for it.
+      own_ = own;
+      EXPECT_TRUE(
+          SuiteDevice::get()->copy(input.data(), own_.data(), own_.size(), call_.stream).ok());
+    }
     operation_ = group.start(call_, nullptr);
+  }
+
+  CheckedCall(const CheckedCall&) = delete;
+  CheckedCall& operator=(const CheckedCall&) = delete;
+  // The caller's stream may still copy from or to the memory of this object.
+  ~CheckedCall() {
+    if (call_.device.kind != DeviceKind::cpu) (void)SuiteDevice::get()->synchronize(call_.stream);
   }
 
   [[nodiscard]] Operation& operation() { return *operation_; }
 
   void wait() {
-    group_.wait(*operation_);
-    expect_correct();
+    if (call_.device.kind == DeviceKind::cpu) {
+      group_.wait(*operation_);
+      return expect_correct(call_.output);
+    }
+    // Read by the caller's stream: it must wait for the end of the work.
+    group_.make_wait(*operation_, call_.stream);
+    found_.resize(call_.output.size());
+    EXPECT_TRUE(SuiteDevice::get()
+                    ->copy(found_.data(), call_.output.data(), found_.size(), call_.stream)
+                    .ok());
+    finish(group_, *operation_);
+    EXPECT_TRUE(SuiteDevice::get()->synchronize(call_.stream).ok());
+    expect_correct(found_);
   }
 
-  void expect_correct() const {
-    const auto index = oracle::first_difference(call_.dtype, call_.output, wanted_);
+  void expect_correct() const { expect_correct(call_.output); }
+  void expect_correct(std::span<const std::byte> found) const {
+    const auto index = oracle::first_difference(call_.dtype, found, wanted_);
     EXPECT_FALSE(index) << "rank " << group_.rank() << " of " << group_.size() << ": "
                         << to_string(descriptor_of(call_)) << ", element " << *index
                         << (form_ == Form::in_place ? ", in place" : "")
-                        << (ordinary_.empty() ? ", registered memory" : ", ordinary memory");
+                        << (is_ordinary_ ? ", ordinary memory" : ", registered memory");
   }
 
   static constexpr std::size_t kGap = 64;
@@ -97,6 +129,10 @@ class CheckedCall {
   Group& group_;
   Call call_;
   Form form_;
+  bool is_ordinary_ = false;
+  oracle::Bytes own_;
+  oracle::Bytes found_;
+  std::unique_ptr<SuiteMemory> on_device_;
   oracle::Bytes ordinary_;
   oracle::Bytes wanted_;
   std::shared_ptr<Operation> operation_;
@@ -106,7 +142,7 @@ class CheckedCall {
 class CallMemory {
  public:
   CallMemory(Group& group, std::size_t bytes)
-      : even_(group.rank() % 2 == 0), registered_(group.allocate(bytes)) {}
+      : even_(group.rank() % 2 == 0), registered_(allocate_on_device(group, bytes)) {}
 
   [[nodiscard]] std::span<std::byte> span(MemoryKind kind) const {
     const bool registered = kind == MemoryKind::registered || (kind == MemoryKind::mixed && even_);

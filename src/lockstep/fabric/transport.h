@@ -11,15 +11,18 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/fabric/control_plane.h"
 #include "lockstep/fabric/data_plane.h"
+#include "lockstep/fabric/device_plane.h"
 #include "lockstep/net/secret.h"
 #include "lockstep/rendezvous/group_registry.h"
+#include "lockstep/trace/rank_page.h"
 
 namespace lockstep {
 
 struct Planes {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<DataPlane> data;
-  std::string reason = {};  // why this transport was chosen
+  std::unique_ptr<DevicePlane> device = {};  // for memory on GPUs; may be null
+  std::string reason = {};                   // why this transport was chosen
 };
 
 /// The ranks of a group, and the objects that it shares with the other groups of its world.
@@ -31,6 +34,7 @@ struct Membership {
   std::shared_ptr<GroupRegistry> registry;
   std::shared_ptr<const Secret> secret;  // of the job; null in a world of one rank
   std::optional<std::string> run_dir;    // the folder of flight recorder files
+  RankPage page;                         // a copy of the world's: the same memory
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(global_ranks.size()); }
 };
@@ -43,7 +47,7 @@ class AddressExchange {
   AddressExchange& operator=(const AddressExchange&) = delete;
   virtual ~AddressExchange() = default;
 
-  static constexpr std::size_t kMaxBytes = 95;
+  static constexpr std::size_t kMaxBytes = 191;
   /// Publishes this rank's address, which may be empty and has at most kMaxBytes.
   /// Collective: every rank calls this once. Returns when all ranks have called it.
   virtual void exchange(const std::string& own) = 0;

@@ -6,12 +6,15 @@
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
+#include <cstddef>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/flat/upload.h"
 
 namespace lockstep {
 namespace {
@@ -83,6 +86,17 @@ std::vector<ParameterFacts> facts_of_all(const std::vector<Registered>& paramete
   return facts;
 }
 
+at::Tensor table_of(const Segment& segment, const Layout& layout) {
+  std::vector<std::int64_t> ends;
+  for (const int index : segment.parameters) {
+    const auto& slot = layout.slots[static_cast<std::size_t>(index)];
+    ends.insert(ends.end(), {slot.begin, slot.begin + slot.count});
+  }
+  return upload(std::as_bytes(std::span(ends)), segment.device, "the layout of the parameters")
+      .view(at::kLong)
+      .view({-1, 2});
+}
+
 at::Tensor view_of(const at::Tensor& segment, const Slot& slot, const ParameterFacts& facts) {
   return segment.as_strided(facts.sizes, facts.strides, slot.begin);
 }
@@ -123,6 +137,10 @@ const at::Tensor& FlatParameters::gradients(int segment) const {
 
 const at::Tensor& FlatParameters::gradients(int segment, int buffer) const {
   return gradients_.at(static_cast<std::size_t>(buffer)).at(static_cast<std::size_t>(segment));
+}
+
+const at::Tensor& FlatParameters::slot_table(int segment) const {
+  return slot_tables_.at(static_cast<std::size_t>(segment));
 }
 
 void FlatParameters::use_gradient_buffer(int buffer) {
@@ -263,6 +281,10 @@ void FlatParameters::move_in() {
 }
 
 void FlatParameters::allocate() {
+  slot_tables_.clear();
+  for (const auto& segment : layout_.segments) {
+    slot_tables_.push_back(segment.device.is_cuda() ? table_of(segment, layout_) : at::Tensor());
+  }
   gradients_.assign(static_cast<std::size_t>(options_.gradient_buffers), {});
   for (const auto& segment : layout_.segments) {
     const auto bytes = segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));

@@ -74,6 +74,10 @@ class FlatParameters {
   [[nodiscard]] const at::Tensor& gradients(int segment) const;
   [[nodiscard]] const at::Tensor& gradients(int segment, int buffer) const;
 
+  /// For a segment on a GPU: the elements [begin, end) of each parameter of the segment, one row
+  /// each, ascending, in int64 on that GPU. Undefined for a segment on the CPU.
+  [[nodiscard]] const at::Tensor& slot_table(int segment) const;
+
   [[nodiscard]] int num_gradient_buffers() const noexcept { return options_.gradient_buffers; }
   /// The current buffer.
   [[nodiscard]] int gradient_buffer() const noexcept { return buffer_; }
@@ -121,6 +125,7 @@ class FlatParameters {
   Layout layout_;
   std::vector<at::Tensor> values_;                  // by segment
   std::vector<std::vector<at::Tensor>> gradients_;  // by buffer and segment
+  std::vector<at::Tensor> slot_tables_;             // by segment
   std::vector<std::vector<at::Tensor>> views_;      // by parameter and buffer
   int buffer_ = 0;                                  // the current one
   std::unique_ptr<GradientSlots> slots_;

@@ -1,16 +1,68 @@
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
+#include <exception>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/flat/gradient_node_internal.h"
+#include "lockstep/flat/like_internal.h"
 #include "lockstep/flat/walk.h"
 
 namespace lockstep {
 
 namespace autograd = torch::autograd;
+
+namespace {
+
+// A callback at the end of a graph. It is destroyed with the graph, called or not.
+template <typename Shared>
+class FlushAtEnd {
+ public:
+  explicit FlushAtEnd(const std::shared_ptr<Shared>& shared) : shared_(shared) {}
+  FlushAtEnd(const FlushAtEnd&) = delete;
+  FlushAtEnd& operator=(const FlushAtEnd&) = delete;
+  // After a failure the slots hold what had arrived, as on the CPU.
+  ~FlushAtEnd() {
+    const auto shared = called_ ? nullptr : shared_.lock();
+    if (!shared) return;
+    try {
+      shared->gather.flush();
+    } catch (const std::exception&) {
+      // backward() throws its own error; the device reports itself in the next call.
+    }
+  }
+
+  void call() {
+    called_ = true;
+    const auto shared = shared_.lock();
+    if (!shared) return;
+    shared->gather.flush();
+    // The current stream is that of the caller: its next backward() has no other stream to wait
+    // for.
+    for (const auto& each : shared->nodes) {
+      if (const auto node = each.lock()) node->use_current_stream();
+    }
+  }
+
+ private:
+  std::weak_ptr<Shared> shared_;
+  bool called_ = false;
+};
+
+}  // namespace
+
+void GradientSlots::Shared::flush_at_end() {
+  const int task = autograd::get_current_graph_task_id();
+  if (task == flushed_task || task < 0) return;
+  flushed_task = task;
+  const auto end = std::make_shared<FlushAtEnd<Shared>>(shared_from_this());
+  autograd::Engine::get_default_engine().queue_callback([end] { end->call(); });
+}
 
 // With the highest sequence number, autograd runs a node as soon as its gradient is ready,
 // as it does for LibTorch's accumulators: listeners are called while backward() still computes.
@@ -54,7 +106,8 @@ autograd::variable_list GradientSlots::Node::apply(autograd::variable_list&& gra
 void GradientSlots::Node::gradient_bypassed_node() {
   if (!shared_->in_use) return;
   if (!is_in_place()) refuse_moved_parameter();
-  if (!take_in()) note_.non_finite = has_non_finite(slot());
+  if (!take_in() && slot().is_cpu()) note_.non_finite = has_non_finite(slot());
+  shared_->gather.flush();  // a user's hook follows
   auto* listener = shared_->listener;
   if (listener != nullptr) listener->on_backward();
   note_.fresh = true;
@@ -88,6 +141,11 @@ void GradientSlots::Node::use_buffer(std::size_t buffer) {
   entry_.parameter.mutable_grad() = kept_[buffer].bound ? slot() : at::Tensor();
 }
 
+void GradientSlots::Node::discard() noexcept {
+  if (is_bound()) entry_.parameter.mutable_grad().reset();
+  note_ = {};
+}
+
 void GradientSlots::Node::mark_stale(std::size_t buffer) noexcept {
   (buffer == buffer_ ? note_ : kept_[buffer].note).fresh = false;
 }
@@ -103,7 +161,7 @@ bool GradientSlots::Node::take_in() {
   const auto& gradient = entry_.parameter.grad();
   if (!gradient.defined() || is_slot(gradient)) return false;
   const at::NoGradGuard off;
-  note_.non_finite = copy_noting_non_finite(slot(), gradient);
+  note_.non_finite = write(gradient, /*adds=*/false);
   bind();
   return true;
 }
@@ -129,20 +187,36 @@ void GradientSlots::Node::take(const at::Tensor& gradient) {
   }
   const bool adds = entry_.parameter.grad().defined();
   (void)take_in();
-  if (adds) {
-    note_.non_finite = add_noting_non_finite(slot(), gradient);
-  } else {
-    note_.non_finite = copy_noting_non_finite(slot(), gradient);
-    bind();
-  }
+  note_.non_finite = write(gradient, adds);
+  if (!adds) bind();
   note_.fresh = true;
+}
+
+bool GradientSlots::Node::write(const at::Tensor& gradient, bool adds) {
+  if (slot().is_cuda()) {
+    shared_->gather.add(index_, slot(), like(slot(), gradient), adds);
+    shared_->flush_at_end();
+    return false;
+  }
+  return adds ? add_noting_non_finite(slot(), gradient) : copy_noting_non_finite(slot(), gradient);
+}
+
+void GradientSlots::Node::use_current_stream() {
+  const auto device = entry_.parameter.device();
+  if (!device.is_cuda()) return;
+  if (stream() == c10::impl::VirtualGuardImpl(device.type()).getStream(device)) return;
+  input_metadata_.clear();
+  add_input_metadata(entry_.parameter);
 }
 
 // As LibTorch's accumulator does after a gradient.
 void GradientSlots::Node::call_user_hooks() {
   auto& hook = autograd::impl::post_acc_grad_hooks(entry_.parameter);
   if (!hook) return;
-  if (const auto* sentinel = dynamic_cast<const Sentinel*>(hook.get())) {
+  const auto* sentinel = dynamic_cast<const Sentinel*>(hook.get());
+  if (sentinel != nullptr && !sentinel->has_user_hook()) return;
+  shared_->gather.flush();  // the hook may read the gradient
+  if (sentinel != nullptr) {
     sentinel->call_user_hook(entry_.parameter);
   } else {
     (*hook)(entry_.parameter);

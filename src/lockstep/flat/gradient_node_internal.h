@@ -11,14 +11,23 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/flat/device_gather_internal.h"
 #include "lockstep/flat/gradient_slot.h"
 
 namespace lockstep {
 
-struct GradientSlots::Shared {
+struct GradientSlots::Shared final : std::enable_shared_from_this<Shared> {
+  explicit Shared(std::size_t num_parameters) : gather(num_parameters) {}
+
+  /// Called in a backward(): gradients that have not been written when it ends are written then.
+  void flush_at_end();
+
   GradientListener* listener = nullptr;
   bool in_use = true;  // false after ~GradientSlots(), when only graphs still refer to the nodes
   std::function<void(const std::string& name)> when_gone;
+  DeviceGather gather;
+  std::vector<std::weak_ptr<Node>> nodes;
+  int flushed_task = -1;  // the graph that flushes at its end
 };
 
 class GradientSlots::Node final : public torch::autograd::Node {
@@ -39,6 +48,7 @@ class GradientSlots::Node final : public torch::autograd::Node {
   [[nodiscard]] GradientState state(std::size_t buffer) const;
   [[nodiscard]] bool is_bound() const;
   void use_buffer(std::size_t buffer);
+  void discard() noexcept;
   void drop(std::size_t buffer) noexcept { kept_[buffer] = {}; }
   void mark_stale(std::size_t buffer) noexcept;
   GradientState collect();
@@ -46,6 +56,8 @@ class GradientSlots::Node final : public torch::autograd::Node {
   void bind() const { entry_.parameter.mutable_grad() = slot(); }
   [[nodiscard]] bool non_finite() const noexcept { return note_.non_finite; }
   [[nodiscard]] bool is_in_place() const;
+  /// From now on autograd runs this node on the current stream of its device.
+  void use_current_stream();
 
   [[nodiscard]] const Entry& entry() const noexcept { return entry_; }
   [[nodiscard]] bool is_in_use() const noexcept { return shared_->in_use; }
@@ -55,6 +67,8 @@ class GradientSlots::Node final : public torch::autograd::Node {
   [[nodiscard]] bool is_slot(const at::Tensor& gradient) const;
   [[nodiscard]] bool has_same_memory() const;
   void take(const at::Tensor& gradient);
+  /// Writes `gradient` to the slot, or adds it. Returns whether that is non-finite, if it is known.
+  [[nodiscard]] bool write(const at::Tensor& gradient, bool adds);
   void call_user_hooks();
   [[noreturn]] void refuse_moved_parameter() const;
   void expect_no_graph(const at::Tensor& gradient) const;
@@ -86,6 +100,7 @@ class GradientSlots::Sentinel final : public torch::autograd::PostAccumulateGrad
   Sentinel(std::weak_ptr<Node> node, std::unique_ptr<PostAccumulateGradHook> user_hook);
 
   void operator()(const at::Tensor& parameter) override;
+  [[nodiscard]] bool has_user_hook() const noexcept { return user_hook_ != nullptr; }
   void call_user_hook(const at::Tensor& parameter) const;
 
   static void install(const std::shared_ptr<Node>& node);

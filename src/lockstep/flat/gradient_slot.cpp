@@ -70,15 +70,18 @@ void GradientSlots::Sentinel::remove(const std::shared_ptr<Node>& node) {
   hook = std::move(user_hook);
 }
 
-GradientSlots::GradientSlots(std::vector<Entry> entries) : shared_(std::make_shared<Shared>()) {
+GradientSlots::GradientSlots(std::vector<Entry> entries)
+    : shared_(std::make_shared<Shared>(entries.size())) {
   for (auto& entry : entries) {
     const auto parameter = entry.parameter;
     auto node = std::make_shared<Node>(static_cast<int>(nodes_.size()), std::move(entry), shared_);
     autograd::impl::set_grad_accumulator(parameter, node);  // holds a weak pointer
     (void)node->take_in();
     Sentinel::install(node);
+    shared_->nodes.push_back(node);
     nodes_.push_back(std::move(node));
   }
+  shared_->gather.flush();
 }
 
 GradientSlots::~GradientSlots() {
@@ -103,13 +106,19 @@ void GradientSlots::when_gone(std::function<void(const std::string& name)> repor
 void GradientSlots::listen(GradientListener* listener) noexcept { shared_->listener = listener; }
 
 void GradientSlots::use_buffer(int buffer) const {
+  flush();
   for (const auto& node : nodes_) node->use_buffer(static_cast<std::size_t>(buffer));
+  flush();
+}
+void GradientSlots::discard() const noexcept {
+  for (const auto& node : nodes_) node->discard();
 }
 void GradientSlots::drop(int buffer) const noexcept {
   for (const auto& node : nodes_) node->drop(static_cast<std::size_t>(buffer));
 }
 
 void GradientSlots::mark_stale(int buffer) const noexcept {
+  shared_->gather.begin_notes();
   for (const auto& node : nodes_) node->mark_stale(static_cast<std::size_t>(buffer));
 }
 
@@ -129,6 +138,11 @@ bool GradientSlots::is_bound(int index) const {
 }
 bool GradientSlots::non_finite(int index) const {
   return nodes_[static_cast<std::size_t>(index)]->non_finite();
+}
+std::vector<bool> GradientSlots::read_non_finite() const { return shared_->gather.read_notes(); }
+void GradientSlots::flush() const { shared_->gather.flush(); }
+void GradientSlots::use_current_stream() const {
+  for (const auto& node : nodes_) node->use_current_stream();
 }
 GradientState GradientSlots::collect(int index) const {
   return nodes_[static_cast<std::size_t>(index)]->collect();

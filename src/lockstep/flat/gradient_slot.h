@@ -2,7 +2,8 @@
 // gradient accumulator. If `.grad` is undefined, the node copies the gradient into the parameter's
 // slot and makes `.grad` a view of the slot; otherwise it adds the gradient to the slot. So no
 // gradient is zeroed or copied twice, whatever the user does with `.grad` between steps. The same
-// pass finds non-finite values.
+// pass finds non-finite values. On a GPU, gradients that have arrived are written together, with
+// one launch, at the latest when backward() ends (flush).
 //
 // Words: a *slot* is the memory for one parameter's gradient. With several gradient buffers a
 // parameter has one slot per buffer; backward() writes to the slots of the *current* buffer. A
@@ -79,6 +80,8 @@ class GradientSlots {
   /// Makes `buffer` current. Each `.grad` becomes what it was when that buffer was last current:
   /// the slot there, or undefined. An assigned gradient moves into its old slot first.
   void use_buffer(int buffer) const;
+  /// Makes `.grad` undefined wherever it is a slot. Gradients that the user has assigned stay.
+  void discard() const noexcept;
   /// Discards the gradients in `buffer`, which is not the current one.
   void drop(int buffer) const noexcept;
   /// Makes every fresh gradient in `buffer` stale: it has been reduced, or will not be.
@@ -94,6 +97,19 @@ class GradientSlots {
   [[nodiscard]] bool is_bound(int index) const;
   /// Whether the result of the last write or addition to slot `index` has a non-finite value.
   [[nodiscard]] bool non_finite(int index) const;
+
+  /// By parameter, the same for slots on a GPU: a write since the last mark_stale() had a
+  /// non-finite value. Waits for the device.
+  [[nodiscard]] std::vector<bool> read_non_finite() const;
+
+  /// Enqueues the writes of all gradients that have arrived in slots on a GPU; the current stream
+  /// then sees them. Call it before their memory is used during a backward(), and after collect()
+  /// and take_in().
+  void flush() const;
+  /// Nodes of slots on a GPU run on the stream that was current when the slots were made; after a
+  /// backward() from another stream, on that one. Before the first one, call this with that stream
+  /// current: a CUDA graph cannot be captured otherwise.
+  void use_current_stream() const;
 
   /// Prepares slot `index` for a reduction: an assigned gradient moves into the slot and becomes
   /// fresh. Returns the state after that: absent, stale or fresh.

@@ -10,7 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/flat/device_walk_internal.h"
+#include "lockstep/flat/device_walk.h"
+#include "lockstep/flat/like_internal.h"
 #include "lockstep/flat/parallel.h"
 #include "lockstep/flat/with_elements_internal.h"
 #include "lockstep/kernels/digest.h"
@@ -19,18 +20,6 @@
 
 namespace lockstep {
 namespace {
-
-// `from` with the dtype and strides of `to`.
-at::Tensor like(const at::Tensor& to, const at::Tensor& from) {
-  if (from.layout() == at::kStrided && from.scalar_type() == to.scalar_type() &&
-      from.strides() == to.strides() && from.sizes() == to.sizes() && !from.is_conj() &&
-      !from.is_neg()) {
-    return from;
-  }
-  auto converted = at::empty_strided(to.sizes(), to.strides(), to.options());
-  if (from.layout() == at::kStrided) return converted.copy_(from);
-  return converted.zero_().add_(from);
-}
 
 // Calls loop(loops, begin, part) for parts of the tensor's elements, where `loops` is the
 // NotedLoops of their type for this processor. Returns whether one of these calls returned true.
@@ -52,6 +41,17 @@ bool any_part(const at::Tensor& tensor, const Loop& loop) {
 }
 
 }  // namespace
+
+at::Tensor like(const at::Tensor& to, const at::Tensor& from) {
+  if (from.layout() == at::kStrided && from.scalar_type() == to.scalar_type() &&
+      from.strides() == to.strides() && from.sizes() == to.sizes() && !from.is_conj() &&
+      !from.is_neg()) {
+    return from;
+  }
+  auto converted = at::empty_strided(to.sizes(), to.strides(), to.options());
+  if (from.layout() == at::kStrided) return converted.copy_(from);
+  return converted.zero_().add_(from);
+}
 
 bool copy_noting_non_finite(const at::Tensor& to, const at::Tensor& from) {
   const auto source = like(to, from);
@@ -79,13 +79,13 @@ bool add_noting_non_finite(const at::Tensor& to, const at::Tensor& from) {
 }
 
 bool has_non_finite(const at::Tensor& flat) {
-  if (flat.is_cuda()) return has_non_finite_on_device(flat);
+  if (flat.is_cuda()) return non_finite_on_device(flat).item<int>() != 0;
   return any_part(flat,
                   [](auto loops, std::size_t, auto part) { return loops.has_non_finite(part); });
 }
 
 double squared_norm(const at::Tensor& flat) {
-  if (flat.is_cuda()) return squared_norm_on_device(flat);
+  if (flat.is_cuda()) return squared_norm_on_device(flat).item<double>();
   const auto set = best_instruction_set();
   return with_elements(flat, [&]<typename T>(std::span<T> elements) {
     std::vector<double> sums((elements.size() + kSquaresBlock - 1) / kSquaresBlock);
@@ -110,7 +110,7 @@ void scale(const at::Tensor& flat, double factor) {
 
 bool scale_noting_non_finite(const at::Tensor& flat, double factor) {
   if (flat.is_cuda()) {
-    const bool found = has_non_finite_on_device(flat);
+    const bool found = has_non_finite(flat);
     flat.mul_(factor);
     return found;
   }
@@ -119,7 +119,10 @@ bool scale_noting_non_finite(const at::Tensor& flat, double factor) {
 }
 
 std::uint64_t digest_of(const at::Tensor& flat) {
-  if (flat.is_cuda()) return digest_on_device(flat);
+  if (flat.is_cuda()) {
+    const auto digest = digest_on_device(flat, 0, static_cast<std::int64_t>(flat.nbytes()));
+    return static_cast<std::uint64_t>(digest.item<std::int64_t>());
+  }
   const std::span bytes(static_cast<const std::byte*>(flat.const_data_ptr()), flat.nbytes());
   std::atomic<std::uint64_t> sum = 0;
   in_parts(bytes.size(), /*unit=*/64, [&](std::size_t begin, std::size_t end) {

@@ -4,7 +4,8 @@
 // processor, with any number of threads, and on GPUs. They throw UsageError for other dtypes.
 //
 // On a GPU, work is enqueued on the device's current stream. Functions that return a number wait
-// for the device; the two that copy and add do not wait, and therefore return false there.
+// for the device (device_walk.h has some that do not); the two that copy and add do not wait, and
+// therefore return false there.
 #pragma once
 
 #include <ATen/core/Tensor.h>

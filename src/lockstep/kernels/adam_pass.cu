@@ -41,7 +41,9 @@ __device__ void step_chunk(const AdamStretch<Stored>& arrays, const DeviceChunk&
 }
 
 template <typename Stored>
-__global__ void adam(AdamStretch<Stored> arrays, const DeviceChunk* chunks, const AdamStep* steps) {
+__global__ void adam(AdamStretch<Stored> arrays, const DeviceChunk* chunks, const AdamStep* steps,
+                     const std::uint32_t* skip) {
+  if (skip != nullptr && *skip != 0) return;
   const auto chunk = chunks[blockIdx.x];
   const auto step = steps[chunk.group];
   const bool decays = step.decay != 0;
@@ -58,16 +60,18 @@ __global__ void adam(AdamStretch<Stored> arrays, const DeviceChunk* chunks, cons
 
 template <typename Stored>
 void launch_adam(const AdamStretch<Stored>& arrays, DeviceChunks chunks, const AdamStep* steps,
-                 DeviceStream stream) {
+                 const std::uint32_t* skip, DeviceStream stream) {
   if (chunks.size == 0) return;
   adam<<<static_cast<unsigned>(chunks.size), kThreads, 0, cuda_stream(stream)>>>(
-      arrays, chunks.table, steps);
+      arrays, chunks.table, steps, skip);
   expect_launched("a step of Adam");
 }
 
-template void launch_adam(const AdamStretch<float>&, DeviceChunks, const AdamStep*, DeviceStream);
-template void launch_adam(const AdamStretch<double>&, DeviceChunks, const AdamStep*, DeviceStream);
+template void launch_adam(const AdamStretch<float>&, DeviceChunks, const AdamStep*,
+                          const std::uint32_t*, DeviceStream);
+template void launch_adam(const AdamStretch<double>&, DeviceChunks, const AdamStep*,
+                          const std::uint32_t*, DeviceStream);
 template void launch_adam(const AdamStretch<BFloat16>&, DeviceChunks, const AdamStep*,
-                          DeviceStream);
+                          const std::uint32_t*, DeviceStream);
 
 }  // namespace lockstep

@@ -3,7 +3,9 @@
 // bit-identical on every processor and for every partition of the memory into stretches.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 #include "lockstep/kernels/dispatch.h"
 #include "lockstep/kernels/elements.h"
@@ -20,6 +22,37 @@ struct AdamStep {
   double step_size = 0;    // lr / (1 - beta1^t)
   double root_factor = 1;  // 1 / sqrt(1 - beta2^t)
 };
+
+/// The options of an optimizer on which the constants of all its steps depend.
+struct AdamRule {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  bool decoupled = false;  // the weight decay: AdamW
+};
+
+/// base^exponent by repeated squaring. Its multiplications are those of IEEE, so that the result is
+/// bit-identical on hosts and devices, which std::pow is not.
+[[nodiscard]] constexpr double integer_power(double base, std::int64_t exponent) noexcept {
+  double power = 1;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 != 0) power *= base;
+    base *= base;
+  }
+  return power;
+}
+
+/// The constants of step number `t` of a parameter, counted from 1.
+[[nodiscard]] constexpr AdamStep adam_step(const AdamRule& rule, double lr, double weight_decay,
+                                           std::int64_t t) noexcept {
+  return {.beta1 = rule.beta1,
+          .beta2 = rule.beta2,
+          .eps = rule.eps,
+          .kept = rule.decoupled ? 1 - lr * weight_decay : 1,
+          .decay = rule.decoupled ? 0 : weight_decay,
+          .step_size = lr / (1 - integer_power(rule.beta1, t)),
+          .root_factor = 1 / std::sqrt(1 - integer_power(rule.beta2, t))};
+}
 
 /// Arrays of equal length that do not overlap. `Stored` is float, double or BFloat16.
 template <typename Stored>

@@ -3,13 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/random.h"
 #include "lockstep/kernels/device_passes.h"
 #include "lockstep/kernels/digest.h"
+#include "lockstep/kernels/noted_loops.h"
 #include "lockstep/kernels/squares.h"
 
 namespace lockstep {
@@ -119,12 +123,16 @@ void compare_adam() {
     for (const auto& chunk : chunks.host) {
       adam_pass(host.part(chunk.begin, chunk.begin + chunk.count), steps.host[chunk.group]);
     }
-    launch_adam(device, table_of(chunks), steps.device(), {});
+    launch_adam(device, table_of(chunks), steps.device(), nullptr, {});
   }
   values.expect_equal("values");
   averages.expect_equal("averages");
   squares.expect_equal("squares");
   if (has_masters) masters.expect_equal("masters");
+  Both<std::uint32_t> skip({1});
+  launch_adam(device, table_of(chunks), steps.device(), skip.device(), {});
+  values.expect_equal("values after a skipped step");
+  squares.expect_equal("squares after a skipped step");
 }
 
 TEST_F(DevicePasses, AdamStepsEqualTheHosts) {
@@ -153,7 +161,7 @@ void compare_sgd() {
   for (const auto& chunk : chunks.host) {
     sgd_pass(host.part(chunk.begin, chunk.begin + chunk.count), steps.host[chunk.group]);
   }
-  launch_sgd(device, table_of(chunks), steps.device(), {});
+  launch_sgd(device, table_of(chunks), steps.device(), nullptr, {});
   values.expect_equal("values");
   momenta.expect_equal("momenta");
   if (has_masters) masters.expect_equal("masters");
@@ -163,6 +171,91 @@ TEST_F(DevicePasses, SgdStepsEqualTheHosts) {
   compare_sgd<float>();
   compare_sgd<double>();
   compare_sgd<BFloat16>();
+}
+
+template <typename Stored>
+void compare_norm() {
+  // Two ranges of one array: the first ends inside a block.
+  constexpr std::size_t kFirst = kSquaresBlock + 333;
+  Both<Stored> values(draw<Stored>(7, 10));
+  Both<double> sums(std::vector<double>(8));
+  std::vector<std::uint32_t> ends;
+  double total = 0;
+  for (const auto& [begin, end] : {std::pair{std::size_t{0}, kFirst}, std::pair{kFirst, kCount}}) {
+    const auto first = ends.empty() ? 0 : ends.back();
+    launch_squares<Stored>(values.device() + begin, end - begin, sums.device() + first, {});
+    double sum = 0;
+    std::uint32_t blocks = 0;
+    for (auto at = begin; at < end; at += kSquaresBlock, ++blocks) {
+      sum += SquaresLoops<InstructionSet::baseline, Stored>::sum(
+          std::span<const Stored>(values.host).subspan(at, std::min(kSquaresBlock, end - at)));
+    }
+    ends.push_back(first + blocks);
+    total += sum;
+  }
+  Both<DeviceNorm> norm({DeviceNorm{}});
+  launch_norm(sums.device(), ends, 1.5, norm.device(), {});
+  const auto found = norm.from_device()[0];
+  EXPECT_EQ(found.norm, std::sqrt(total));
+  EXPECT_EQ(found.clip_factor, 1.5 / (std::sqrt(total) + 1e-6));
+
+  Both<DeviceSlot> slots({{0, 7}, {10, 5000}, {5004, kCount}});
+  const DeviceSlots table{slots.device(), slots.host.size()};
+  launch_clip(values.device(), 5, kCount - 4, table, norm.device(), {});
+  NotedLoops<InstructionSet::baseline, Stored>::multiply(
+      std::span(values.host).subspan(5, kCount - 9), found.clip_factor);
+  values.expect_equal("clipped values");
+  Both<DeviceNorm> short_norm({DeviceNorm{.clip_factor = 1}});
+  launch_clip(values.device(), 0, kCount, table, short_norm.device(), {});
+  values.expect_equal("values that need no clipping");
+
+  Both<DeviceNorm> no_norm({DeviceNorm{.clip_factor = std::nan("")}});
+  launch_clip(values.device(), 0, kCount, table, no_norm.device(), {});
+  const auto after = values.from_device();
+  for (std::size_t i = 0; i < 6000; ++i) {
+    const bool is_padding = (i >= 7 && i < 10) || (i >= 5000 && i < 5004);
+    EXPECT_EQ(std::isnan(widened(after[i])), !is_padding) << i;
+  }
+}
+
+TEST_F(DevicePasses, ConstantsOfStepsEqualTheHosts) {
+  constexpr std::size_t kParameters = 600;  // several blocks of threads
+  std::vector<DeviceGroup> of_parameters;
+  std::vector<std::int64_t> made;
+  std::vector<std::uint32_t> present;
+  for (std::uint32_t i = 0; i < kParameters; ++i) {
+    of_parameters.push_back({.lr_factor = 1 + 0.1 * (i % 3), .weight_decay = 0.01 * (i % 4)});
+    made.push_back(i * i);
+    if (i % 5 != 0) present.push_back(i);
+  }
+  Both<DeviceGroup> groups(of_parameters);
+  Both<std::uint32_t> indices(present);
+  Both<double> lr({0.37});
+  Both<std::uint32_t> skip({1});
+  for (const bool decoupled : {false, true}) {
+    const AdamRule rule{.beta1 = 0.93, .beta2 = 0.9987, .eps = 1e-7, .decoupled = decoupled};
+    Both<std::int64_t> counts(made);
+    Both<AdamStep> steps(std::vector<AdamStep>(kParameters, AdamStep{}));
+    const DeviceParameters<AdamStep> parameters{indices.device(), present.size(), groups.device(),
+                                                counts.device(), steps.device()};
+    launch_steps(rule, parameters, {.lr = 0.2}, {});
+    launch_steps(rule, parameters, {.lr_cell = lr.device(), .skip = skip.device()}, {});
+    launch_steps(rule, parameters, {.lr_cell = lr.device()}, {});
+    for (const auto i : present) {
+      counts.host[i] += 2;
+      steps.host[i] = adam_step(rule, 0.37 * of_parameters[i].lr_factor,
+                                of_parameters[i].weight_decay, counts.host[i]);
+    }
+    counts.expect_equal("step counts");
+    steps.expect_equal("constants of Adam");
+  }
+}
+
+TEST_F(DevicePasses, NormAndClippingEqualTheHosts) {
+  compare_norm<float>();
+  compare_norm<double>();
+  compare_norm<Float16>();
+  compare_norm<BFloat16>();
 }
 
 template <typename Stored>
@@ -186,6 +279,65 @@ TEST_F(DevicePasses, SumsOfSquaresEqualTheHosts) {
   compare_squares<double>();
   compare_squares<Float16>();
   compare_squares<BFloat16>();
+}
+
+template <typename Stored>
+void compare_gather() {
+  using Loops = NotedLoops<InstructionSet::baseline, Stored>;
+  Both<Stored> to(draw<Stored>(9));
+  auto drawn = draw<Stored>(8);
+  drawn[5000] = narrowed<Stored>(std::numeric_limits<WideOf<Stored>>::infinity());
+  Both<Stored> from(drawn);
+  const auto chunks = uneven_chunks(1);
+  for (const bool adds : {true, false}) {
+    std::vector<GatheredGradient> entries;
+    Both<std::uint32_t> notes(std::vector<std::uint32_t>(chunks.size() + 1));
+    for (std::uint32_t i = 0; i < chunks.size(); ++i) {
+      const auto& chunk = chunks[i];
+      entries.push_back({from.device() + chunk.begin, to.device() + chunk.begin, chunk.count, i,
+                         adds == (i % 2 == 0)});
+      const auto part = std::span(to.host).subspan(chunk.begin, chunk.count);
+      const auto* const first = from.host.data() + chunk.begin;
+      notes.host[i] =
+          entries[i].adds ? Loops::add(part, first) : Loops::copy(part, first, Caching::through);
+    }
+    launch_gather<Stored>(entries, notes.device(), {});
+    to.expect_equal("gathered values");
+    notes.expect_equal("notes of non-finite values");
+    EXPECT_EQ(std::count(notes.host.begin(), notes.host.end(), 1U), 1);
+    Both<std::uint32_t> found({0});
+    launch_find_non_finite(to.device(), 5000, found.device(), {});
+    EXPECT_EQ(found.from_device()[0], 0U);
+    launch_find_non_finite(to.device(), kCount, found.device(), {});
+    EXPECT_EQ(found.from_device()[0], 1U);
+  }
+}
+
+TEST_F(DevicePasses, GatheredGradientsAndTheirNotesEqualTheHosts) {
+  compare_gather<float>();
+  compare_gather<double>();
+  compare_gather<Float16>();
+  compare_gather<BFloat16>();
+}
+
+TEST_F(DevicePasses, ScalersUnscaleAndUpdateAsTheHost) {
+  Both<float> values(draw<float>(11));
+  Both<DeviceScaler> scaler({DeviceScaler{.scale = 49152}});
+  launch_unscale(values.device(), kCount, scaler.device(), {});
+  NotedLoops<InstructionSet::baseline, float>::multiply(
+      std::span(values.host), static_cast<float>(1.0 / static_cast<double>(49152.0F)));
+  values.expect_equal("unscaled values");
+  EXPECT_EQ(scaler.from_device()[0].found, 0U);
+  for (int i = 0; i < 3; ++i) launch_scaler_update(scaler.device(), 2, 0.3, 3, {});
+  EXPECT_EQ(scaler.from_device()[0].scale, 2 * 49152.0F);
+  Both<float> infinite({std::numeric_limits<float>::infinity()});
+  launch_unscale(infinite.device(), 1, scaler.device(), {});
+  EXPECT_EQ(scaler.from_device()[0].found, 1U);
+  launch_scaler_update(scaler.device(), 2, 0.3, 3, {});
+  const auto after = scaler.from_device()[0];
+  EXPECT_EQ(after.scale, static_cast<float>(2 * 49152.0F * 0.3));
+  EXPECT_EQ(after.found, 0U);
+  EXPECT_EQ(after.skipped, 1);
 }
 
 TEST_F(DevicePasses, DigestsEqualTheHosts) {

@@ -11,4 +11,10 @@ void expect_launched(const char* pass) {
   throw SystemError(std::string("the GPU refused ") + pass + ": " + cudaGetErrorString(error));
 }
 
+bool is_capturing(DeviceStream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(cuda_stream(stream), &status) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
+}
+
 }  // namespace lockstep

@@ -3,6 +3,9 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
+#include <cstdint>
+
 #include "lockstep/kernels/device_passes.h"
 
 namespace lockstep {
@@ -15,5 +18,10 @@ inline cudaStream_t cuda_stream(DeviceStream stream) {
 
 /// Throws SystemError if the launch before it was refused.
 void expect_launched(const char* pass);
+
+/// The number of blocks of `length` elements each that cover `count`.
+[[nodiscard]] constexpr unsigned blocks_of(std::size_t count, std::size_t length) {
+  return static_cast<unsigned>((count + length - 1) / length);
+}
 
 }  // namespace lockstep

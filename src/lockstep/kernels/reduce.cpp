@@ -9,13 +9,21 @@
 namespace lockstep {
 namespace {
 
-double divisor_of(const Reduction& reduction, const TreePlan& plan) {
+bool has_wide_partials(DType dtype) noexcept {
+  return dtype == DType::float16 || dtype == DType::bfloat16;
+}
+
+ReduceLoop loop_in(const PartialTable& table, DType dtype, ReduceOp op) {
+  return table[dtype == DType::float16 ? 0 : 1][static_cast<std::size_t>(op)];
+}
+
+}  // namespace
+
+double divisor_of(const Reduction& reduction, const TreePlan& plan) noexcept {
   if (reduction.op == ReduceOp::average) return plan.num_contributions();
   if (reduction.op != ReduceOp::weighted_average) return 1;
   return reduction.weight > 0 ? static_cast<double>(reduction.weight) : 1;
 }
-
-}  // namespace
 
 void reduce(const Reduction& reduction, const TreePlan& plan,
             std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
@@ -29,6 +37,38 @@ void reduce(const Reduction& reduction, const TreePlan& plan,
   const auto* table = dispatch<ReduceLoops>(set, [](auto loops) { return &loops.table(); });
   (*table)[static_cast<std::size_t>(reduction.dtype)][static_cast<std::size_t>(reduction.op)](
       plan, divisor, sources, destinations, count);
+}
+
+DType partial_dtype(DType dtype) noexcept {
+  return has_wide_partials(dtype) ? DType::float32 : dtype;
+}
+
+void reduce_to_partial(DType dtype, ReduceOp op, const TreePlan& plan,
+                       std::span<const std::byte* const> sources, std::byte* partial,
+                       std::size_t count, InstructionSet set) {
+  const auto undivided = divides(op) ? ReduceOp::sum : op;
+  if (!has_wide_partials(dtype)) {
+    return reduce({dtype, undivided}, plan, sources, std::span(&partial, 1), count, set);
+  }
+  const auto* table = dispatch<ReduceLoops>(set, [](auto loops) { return &loops.to_partial(); });
+  loop_in(*table, dtype, undivided)(plan, 1, sources, std::span(&partial, 1), count);
+}
+
+void reduce_partials(const Reduction& reduction, const TreePlan& plan, int num_contributions,
+                     std::span<const std::byte* const> partials, std::byte* destination,
+                     std::size_t count, InstructionSet set) {
+  auto by_weight = reduction;
+  if (reduction.op == ReduceOp::average) {  // the plan does not know the contributions
+    by_weight.op = ReduceOp::weighted_average;
+    by_weight.weight = num_contributions;
+  }
+  const auto destinations = std::span(&destination, 1);
+  if (!has_wide_partials(reduction.dtype)) {
+    return reduce(by_weight, plan, partials, destinations, count, set);
+  }
+  const auto* table = dispatch<ReduceLoops>(set, [](auto loops) { return &loops.from_partials(); });
+  loop_in(*table, reduction.dtype, by_weight.op)(plan, divisor_of(by_weight, plan), partials,
+                                                 destinations, count);
 }
 
 void expect_valid(const Reduction& reduction) {

@@ -13,9 +13,9 @@
 #include <type_traits>
 
 #include "lockstep/base/assert.h"
-#include "lockstep/base/half.h"
 #include "lockstep/kernels/dtype.h"
 #include "lockstep/kernels/leaf_tree.h"
+#include "lockstep/kernels/reduce_element_internal.h"
 #include "lockstep/kernels/reduce_loops_internal.h"
 
 namespace lockstep {
@@ -23,64 +23,6 @@ namespace {
 
 using Sources = std::span<const std::byte* const>;
 using Destinations = std::span<std::byte* const>;
-
-// The type of elements in memory (Stored), and the type they are reduced in (Wide).
-template <typename T>
-struct Plain {
-  using Stored = T;
-  using Wide = T;
-  static T widen(T value) noexcept { return value; }
-  static T narrow(T value) noexcept { return value; }
-};
-struct Boolean {
-  using Stored = std::uint8_t;
-  using Wide = std::uint8_t;
-  static Wide widen(Stored value) noexcept { return value != 0 ? 1 : 0; }
-  static Stored narrow(Wide value) noexcept { return value; }
-};
-struct Half {
-  using Stored = std::uint16_t;
-  using Wide = float;
-  static float widen(Stored value) noexcept { return widen_float16(value); }
-  static Stored narrow(float value) noexcept {
-    return static_cast<Stored>(narrow_to_float16(value));
-  }
-};
-struct BrainHalf {
-  using Stored = std::uint16_t;
-  using Wide = float;
-  static float widen(Stored value) noexcept { return widen_bfloat16(value); }
-  static Stored narrow(float value) noexcept {
-    return static_cast<Stored>(narrow_to_bfloat16(value));
-  }
-};
-
-// Integers are unsigned here, so that they wrap; min and max use the signed type.
-struct Sum {
-  template <typename T>
-  static T combine(T a, T b) noexcept {
-    return static_cast<T>(a + b);
-  }
-};
-struct Product {
-  template <typename T>
-  static T combine(T a, T b) noexcept {
-    return static_cast<T>(a * b);
-  }
-};
-// a != a is true only for NaN. If b is NaN the comparison is false and the result is b.
-struct Min {
-  template <typename T>
-  static T combine(T a, T b) noexcept {
-    return (a < b || a != a) ? a : b;
-  }
-};
-struct Max {
-  template <typename T>
-  static T combine(T a, T b) noexcept {
-    return (a > b || a != a) ? a : b;
-  }
-};
 
 // Division by a power of two equals multiplication by an exact factor, bit for bit. The
 // multiplication is fast enough that memory stays the limit.
@@ -90,7 +32,7 @@ inline bool is_power_of_two(double value) noexcept {
 }
 
 // A stack of blocks, small enough for the first-level cache.
-template <typename F, typename Op>
+template <typename F, typename Op, typename Result = typename F::Stored>
 class BlockMachine {
  public:
   static constexpr std::size_t kBlock = 512;  // elements
@@ -107,7 +49,7 @@ class BlockMachine {
       reduce_block(sources, begin, length);
       const auto* result = narrow(length);
       for (auto* destination : destinations) {
-        std::memcpy(destination + begin * sizeof(Stored), result, length * sizeof(Stored));
+        std::memcpy(destination + begin * sizeof(Result), result, length * sizeof(Result));
       }
     }
   }
@@ -141,18 +83,18 @@ class BlockMachine {
     }
   }
 
-  // The lowest block in its stored type: rounded once for all destinations.
-  const Stored* narrow(std::size_t count) {
+  // The lowest block in the type of the result: rounded once for all destinations.
+  const Result* narrow(std::size_t count) {
     Wide* __restrict in = stack_.data();
     if constexpr (std::is_floating_point_v<Wide>) {
       if (divisor_ != Wide{1}) {
         for (std::size_t i = 0; i < count; ++i) in[i] /= divisor_;
       }
     }
-    if constexpr (std::is_same_v<Stored, Wide>) {
+    if constexpr (std::is_same_v<Result, Wide>) {
       return in;
     } else {
-      Stored* __restrict out = result_.data();
+      Result* __restrict out = result_.data();
       for (std::size_t i = 0; i < count; ++i) out[i] = F::narrow(in[i]);
       return out;
     }
@@ -180,7 +122,7 @@ class BlockMachine {
   const TreePlan& plan_;
   Wide divisor_;
   std::array<Wide, kMaxDepth * kBlock> stack_;  // blocks, the lowest first; filled as used
-  std::array<Stored, kBlock> result_;           // used if Stored differs from Wide
+  std::array<Result, kBlock> result_;           // used if Result differs from Wide
 };
 
 // Sums of T over exactly Count ranks, in registers of RegisterBytes.
@@ -266,11 +208,22 @@ class RegisterTree {
   }
 };
 
-template <typename F, typename Op>
+template <typename F, typename Op, typename Result = typename F::Stored>
 void reduce_spans(const TreePlan& plan, double divisor, Sources sources, Destinations destinations,
                   std::size_t count) {
-  BlockMachine<F, Op>(plan, divisor).run(sources, destinations, 0, count);
+  BlockMachine<F, Op, Result>(plan, divisor).run(sources, destinations, 0, count);
 }
+
+// Partials of F, which are stored as they are reduced.
+template <typename F>
+struct PartialOf {
+  using Stored = typename F::Wide;
+  using Wide = typename F::Wide;
+  [[gnu::always_inline]] static constexpr Wide widen(Stored value) noexcept { return value; }
+  [[gnu::always_inline]] static constexpr auto narrow(Wide value) noexcept {
+    return F::narrow(value);
+  }
+};
 
 template <typename T, std::size_t RegisterBytes>
 void sum_spans(const TreePlan& plan, double divisor, Sources sources, Destinations destinations,
@@ -296,6 +249,18 @@ void sum_spans(const TreePlan& plan, double divisor, Sources sources, Destinatio
     BlockMachine<Plain<T>, Sum>(plan, divisor).run(sources, destinations, done, count);
   }
 }
+
+// In the order of ReduceOp.
+template <typename F, typename Result>
+constexpr std::array<ReduceLoop, kNumReduceOps> partial_loops_of() {
+  return {&reduce_spans<F, Sum, Result>,     &reduce_spans<F, Sum, Result>,
+          &reduce_spans<F, Min, Result>,     &reduce_spans<F, Max, Result>,
+          &reduce_spans<F, Product, Result>, &reduce_spans<F, Sum, Result>};
+}
+constexpr PartialTable kToPartial{partial_loops_of<Half, float>(),
+                                  partial_loops_of<BrainHalf, float>()};
+constexpr PartialTable kFromPartials{partial_loops_of<PartialOf<Half>, std::uint16_t>(),
+                                     partial_loops_of<PartialOf<BrainHalf>, std::uint16_t>()};
 
 // In the order of ReduceOp. `Signed` is the type in which min and max compare.
 template <typename F, typename Signed = F, typename SumOp = Sum, typename ProductOp = Product>
@@ -329,6 +294,14 @@ constexpr ReduceTable kTable{floating_loops<float, RegisterBytes>(),
 template <InstructionSet Set>
 const ReduceTable& ReduceLoops<Set>::table() noexcept {
   return kTable<kRegisterBytes>;
+}
+template <InstructionSet Set>
+const PartialTable& ReduceLoops<Set>::to_partial() noexcept {
+  return kToPartial;
+}
+template <InstructionSet Set>
+const PartialTable& ReduceLoops<Set>::from_partials() noexcept {
+  return kFromPartials;
 }
 template struct ReduceLoops<kCompiledFor>;
 

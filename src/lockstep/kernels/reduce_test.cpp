@@ -62,6 +62,31 @@ TEST(Reduce, GivesTheBitsOfTheSerialTree) {
   });
 }
 
+// Contributions [0, middle) and [middle, size) are reduced to partials first.
+TEST(Reduce, OfPartialsGivesTheBitsOfTheTreeOverTheirContributions) {
+  constexpr std::size_t kCount = 1025;
+  for_each_reduction([](Reduction reduction) {
+    reduction.weight = 7;
+    const auto partial_bytes = kCount * bytes_of(partial_dtype(reduction.dtype));
+    for (const int size : {2, 3, 5, 8}) {
+      const auto sources = draw_sources(reduction.dtype, kCount, size, 3);
+      const auto starts = starts_of(sources);
+      const int middle = size == 2 ? 1 : size == 3 ? 2 : 4;
+      std::vector<Bytes> partials(2, Bytes(partial_bytes));
+      reduce_to_partial(reduction.dtype, reduction.op, TreePlan::over_ranks(middle),
+                        std::span(starts).first(static_cast<std::size_t>(middle)),
+                        partials[0].data(), kCount);
+      reduce_to_partial(reduction.dtype, reduction.op, TreePlan::over_ranks(size - middle),
+                        std::span(starts).subspan(static_cast<std::size_t>(middle)),
+                        partials[1].data(), kCount);
+      Bytes result(kCount * bytes_of(reduction.dtype));
+      reduce_partials(reduction, TreePlan::over_ranks(2), size, starts_of(partials), result.data(),
+                      kCount);
+      EXPECT_EQ(result, reduced(reduction, sources)) << in_words(reduction) << " of " << size;
+    }
+  });
+}
+
 TEST(Reduce, IsBitIdenticalForEveryPartitionOfASpan) {
   constexpr std::size_t kCount = 700;
   for_each_reduction([](const Reduction& reduction) {

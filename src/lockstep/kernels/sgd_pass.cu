@@ -29,7 +29,9 @@ __device__ void step_chunk(const SgdStretch<Stored>& arrays, const DeviceChunk& 
 }
 
 template <typename Stored>
-__global__ void sgd(SgdStretch<Stored> arrays, const DeviceChunk* chunks, const SgdStep* steps) {
+__global__ void sgd(SgdStretch<Stored> arrays, const DeviceChunk* chunks, const SgdStep* steps,
+                    const std::uint32_t* skip) {
+  if (skip != nullptr && *skip != 0) return;
   const auto chunk = chunks[blockIdx.x];
   const auto step = steps[chunk.group];
   switch (momentum_of(step)) {
@@ -46,15 +48,18 @@ __global__ void sgd(SgdStretch<Stored> arrays, const DeviceChunk* chunks, const 
 
 template <typename Stored>
 void launch_sgd(const SgdStretch<Stored>& arrays, DeviceChunks chunks, const SgdStep* steps,
-                DeviceStream stream) {
+                const std::uint32_t* skip, DeviceStream stream) {
   if (chunks.size == 0) return;
   sgd<<<static_cast<unsigned>(chunks.size), kThreads, 0, cuda_stream(stream)>>>(
-      arrays, chunks.table, steps);
+      arrays, chunks.table, steps, skip);
   expect_launched("a step of SGD");
 }
 
-template void launch_sgd(const SgdStretch<float>&, DeviceChunks, const SgdStep*, DeviceStream);
-template void launch_sgd(const SgdStretch<double>&, DeviceChunks, const SgdStep*, DeviceStream);
-template void launch_sgd(const SgdStretch<BFloat16>&, DeviceChunks, const SgdStep*, DeviceStream);
+template void launch_sgd(const SgdStretch<float>&, DeviceChunks, const SgdStep*,
+                         const std::uint32_t*, DeviceStream);
+template void launch_sgd(const SgdStretch<double>&, DeviceChunks, const SgdStep*,
+                         const std::uint32_t*, DeviceStream);
+template void launch_sgd(const SgdStretch<BFloat16>&, DeviceChunks, const SgdStep*,
+                         const std::uint32_t*, DeviceStream);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "lockstep/kernels/dispatch.h"
 #include "lockstep/kernels/elements.h"
@@ -16,6 +17,24 @@ struct SgdStep {
   bool nesterov = false;
   bool is_first = false;  // first step: the momentum buffer is set to the gradient
 };
+
+/// The options of an optimizer on which the constants of all its steps depend.
+struct SgdRule {
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;
+};
+
+/// The constants of step number `t` of a parameter, counted from 1.
+[[nodiscard]] constexpr SgdStep sgd_step(const SgdRule& rule, double lr, double weight_decay,
+                                         std::int64_t t) noexcept {
+  return {.lr = lr,
+          .momentum = rule.momentum,
+          .dampening = rule.dampening,
+          .decay = weight_decay,
+          .nesterov = rule.nesterov,
+          .is_first = t == 1};
+}
 
 template <typename Stored>
 struct SgdStretch {

@@ -22,6 +22,7 @@
 #include "lockstep/launch/signal_relay.h"
 #include "lockstep/launch/stop_policy.h"
 #include "lockstep/launch/worker_environment.h"
+#include "lockstep/trace/run_pages.h"
 
 namespace lockstep {
 
@@ -41,6 +42,7 @@ struct AgentOptions {
   std::string logs = {};               // the folder of the log files
   int restarts = 0;                    // before this round
   int secret = -1;                     // not owned; passed on as LOCKSTEP_SECRET_FD
+  RunPages* pages = nullptr;           // not owned; passed on as LOCKSTEP_PAGES_FD
   std::uint64_t descriptor_limit = 0;  // the workers' soft limit; 0: that of the launcher
   StandardInput standard_input = StandardInput::nothing;
   std::chrono::milliseconds look{1'000};  // between two checks for stopped workers
@@ -56,10 +58,11 @@ struct AgentHooks {
 
 class Agent {
  public:
-  /// The variables that give a worker the descriptors for its crash record (base/crash_handler.h)
-  /// and of the job's secret.
+  /// The variables that give a worker the descriptors for its crash record (base/crash_handler.h),
+  /// of the job's secret and of the pages of the ranks (trace/run_pages.h).
   static constexpr const char* kCrashVariable = "LOCKSTEP_CRASH_FD";
   static constexpr const char* kSecretVariable = "LOCKSTEP_SECRET_FD";
+  static constexpr const char* kPagesVariable = "LOCKSTEP_PAGES_FD";
 
   /// `relay` and `console` must outlive the agent. Throws UsageError without a command or a worker.
   Agent(AgentOptions options, const SignalRelay& relay, Console& console, AgentHooks hooks = {});

@@ -112,6 +112,22 @@ TEST_F(AgentTest, ARoundInWhichEveryRankFinishesIsFinished) {
   EXPECT_NE(shown().find("2 | I am 2 of 3\n"), std::string::npos) << shown();
 }
 
+TEST_F(AgentTest, ALastLineWithoutAnEndIsShownOnBothStreams) {
+  const auto outcome = run(shell(1, "printf cut; printf 'cut too' >&2"));
+  EXPECT_EQ(outcome.cause, RunCause::finished);
+  EXPECT_NE(shown().find("0 | cut\n"), std::string::npos) << shown();
+  EXPECT_NE(shown().find("0 | cut too\n"), std::string::npos) << shown();
+}
+
+TEST_F(AgentTest, ARankThatFinishesEarlyEndsNoOther) {
+  // Rank 1 works for longer than the time that ranks have to report after a failure.
+  const auto outcome = run(shell(2, "[ $RANK = 0 ] || { sleep 1; echo done; }"));
+  EXPECT_EQ(outcome.cause, RunCause::finished);
+  EXPECT_EQ(outcome.ranks[1].status, ExitStatus::exited(0));
+  EXPECT_FALSE(outcome.ranks[1].told_to_end);
+  EXPECT_EQ(log_of(1), "done\n");
+}
+
 TEST_F(AgentTest, TheFirstRankToFailIsTheCulpritAndTheOthersAreEnded) {
   const auto outcome = run(shell(4, "[ $RANK = 2 ] && { echo oh no; exit 42; }; exec sleep 100"));
   EXPECT_EQ(outcome.cause, RunCause::rank_failed);

@@ -1,5 +1,6 @@
 #include "lockstep/launch/crash_report.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -107,6 +108,18 @@ TEST(Symbolizer, AToolThatHangsFailsOrIsMissingGivesNothing) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(try_run_tool({"sleep", "100"}, Deadline::after(50ms)), std::nullopt);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+}
+
+TEST(Symbolizer, ASignalDoesNotEndTheWaitForATool) {
+  static volatile std::sig_atomic_t arrived = 0;
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) { arrived = 1; };
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  const auto script = fmt::format("sleep 0.1; kill -USR1 {}; sleep 0.1; echo late", ::getpid());
+  EXPECT_EQ(try_run_tool({"sh", "-c", script}, Deadline::after(60s)), "late\n");
+  EXPECT_EQ(arrived, 1);
+  ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(CrashReport, TheStackOfAnUncaughtExceptionBeginsWhereItWasThrown) {

@@ -36,6 +36,7 @@ Json rank_json(const RankOutcome& rank) {
   json["ended"] = time_text(rank.ended);
   if (rank.start_failure) json["start_errno"] = rank.start_failure->error_number;
   if (!rank.note.empty()) json["note"] = rank.note;
+  if (!rank.where.empty()) json["where"] = rank.where;
   json["log"] = rank.log_path;
   return json;
 }

@@ -183,6 +183,9 @@ std::string failure_block(std::span<const RankOutcome> ranks, const FailureFacts
   if (culprit && !ranks[*culprit].uncaught.empty()) {
     block += fmt::format("error: {}\n", printable(ranks[*culprit].uncaught, false));
   }
+  if (culprit && !ranks[*culprit].where.empty()) {
+    block += fmt::format("it was at: {}\n", printable(ranks[*culprit].where, false));
+  }
   if (culprit && !ranks[*culprit].last_lines.empty()) {
     const auto& lines = ranks[*culprit].last_lines;
     block +=

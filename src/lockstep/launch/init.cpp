@@ -22,6 +22,8 @@
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/foreign.h"
 #include "lockstep/launch/job.h"
+#include "lockstep/launch/profile.h"
+#include "lockstep/trace/run_pages.h"
 
 namespace lockstep {
 namespace {
@@ -69,11 +71,20 @@ World meet_under_lockstep_run(const Placement& placement, const Environment& env
           find_inherited(environment, Agent::kCrashVariable, "lockstep crash record")) {
     report_crashes_to(*crash);
   }
+  // Before the ranks meet, so that `lockstep top` shows a rank that waits for others.
+  RankPage page;
+  if (const auto pages =
+          find_inherited(environment, Agent::kPagesVariable, RunPages::kMemoryName)) {
+    page = RunPages(FileDescriptor(*pages)).page(placement.rank);
+    page.words().pid.store(static_cast<std::uint64_t>(::getpid()), std::memory_order_relaxed);
+  }
   const auto server = Endpoint::parse(environment.find("LOCKSTEP_STORE").value());
-  return meet(Store::connect(server, Secret::from_descriptor(owned.number()),
-                             {placement.job, placement.round}, {MemberKind::rank, placement.rank},
-                             deadline),
-              placement, deadline);
+  auto world = meet(Store::connect(server, Secret::from_descriptor(owned.number()),
+                                   {placement.job, placement.round},
+                                   {MemberKind::rank, placement.rank}, deadline),
+                    placement, deadline);
+  world.set_page(std::move(page));
+  return world;
 }
 
 // The command line of this process.
@@ -102,12 +113,8 @@ std::vector<std::string> own_command() {
   std::exit(run_job({.command = own_command(), .num_ranks = ranks}, without_spawn));
 }
 
-}  // namespace
-
-World init(const InitOptions& options) {
-  const auto environment = Environment::of_process();
+World find_world(const InitOptions& options, const Environment& environment, Deadline deadline) {
   const auto placement = find_placement(environment);
-  const auto deadline = Deadline::after(options.timeout);
   if (placement.source != PlacementSource::none) raise_descriptor_limit();  // one per peer
   if (placement.source == PlacementSource::lockstep) {
     return meet_under_lockstep_run(placement, environment, deadline);
@@ -125,6 +132,16 @@ World init(const InitOptions& options) {
   }
   if (ranks > 1) become_launcher(static_cast<int>(ranks), environment);
   return World::alone(placement);
+}
+
+}  // namespace
+
+World init(const InitOptions& options) {
+  const auto environment = Environment::of_process();
+  const auto deadline = Deadline::after(options.timeout);
+  auto world = find_world(options, environment, deadline);
+  profile_if_requested(world, environment, deadline);
+  return world;
 }
 
 }  // namespace lockstep

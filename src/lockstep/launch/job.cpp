@@ -1,6 +1,7 @@
 #include "lockstep/launch/job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -17,8 +18,10 @@
 #include "lockstep/launch/console.h"
 #include "lockstep/launch/end_record.h"
 #include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/metrics_listener.h"
 #include "lockstep/launch/nodes.h"
 #include "lockstep/launch/rank_list.h"
+#include "lockstep/launch/rank_metrics.h"
 #include "lockstep/launch/restart_policy.h"
 #include "lockstep/launch/run_folder.h"
 #include "lockstep/launch/signal_relay.h"
@@ -28,6 +31,7 @@
 #include "lockstep/net/listener.h"
 #include "lockstep/net/secret.h"
 #include "lockstep/rendezvous/store_server.h"
+#include "lockstep/trace/run_pages.h"
 
 namespace lockstep {
 namespace {
@@ -49,9 +53,15 @@ int terminal_columns(const Environment& environment) {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+Listener listen(const std::string& host, const std::optional<PortRange>& ports) {
+  return ports ? Listener::tcp(host, *ports) : Listener::tcp(host);
+}
+
 // A port that is free now, for the program's own use of MASTER_PORT. Another process may use it
 // first; no launcher can prevent that.
-std::uint16_t free_port(const std::string& host) { return Listener::tcp(host).endpoint().port; }
+std::uint16_t free_port(const std::string& host, const std::optional<PortRange>& ports) {
+  return listen(host, ports).endpoint().port;
+}
 
 // Prints the report. Failures are ignored: the exit code of a job must not depend on standard
 // error.
@@ -69,6 +79,9 @@ void print_last(std::string_view text) {
   }
 }
 
+// Before the console exists: it needs the number of all ranks.
+void print_notice(const std::string& text) { print_last(fmt::format("lockstep | {}\n", text)); }
+
 // The state of a job that outlives its rounds, and the loop over the rounds.
 class Job {
  public:
@@ -78,6 +91,7 @@ class Job {
 
  private:
   void meet_nodes();
+  void serve_metrics();
   [[nodiscard]] std::unique_ptr<Console> make_console() const;
   [[nodiscard]] AgentOptions agent_options(int round, const RoundAddress& address,
                                            const FileDescriptor& secret) const;
@@ -96,10 +110,12 @@ class Job {
   const std::string host_ = this_host();
   const Machine machine_ = describe_machine(environment_);
   std::string job_ = random_token();
-  RunFolder folder_;
+  std::optional<RunFolder> folder_;  // set in the constructor
   Secret secret_;
   SignalRelay relay_;
   std::unique_ptr<Console> console_;
+  std::unique_ptr<RunPages> pages_;
+  std::optional<MetricsListener> metrics_;
   // The agent of the last round. It outlives nodes_, whose watcher may still call it.
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<Nodes> nodes_;  // null for a job on one node
@@ -123,11 +139,27 @@ Secret secret_of(const JobOptions& options, const Environment& environment) {
 Job::Job(const JobOptions& options, const Environment& environment)
     : options_(options),
       environment_(environment),
-      folder_(RunFolder::create(folder_of(options, job_))),
       secret_(secret_of(options, environment)),
       size_(options.num_ranks) {
+  const auto folder = folder_of(options, job_);
+  // After the nodes have met, so that a node that cannot create its folder ends the job on all.
   if (options.num_nodes > 1) meet_nodes();
+  folder_.emplace(RunFolder::create(folder));
   console_ = make_console();
+  pages_ = std::make_unique<RunPages>(size_, fmt::format("{}", fmt::join(options.command, " ")));
+  try {
+    pages_->link(folder_->pages_path());
+  } catch (const SystemError& error) {  // a file system without links; everything else works
+    console_->notice(fmt::format("`lockstep top` cannot show this run: {}", error.what()));
+  }
+  if (options.metrics_port) serve_metrics();
+}
+
+void Job::serve_metrics() {
+  const auto& folder = options_.metrics_folder.empty() ? folder_->path() : options_.metrics_folder;
+  metrics_.emplace(*options_.metrics_port,
+                   [this, folder] { return job_metrics(pages_->state(), folder); });
+  console_->notice(fmt::format("metrics at http://127.0.0.1:{}/metrics", metrics_->port()));
 }
 
 void Job::meet_nodes() {
@@ -137,7 +169,8 @@ void Job::meet_nodes() {
                                                 .local_size = options_.num_ranks,
                                                 .job = job_,
                                                 .command = options_.command,
-                                                .max_restarts = options_.max_restarts},
+                                                .max_restarts = options_.max_restarts,
+                                                .notice = print_notice},
                                    secret_, Deadline::after(options_.timeout));
   job_ = nodes_->job();
   size_ = nodes_->size();
@@ -167,9 +200,10 @@ AgentOptions Job::agent_options(int round, const RoundAddress& address,
   agent.command = options_.command;
   agent.limits.grace = options_.grace;
   agent.host = host_;
-  agent.logs = folder_.logs_path();
+  agent.logs = folder_->logs_path();
   agent.restarts = round;
   agent.secret = secret.number();
+  agent.pages = pages_.get();
   agent.descriptor_limit = descriptor_limit_;
   for (int local = 0; local < options_.num_ranks; ++local) {
     const auto& share = shares[static_cast<std::size_t>(local)];
@@ -189,7 +223,8 @@ AgentOptions Job::agent_options(int round, const RoundAddress& address,
     variables.extra = {{"LOCKSTEP_STORE", address.store.to_string()},
                        {"LOCKSTEP_JOB", job_},
                        {"LOCKSTEP_ROUND", std::to_string(round)},
-                       {"LOCKSTEP_RUN_DIR", folder_.path()}};
+                       {"LOCKSTEP_RUN_DIR", folder_->path()}};
+    for (auto& each : variables_of(options_.network)) variables.extra.push_back(std::move(each));
     const auto plain = plain_processor_variable();
     if (machine_.hides_sve && !environment_.find(plain.first)) variables.extra.push_back(plain);
     if (columns_ > 0) {
@@ -208,18 +243,20 @@ RoundOutcome Job::run_round(int round) {
   std::optional<RoundAddress> address;
   if (options_.node == 0) {
     const std::string host = nodes_ ? options_.rendezvous->host : "127.0.0.1";
-    server = std::make_unique<StoreServer>(
-        Listener::tcp(host), secret_, HandshakeContext{job_, static_cast<std::uint64_t>(round)});
-    address = RoundAddress{server->endpoint(), free_port(host)};
+    server =
+        std::make_unique<StoreServer>(listen(host, options_.network.ports), secret_,
+                                      HandshakeContext{job_, static_cast<std::uint64_t>(round)});
+    address = RoundAddress{server->endpoint(), free_port(host, options_.network.ports)};
   }
   if (nodes_) address = nodes_->share_address(round, address);
   if (round == 0 && options_.announce) {
     console_->notice(
         fmt::format("{} rank{}{} of {}, rendezvous {}, logs in {}", size_, size_ == 1 ? "" : "s",
                     nodes_ ? fmt::format(" on {} nodes", options_.num_nodes) : "",
-                    options_.command.front(), address->store.to_string(), folder_.path()));
+                    options_.command.front(), address->store.to_string(), folder_->path()));
   }
 
+  pages_->begin_round(round);
   const auto secret = secret_.to_descriptor();
   AgentHooks hooks;
   if (!nodes_) hooks.have_met = [&server] { return server->has_had_members(); };
@@ -233,6 +270,7 @@ RoundOutcome Job::run_round(int round) {
       std::make_unique<Agent>(agent_options(round, *address, secret), relay_, *console_, hooks);
   if (nodes_) {
     nodes_->watch(round, [this](std::string reason) { agent_->request_stop(std::move(reason)); });
+    nodes_->share_pages(round, *pages_);
   }
   auto outcome = agent_->run();
   if (!nodes_ && size_ > 1 && outcome.cause == RunCause::finished && !server->has_had_members()) {
@@ -284,6 +322,7 @@ bool Job::restarts_after(const RoundOutcome& outcome, const std::vector<RankOutc
 }
 
 int Job::run() {
+  if (options_.opened) options_.opened(folder_->path());
   for (int round = 0;; ++round) {
     auto outcome = run_round(round);
     std::vector<RankOutcome> ranks = outcome.ranks;
@@ -307,22 +346,27 @@ int Job::finish(const RoundOutcome& outcome, const std::vector<RankOutcome>& ran
   const auto block = failure_block(ranks, {.cause = outcome.cause,
                                            .signal = outcome.signal,
                                            .program = options_.command.front(),
-                                           .run_folder = folder_.path(),
+                                           .run_folder = folder_->path(),
                                            .reason = outcome.stop_reason,
                                            .restarts = restarts});
   // The report for a person comes first: a full disk is a common reason for a failed run.
   print_last(block);
   try {
-    write_whole(folder_.end_record_path(), end_record(ranks, {.cause = outcome.cause,
-                                                              .exit_code = code,
-                                                              .signal = outcome.signal,
-                                                              .restarts = restarts,
-                                                              .max_restarts = options_.max_restarts,
-                                                              .reason = outcome.stop_reason,
-                                                              .started = started_,
-                                                              .ended = system_clock::now()}));
+    write_whole(folder_->end_record_path(),
+                end_record(ranks, {.cause = outcome.cause,
+                                   .exit_code = code,
+                                   .signal = outcome.signal,
+                                   .restarts = restarts,
+                                   .max_restarts = options_.max_restarts,
+                                   .reason = outcome.stop_reason,
+                                   .started = started_,
+                                   .ended = system_clock::now()}));
   } catch (const Error& error) {
     print_last(fmt::format("lockstep | no end.json: {}\n", error.what()));
+  }
+  try {
+    pages_->leave(folder_->pages_path());
+  } catch (const Error&) {  // `lockstep top` says that there is no last state
   }
   return code;
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/launch/console_style.h"
 #include "lockstep/net/endpoint.h"
+#include "lockstep/rendezvous/network_settings.h"
 
 namespace lockstep {
 
@@ -19,6 +22,7 @@ struct JobOptions {
   int num_nodes = 1;
   int node = 0;
   std::optional<Endpoint> rendezvous = {};  // where several nodes meet; its host is node 0
+  NetworkSettings network = {};             // of the ranks
   bool announce = true;         // print the rendezvous and the folder of the logs at the start
   bool speaks_for_all = false;  // show only the lines of rank 0, without a prefix
   bool pin = true;
@@ -30,6 +34,11 @@ struct JobOptions {
   std::optional<int> final_code = {};  // after a rank exits with it, there is no restart
   std::string run_dir = {};            // empty: runs/<program>-<time>-<token>
   std::string secret_file = {};        // empty: default_secret_file
+  // Called once with the path of the run folder, before the first worker starts.
+  std::function<void(const std::string& folder)> opened = {};
+  // The port that serves metrics for Prometheus (metrics_listener.h); 0: a free one; nullopt: none.
+  std::optional<std::uint16_t> metrics_port = {};
+  std::string metrics_folder = {};  // the folder of metrics.jsonl; empty: the run folder
 };
 
 /// Runs the job. Returns the launcher's exit code (exit_code.h) when all its processes have ended.

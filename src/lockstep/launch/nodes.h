@@ -11,14 +11,18 @@
 //   round/R/stop       why the round ends early, set by the first launcher that knows it; empty
 //   when
 //                      the round ended normally
-//   round/R/node/<k>   how node k's part of the round ended
+//   round/R/node/<k>   how node k's part of the round ended, read by node 0
+//   round/R/reports    those of them that say why the round ended, by node 0
 //   round/R/next       the decision of node 0: the pause before a restart, or "end"
+//   round/R/pages/<k>  the pages of node k's ranks (trace/run_pages.h), replaced every second or
+//   two
 // Each launcher waits for round/R/stop on a second connection, and at the same time for the loss of
 // the launcher of the next node, in a ring. So the neighbor of a launcher that dies detects it at
 // once and informs all.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,6 +36,7 @@
 #include "lockstep/net/secret.h"
 #include "lockstep/rendezvous/store.h"
 #include "lockstep/rendezvous/store_server.h"
+#include "lockstep/trace/run_pages.h"
 
 namespace lockstep {
 
@@ -44,6 +49,10 @@ struct NodesOptions {
   // These must be equal on all nodes, so that a launcher of an earlier run does not join.
   std::vector<std::string> command = {};
   int max_restarts = 0;
+  // Called while other nodes are missing, every `notice_every`, with which and where they are
+  // expected.
+  std::function<void(const std::string&)> notice = {};
+  std::chrono::milliseconds notice_every{10'000};
 };
 
 /// The address at which the ranks of one round meet.
@@ -60,12 +69,14 @@ struct NodeReport {
   std::string reason = {};
 };
 
+constexpr std::size_t kMostReports = 16;
+
 class Nodes {
  public:
   /// Meets the launchers of the other nodes.
   /// Collective: the launcher of every node calls this. Returns when all have met.
-  /// Throws PeerError, with the missing nodes, at the deadline; UsageError for a different secret,
-  /// and on a node whose command or options differ from those of node 0.
+  /// Throws PeerError, with the missing nodes and what to check, at the deadline; UsageError for a
+  /// different secret, and on a node whose command or options differ from those of node 0.
   Nodes(const NodesOptions& options, const Secret& secret, Deadline deadline);
   ~Nodes();
   Nodes(const Nodes&) = delete;
@@ -88,8 +99,14 @@ class Nodes {
   /// Ends the round on all nodes; the first reason counts. Returns at once: a thread informs them.
   void announce_failure(int round, std::string reason);
 
-  /// Exchanges the reports of all nodes. Collective: every launcher calls this when its workers
-  /// have ended. Returns when all have called it. Throws PeerError when a launcher is lost.
+  /// Sends the pages of this node's ranks to the other launchers and receives theirs into `pages`,
+  /// on a separate thread, until gather(). A launcher that sends none is not waited for.
+  void share_pages(int round, RunPages& pages);
+
+  /// Returns the reports that say why the round ended, at most kMostReports: that of the rank that
+  /// failed first, then others. Node 0 collects them from all nodes. Collective: every launcher
+  /// calls this when its workers have ended. Returns when all have called it. Throws PeerError when
+  /// a launcher is lost.
   [[nodiscard]] std::vector<NodeReport> gather(int round, const NodeReport& mine);
 
   /// Returns the decision of node 0: the pause before the next round; nullopt for no restart.
@@ -99,6 +116,11 @@ class Nodes {
 
  private:
   [[nodiscard]] std::vector<Member> launchers() const;
+  [[nodiscard]] Store connect(const Member& member, const Secret& secret, Deadline deadline) const;
+  void wait_for_nodes(Deadline deadline);
+  [[nodiscard]] std::vector<NodeReport> collect_reports(int round);
+  void send_pages(int round);
+  void receive_pages(int round);
   /// Never throws: a launcher that does not receive it is lost anyway.
   void end_round(int round, const std::string& reason) noexcept;
 
@@ -106,12 +128,16 @@ class Nodes {
   std::unique_ptr<StoreServer> server_;  // on node 0
   std::optional<Store> store_;
   std::optional<Store> watching_;  // used by the watcher only
+  std::optional<Store> sharing_;   // used by the sharer only
   std::string job_;
+  RunPages* pages_ = nullptr;  // set by share_pages
   int size_ = 0;
   int first_rank_ = 0;
-  int round_ = 0;  // the watched round
+  std::vector<int> first_ranks_;  // by node
+  int round_ = 0;                 // the watched round
   std::jthread teller_;
   std::jthread watcher_;
+  std::jthread sharer_;
 };
 
 }  // namespace lockstep

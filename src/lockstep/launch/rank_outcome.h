@@ -33,6 +33,7 @@ struct RankOutcome {
   Time ended = {};                           // as its supervisor saw it, so that the order is right
   bool told_to_end = false;                  // the launcher had sent a signal to end it
   std::string note = {};                     // for example "was stopped when it was killed"
+  std::string where = {};                    // "step 812, backward, bucket 4"; empty: unknown
   std::string uncaught = {};                 // message and type of an uncaught exception
   std::vector<std::string> last_lines = {};  // of its output, at most 20
   std::string log_path = {};                 // the file with its complete output

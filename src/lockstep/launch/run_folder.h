@@ -17,6 +17,7 @@ class RunFolder {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }  // absolute
   [[nodiscard]] std::string logs_path() const { return path_ + "/logs"; }
   [[nodiscard]] std::string end_record_path() const { return path_ + "/end.json"; }
+  [[nodiscard]] std::string pages_path() const { return path_ + "/pages"; }
 
  private:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}

@@ -4,15 +4,34 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <memory>
 
 #include "lockstep/launch/test_process_census_internal.h"
 #include "lockstep/machine/cpu_topology.h"
 #include "lockstep/testing/processes.h"
+
+namespace {
+
+// While this is set, the worker executes its program before its supervisor has continued after the
+// fork: setpgid(2) then refuses the supervisor's call for the worker.
+bool supervisor_is_late = false;
+
+}  // namespace
+
+// Instead of the C library's function of this name.
+extern "C" int setpgid(pid_t process, pid_t group) noexcept {
+  if (supervisor_is_late && process != 0) {
+    errno = EACCES;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_setpgid, process, group));
+}
 
 namespace lockstep {
 namespace {
@@ -209,6 +228,34 @@ TEST(Supervisor, ChildrenOfAWorkerEndWithIt) {
   worker.finish();
   EXPECT_EQ(worker.status, ExitStatus::exited(4));
   EXPECT_EQ(processes_with_token(token).size(), 0u);
+}
+
+TEST(Supervisor, ASingleChildThatIgnoresSigtermIsKilled) {
+  const auto token = census_token("one-leftover");
+  auto command = Watched::shell("trap '' TERM; sleep 100 & exit 4", token);
+  command.linger = 100ms;
+  Watched worker(command);
+  worker.finish();
+  EXPECT_EQ(worker.status, ExitStatus::exited(4));
+  EXPECT_EQ(processes_with_token(token).size(), 0u);
+}
+
+TEST(Supervisor, AWorkerLeadsAProcessGroupOfItsOwn) {
+  for (const bool late : {false, true}) {
+    supervisor_is_late = late;
+    // The fifth field of stat is the process group.
+    Watched worker("read -r pid name state parent group rest < /proc/$$/stat; echo $group");
+    worker.finish();
+    EXPECT_EQ(worker.output, std::to_string(worker.pid) + "\n");
+  }
+  supervisor_is_late = false;
+}
+
+TEST(Supervisor, ASupervisorThatWasCollectedStaysCollected) {
+  Watched worker("exit 0");
+  worker.finish();
+  EXPECT_TRUE(worker.supervisor.try_collect());
+  EXPECT_TRUE(worker.supervisor.try_collect());
 }
 
 TEST(Supervisor, KillAllReachesGrandchildren) {

@@ -34,11 +34,13 @@ SupervisedCommand supervised(const AgentOptions& options, const WorkerPlan& plan
                             .linger = options.limits.grace,
                             .descriptor_limit = options.descriptor_limit};
   command.environment.set(Agent::kCrashVariable, std::to_string(Supervisor::kFirstDescriptor));
-  if (options.secret >= 0) {
-    command.descriptors.push_back(options.secret);
-    command.environment.set(Agent::kSecretVariable,
-                            std::to_string(Supervisor::kFirstDescriptor + 1));
-  }
+  const auto pass_on = [&command](int descriptor, const char* variable) {
+    const auto number = Supervisor::kFirstDescriptor + static_cast<int>(command.descriptors.size());
+    command.descriptors.push_back(descriptor);
+    command.environment.set(variable, std::to_string(number));
+  };
+  if (options.secret >= 0) pass_on(options.secret, Agent::kSecretVariable);
+  if (options.pages != nullptr) pass_on(options.pages->descriptor(), Agent::kPagesVariable);
   const bool is_first = plan.identity.local_rank == 0;
   if (is_first && options.standard_input == StandardInput::to_first_worker) {
     command.standard_input = STDIN_FILENO;
@@ -55,10 +57,20 @@ char state_of(pid_t pid) {
   return end == std::string::npos || end + 2 >= text.size() ? ' ' : text[end + 2];
 }
 
+// 0 if it is not available.
+std::uint64_t resident_bytes(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/statm", pid));
+  std::uint64_t all = 0;
+  std::uint64_t resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 }  // namespace
 
 Worker::Worker(const AgentOptions& options, const WorkerPlan& plan, const RoundClock& clock)
     : clock_(clock),
+      pages_(options.pages),
       log_(log_path(options.logs, plan.identity.rank, options.restarts)),
       crash_(make_crash_file()),
       supervisor_(supervised(options, plan, crash_.number())) {
@@ -67,6 +79,9 @@ Worker::Worker(const AgentOptions& options, const WorkerPlan& plan, const RoundC
   outcome_.host = options.host;
   outcome_.started = clock_.at(std::chrono::steady_clock::now());
   outcome_.log_path = log_.path();
+  if (pages_ == nullptr) return;
+  pages_->place(outcome_.rank, outcome_.node, outcome_.host);
+  pages_->set_standing(outcome_.rank, RankStanding::running);
 }
 
 void Worker::send(int signal, std::chrono::steady_clock::time_point now, bool to_end) {
@@ -96,7 +111,7 @@ void Worker::apply(const SupervisorNews& news) {
     outcome_.status = ended->status;
     outcome_.ended = clock_.at(ended->at);
     outcome_.told_to_end = told_ && ended->at >= *told_;
-    read_crash_record();
+    note_end();
   }
 }
 
@@ -137,7 +152,7 @@ bool Worker::collect(std::span<char> buffer, Console& console) {
     outcome_.ended = clock_.at(std::chrono::steady_clock::now());
     outcome_.told_to_end = told_.has_value();
     outcome_.note = "its supervisor process was killed";
-    read_crash_record();
+    note_end();
   }
   drain(buffer, console);
   close(OutputStream::standard_output, console);
@@ -153,6 +168,10 @@ bool Worker::look() {
   const char state = state_of(outcome_.pid);
   traced_looks_ = state == 't' ? traced_looks_ + 1 : 0;
   const bool stopped = state == 'T' || traced_looks_ >= kTracedLooks;
+  if (pages_ != nullptr) {
+    pages_->set_standing(outcome_.rank, stopped ? RankStanding::stopped : RankStanding::running);
+    pages_->set_memory(outcome_.rank, resident_bytes(outcome_.pid));
+  }
   return std::exchange(stopped_, stopped) != stopped;
 }
 
@@ -166,6 +185,13 @@ void Worker::close(OutputStream stream, Console& console) {
   if (!from) return;
   from.reset();
   if (auto line = log_.finish(stream)) console.show(outcome_.rank, stream, {std::move(*line)});
+}
+
+void Worker::note_end() {
+  read_crash_record();
+  if (pages_ == nullptr) return;
+  pages_->set_standing(outcome_.rank, RankStanding::ended, outcome_.status->raw());
+  outcome_.where = where_is(pages_->state_of(outcome_.rank));
 }
 
 void Worker::read_crash_record() {

@@ -57,12 +57,14 @@ class Worker {
   void apply(const SupervisorNews& news);
   void close(OutputStream stream, Console& console);
   void read_crash_record();
+  void note_end();
   FileDescriptor& pipe(OutputStream stream) {
     return stream == OutputStream::standard_output ? supervisor_.standard_output
                                                    : supervisor_.standard_error;
   }
 
   const RoundClock& clock_;
+  RunPages* pages_;  // may be null
   RankOutcome outcome_;
   RankLog log_;
   FileDescriptor crash_;  // a memfd that the worker writes its crash record to

@@ -9,7 +9,6 @@
 #include <map>
 #include <utility>
 
-#include "lockstep/machine/gpus.h"
 #include "lockstep/machine/hidden_sve.h"
 #include "lockstep/machine/host_identity.h"
 
@@ -78,6 +77,13 @@ std::string cache_line(const Machine& machine) {
   return parts.empty() ? "caches unknown" : fmt::format("caches {}", fmt::join(parts, ", "));
 }
 
+std::string gpu_line(const Machine& machine) {
+  auto line = count_text(static_cast<std::size_t>(machine.num_gpus), "GPU");
+  if (!machine.gpus.empty()) line += ": " + gpus_in_words(machine.gpus);
+  if (!machine.gpu_driver.empty()) line += ", driver " + machine.gpu_driver;
+  return line;
+}
+
 }  // namespace
 
 std::size_t Machine::last_level_cache() const noexcept {
@@ -86,12 +92,16 @@ std::size_t Machine::last_level_cache() const noexcept {
   return largest;
 }
 
-Machine describe_machine(const Environment& environment) {
+Machine describe_machine(const Environment& environment, GpuDetail detail) {
   const auto allowed = allowed_processors();
+  auto gpus = list_gpus(environment, detail);
+  const auto num_gpus = static_cast<int>(gpus.size());
   return {.architecture = architecture(),
           .cpu = read_cpu_topology(allowed),
           .caches = read_caches(allowed),
-          .num_gpus = num_gpus(environment),
+          .num_gpus = num_gpus,
+          .gpus = std::move(gpus),
+          .gpu_driver = num_gpus > 0 ? gpu_driver_version() : "",
           .hides_sve = hides_sve(),
           .host = host_identity()};
 }
@@ -116,8 +126,7 @@ std::vector<CpuCache> read_caches(std::span<const int> processors, const std::st
 }
 
 std::vector<std::string> machine_lines(const Machine& machine) {
-  std::vector<std::string> lines{cpu_line(machine), cache_line(machine),
-                                 count_text(static_cast<std::size_t>(machine.num_gpus), "GPU")};
+  std::vector<std::string> lines{cpu_line(machine), cache_line(machine), gpu_line(machine)};
   if (machine.hides_sve) {
     const auto& [variable, value] = plain_processor_variable();
     lines.push_back(fmt::format(

@@ -4,9 +4,12 @@
 //
 //   {"format": "lockstep-machine", "version": 1, "architecture": "x86_64",
 //    "nodes": [[[0, 2], [1, 3]]], "caches": [{"level": 3, "kind": "unified", "bytes": 33554432}],
-//    "num_gpus": 0, "hides_sve": false, "host": "…", "cpu_quota": 2.5}
+//    "num_gpus": 1, "gpus": [{"name": "NVIDIA H200", "uuid": "GPU-…", "pci_bus": "0000:19:00.0",
+//    "memory_bytes": 150754820096}], "gpu_driver": "580.65.06",
+//    "hides_sve": false, "host": "…", "cpu_quota": 2.5}
 //
-// In the file, a node is a list of cores and a core is a list of processors.
+// In the file, a node is a list of cores and a core is a list of processors. gpus, gpu_driver and
+// cpu_quota may be absent.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +21,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/machine/cpu_topology.h"
+#include "lockstep/machine/gpus.h"
 
 namespace lockstep {
 
@@ -36,6 +40,8 @@ struct Machine {
   CpuTopology cpu = {};               // the processors that this process may use
   std::vector<CpuCache> caches = {};  // by level, then kind; the largest of each
   int num_gpus = 0;                   // GPUs that ranks may use
+  std::vector<Gpu> gpus = {};         // these, by CUDA's index; empty if not known one by one
+  std::string gpu_driver = {};        // its version; empty if unknown
   bool hides_sve = false;             // hidden_sve.h
   std::string host = {};              // host_identity.h
 
@@ -47,7 +53,8 @@ struct Machine {
 
 /// Describes this computer, limited to the processors that the calling thread may use. Measures
 /// nothing and does not load CUDA. Throws SystemError.
-[[nodiscard]] Machine describe_machine(const Environment& environment);
+[[nodiscard]] Machine describe_machine(const Environment& environment,
+                                       GpuDetail detail = GpuDetail::files);
 
 /// The caches of `processors`, as `root` ("/sys") lists them; empty if it lists none.
 [[nodiscard]] std::vector<CpuCache> read_caches(std::span<const int> processors,

@@ -1,100 +1,29 @@
 // A machine as JSON. Files are untrusted: every field is validated before use, and unknown fields
 // are refused, so that a misspelled field does not count as absent.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cmath>
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
-#include "lockstep/base/json.h"
 #include "lockstep/base/whole_file.h"
+#include "lockstep/machine/json_reader_internal.h"
 #include "lockstep/machine/machine.h"
 
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = JsonReader::Json;
 
-constexpr std::size_t kMostFileBytes = std::size_t{4} << 20U;
 constexpr std::int64_t kMostProcessors = 1 << 20;  // as allowed_processors()
 constexpr std::int64_t kMostGpus = 4096;
 constexpr std::int64_t kMostCacheBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMostGpuBytes = std::int64_t{1} << 50;
 constexpr std::array<std::string_view, 3> kCacheKinds{"data", "instruction", "unified"};
 
-// Reads the fields of one file; each refusal names the file and the field.
-class Reader {
- public:
-  explicit Reader(std::string_view origin) : origin_(origin) {}
-
-  [[noreturn]] void refuse(std::string_view field, std::string_view expected) const {
-    throw UsageError(fmt::format("{}: {} is not {}", origin_, field, expected));
-  }
-
-  void check_fields(const Json& object, std::string_view name,
-                    std::initializer_list<std::string_view> known) const {
-    if (!object.is_object()) refuse(name, "an object");
-    for (const auto& [field, value] : object.items()) {
-      if (std::find(known.begin(), known.end(), field) == known.end()) {
-        throw UsageError(fmt::format("{}: {} has an unknown field \"{:.40}\"; known fields are {}",
-                                     origin_, name, field, fmt::join(known, ", ")));
-      }
-    }
-  }
-
-  [[nodiscard]] const Json& at(const Json& object, const std::string& field) const {
-    const auto found = object.find(field);
-    if (found == object.end()) {
-      throw UsageError(fmt::format("{}: {} is missing", origin_, field));
-    }
-    return *found;
-  }
-
-  [[nodiscard]] std::int64_t integer(const Json& value, std::string_view name,
-                                     std::int64_t smallest, std::int64_t largest) const {
-    const auto expected = fmt::format("a whole number from {} to {}", smallest, largest);
-    if (!value.is_number_integer()) refuse(name, expected);
-    // get<std::int64_t> wraps above the largest signed number.
-    const bool fits = !value.is_number_unsigned() ||
-                      value.get<std::uint64_t>() <= static_cast<std::uint64_t>(largest);
-    if (!fits) refuse(name, expected);
-    const auto number = value.get<std::int64_t>();
-    if (number < smallest || number > largest) refuse(name, expected);
-    return number;
-  }
-
-  [[nodiscard]] std::string text(const Json& value, std::string_view name) const {
-    if (!value.is_string()) refuse(name, "a text");
-    return value.get<std::string>();
-  }
-
-  [[nodiscard]] const Json& list(const Json& value, std::string_view name) const {
-    if (!value.is_array()) refuse(name, "a list");
-    return value;
-  }
-
-  // Absent or a number above 0.
-  [[nodiscard]] std::optional<double> positive(const Json& object, const std::string& field) const {
-    const auto found = object.find(field);
-    if (found == object.end()) return std::nullopt;
-    if (!found->is_number()) refuse(field, "a number above 0");
-    const auto number = found->get<double>();
-    if (!std::isfinite(number) || number <= 0) refuse(field, "a number above 0");
-    return number;
-  }
-
- private:
-  std::string_view origin_;
-};
-
-std::vector<CpuTopology::Node> nodes_of(const Reader& reader, const Json& json) {
+std::vector<CpuTopology::Node> nodes_of(const JsonReader& reader, const Json& json) {
   std::vector<CpuTopology::Node> nodes;
   std::set<int> seen;
   for (const auto& node_json : reader.list(json, "nodes")) {
@@ -117,7 +46,7 @@ std::vector<CpuTopology::Node> nodes_of(const Reader& reader, const Json& json) 
   return nodes;
 }
 
-std::vector<CpuCache> caches_of(const Reader& reader, const Json& json) {
+std::vector<CpuCache> caches_of(const JsonReader& reader, const Json& json) {
   std::vector<CpuCache> caches;
   for (const auto& cache : reader.list(json, "caches")) {
     reader.check_fields(cache, "a cache of caches", {"level", "kind", "bytes"});
@@ -133,6 +62,25 @@ std::vector<CpuCache> caches_of(const Reader& reader, const Json& json) {
                           reader.at(cache, "bytes"), "bytes of caches", 1, kMostCacheBytes))});
   }
   return caches;
+}
+
+std::vector<Gpu> gpus_of(const JsonReader& reader, const Json& json, int num_gpus) {
+  const auto found = json.find("gpus");
+  if (found == json.end()) return {};
+  std::vector<Gpu> gpus;
+  for (const auto& gpu : reader.list(*found, "gpus")) {
+    reader.check_fields(gpu, "a GPU of gpus", {"name", "uuid", "pci_bus", "memory_bytes"});
+    gpus.push_back(
+        {.name = reader.text(reader.at(gpu, "name"), "name of gpus"),
+         .uuid = reader.text(reader.at(gpu, "uuid"), "uuid of gpus"),
+         .pci_bus = reader.text(reader.at(gpu, "pci_bus"), "pci_bus of gpus"),
+         .memory_bytes = static_cast<std::size_t>(reader.integer(
+             reader.at(gpu, "memory_bytes"), "memory_bytes of gpus", 0, kMostGpuBytes))});
+  }
+  if (static_cast<int>(gpus.size()) != num_gpus) {
+    reader.refuse("gpus", fmt::format("a list of {} GPUs, the number in num_gpus", num_gpus));
+  }
+  return gpus;
 }
 
 }  // namespace
@@ -154,29 +102,40 @@ std::string to_json(const Machine& machine) {
             {"architecture", machine.architecture}, {"nodes", std::move(nodes)},
             {"caches", std::move(caches)},          {"num_gpus", machine.num_gpus},
             {"hides_sve", machine.hides_sve},       {"host", machine.host}};
+  for (const auto& gpu : machine.gpus) {
+    json["gpus"].push_back({{"name", gpu.name},
+                            {"uuid", gpu.uuid},
+                            {"pci_bus", gpu.pci_bus},
+                            {"memory_bytes", gpu.memory_bytes}});
+  }
+  if (!machine.gpu_driver.empty()) json["gpu_driver"] = machine.gpu_driver;
   if (machine.cpu.quota) json["cpu_quota"] = *machine.cpu.quota;
   // The host identity is text of the kernel; bytes that are not valid UTF-8 must not throw here.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Machine machine_from_json(std::string_view text, std::string_view origin) {
-  const Reader reader(origin);
+  const JsonReader reader(origin);
   const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) reader.refuse("the text", "JSON");
   reader.check_fields(json, "the machine",
-                      {"format", "version", "architecture", "nodes", "caches", "num_gpus",
-                       "hides_sve", "host", "cpu_quota"});
+                      {"format", "version", "architecture", "nodes", "caches", "num_gpus", "gpus",
+                       "gpu_driver", "hides_sve", "host", "cpu_quota"});
   if (reader.text(reader.at(json, "format"), "format") != "lockstep-machine") {
     reader.refuse("format", "\"lockstep-machine\"");
   }
   (void)reader.integer(reader.at(json, "version"), "version", 1, 1);
   if (!reader.at(json, "hides_sve").is_boolean()) reader.refuse("hides_sve", "true or false");
+  const auto num_gpus =
+      static_cast<int>(reader.integer(reader.at(json, "num_gpus"), "num_gpus", 0, kMostGpus));
   return {.architecture = reader.text(reader.at(json, "architecture"), "architecture"),
           .cpu = {.nodes = nodes_of(reader, reader.at(json, "nodes")),
                   .quota = reader.positive(json, "cpu_quota")},
           .caches = caches_of(reader, reader.at(json, "caches")),
-          .num_gpus = static_cast<int>(
-              reader.integer(reader.at(json, "num_gpus"), "num_gpus", 0, kMostGpus)),
+          .num_gpus = num_gpus,
+          .gpus = gpus_of(reader, json, num_gpus),
+          .gpu_driver =
+              json.contains("gpu_driver") ? reader.text(json["gpu_driver"], "gpu_driver") : "",
           .hides_sve = json["hides_sve"].get<bool>(),
           .host = reader.text(reader.at(json, "host"), "host")};
 }
@@ -186,26 +145,7 @@ void write_machine(const std::string& path, const Machine& machine) {
 }
 
 Machine read_machine(const std::string& path) {
-  // Without O_NONBLOCK, opening a pipe would wait for a writer.
-  const auto file = FileDescriptor::open(path, O_RDONLY | O_NONBLOCK);
-  struct stat facts {};
-  if (::fstat(file.number(), &facts) != 0) {
-    throw SystemError(fmt::format("cannot stat {}", path), errno);
-  }
-  if (!S_ISREG(facts.st_mode)) throw UsageError(fmt::format("{} is not a regular file", path));
-  std::string text;
-  std::array<char, 1 << 14> buffer{};
-  for (;;) {
-    const auto count = ::read(file.number(), buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw SystemError(fmt::format("cannot read {}", path), errno);
-    if (count == 0) break;
-    text.append(buffer.data(), static_cast<std::size_t>(count));
-    if (text.size() > kMostFileBytes) {
-      throw UsageError(fmt::format("{} is not a machine file: it exceeds 4 MiB", path));
-    }
-  }
-  return machine_from_json(text, path);
+  return machine_from_json(read_regular_file(path), path);
 }
 
 }  // namespace lockstep

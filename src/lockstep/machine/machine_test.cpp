@@ -20,7 +20,10 @@ Machine two_nodes() {
   return {.architecture = "x86_64",
           .cpu = {.nodes = {{{{{0, 4}}, {{1, 5}}}}, {{{{2, 6}}, {{3, 7}}}}}, .quota = 2.5},
           .caches = {{1, CacheKind::data, 48 << 10}, {3, CacheKind::unified, 32 << 20}},
-          .num_gpus = 8,
+          .num_gpus = 2,
+          .gpus = {{"NVIDIA H200", "GPU-a", "0000:19:00.0", std::size_t{139} << 30U},
+                   {"NVIDIA H200", "GPU-b", "0000:3b:00.0", std::size_t{139} << 30U}},
+          .gpu_driver = "580.65.06",
           .host = "boot net:1 ipc:2"};
 }
 
@@ -87,7 +90,8 @@ TEST(MachineJson, ARefusalNamesFileAndField) {
   EXPECT_EQ(with("version", 2), "fake.json: version is not a whole number from 1 to 1");
   EXPECT_NE(with("num_cores", 4).find("unknown field \"num_cores\""), std::string::npos);
   for (const auto& field : good.items()) {
-    if (field.key() == "cpu_quota") continue;
+    if (field.key() == "cpu_quota" || field.key() == "gpus" || field.key() == "gpu_driver")
+      continue;
     auto json = good;
     json.erase(field.key());
     EXPECT_EQ(refusal_of(json.dump()), "fake.json: " + field.key() + " is missing");
@@ -110,6 +114,32 @@ TEST(MachineJson, InvalidNodesAndCachesAreRefused) {
     json["caches"] = {nlohmann::ordered_json::parse(cache)};
     EXPECT_NE(refusal_of(json.dump()), "") << cache;
   }
+}
+
+TEST(MachineJson, GpusMayBeAbsentAndAreOtherwiseValidated) {
+  const auto good = nlohmann::ordered_json::parse(to_json(two_nodes()));
+  auto json = good;
+  json.erase("gpus");
+  json.erase("gpu_driver");
+  json["num_gpus"] = 8;
+  const auto machine = machine_from_json(json.dump(), "old.json");
+  EXPECT_EQ(machine.num_gpus, 8);
+  EXPECT_EQ(machine_lines(machine)[2], "8 GPUs");
+  json = good;
+  json["num_gpus"] = 3;
+  EXPECT_EQ(refusal_of(json.dump()),
+            "fake.json: gpus is not a list of 3 GPUs, the number in num_gpus");
+  for (const char* gpus :
+       {"7", R"([7,7])", R"([{},{}])", R"([{"name":1,"uuid":"","pci_bus":"","memory_bytes":0},{}])",
+        R"([{"name":"","uuid":"","pci_bus":"","memory_bytes":-1},{}])",
+        R"([{"name":"","uuid":"","pci_bus":"","memory_bytes":0,"sms":132},{}])"}) {
+    json = good;
+    json["gpus"] = nlohmann::ordered_json::parse(gpus);
+    EXPECT_NE(refusal_of(json.dump()), "") << gpus;
+  }
+  json = good;
+  json["gpu_driver"] = 580;
+  EXPECT_EQ(refusal_of(json.dump()), "fake.json: gpu_driver is not a text");
 }
 
 TEST(MachineJson, TruncatedTextIsRefusedAtEveryLength) {
@@ -151,7 +181,8 @@ TEST(MachineLines, ListCoresCachesAndGpus) {
   EXPECT_EQ(
       machine_lines(machine),
       (std::vector<std::string>{"4 cores with 8 processors on 2 NUMA nodes, quota 2.5 processors",
-                                "caches L1 48 KiB, L3 32 MiB", "8 GPUs"}));
+                                "caches L1 48 KiB, L3 32 MiB",
+                                "2 GPUs: 2 × NVIDIA H200 with 139 GiB, driver 580.65.06"}));
   machine = {.cpu = {.nodes = {{{{{0}}}}}}, .hides_sve = true};
   EXPECT_EQ(
       machine_lines(machine),

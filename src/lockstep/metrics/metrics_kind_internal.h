@@ -11,10 +11,12 @@ namespace lockstep {
 
 inline constexpr std::string_view kStartKind = "start";
 
-inline constexpr std::array<std::pair<MetricKind, std::string_view>, 3> kMetricKinds{{
+inline constexpr std::array<std::pair<MetricKind, std::string_view>, 5> kMetricKinds{{
     {MetricKind::train, "train"},
     {MetricKind::eval, "eval"},
     {MetricKind::event, "event"},
+    {MetricKind::rank, "rank"},
+    {MetricKind::bucket, "bucket"},
 }};
 
 constexpr std::string_view kind_name(MetricKind kind) {

@@ -63,6 +63,9 @@ std::optional<double> try_number(const MetricValue& value) {
   return std::nullopt;
 }
 
+// Whether rows of `kind` are in the tables and in TensorBoard.
+bool is_measured(MetricKind kind) { return kind == MetricKind::train || kind == MetricKind::eval; }
+
 // Removes the bytes after the last line end: a line that was being written when the program died.
 void drop_torn_line(const FileDescriptor& file, const std::string& path) {
   struct stat facts {};
@@ -92,6 +95,22 @@ void make_folder(const std::string& folder) {
 }
 
 }  // namespace
+
+const MetricValue* MetricRow::find(std::string_view name) const noexcept {
+  const auto found = std::ranges::find(metrics, name, &Metric::name);
+  return found == metrics.end() ? nullptr : &found->value;
+}
+
+std::optional<double> MetricRow::number(std::string_view name) const noexcept {
+  const auto* value = find(name);
+  return value == nullptr ? std::nullopt : try_number(*value);
+}
+
+std::string MetricRow::text(std::string_view name) const {
+  const auto* value = find(name);
+  const auto* text = value == nullptr ? nullptr : std::get_if<std::string>(value);
+  return text == nullptr ? std::string() : *text;
+}
 
 MetricsLog::MetricsLog(const std::string& folder, const MetricsLogOptions& options)
     : path_(folder + "/metrics.jsonl") {
@@ -127,7 +146,7 @@ void MetricsLog::write(const MetricRow& row) {
   if (const auto table = tables_.find(row.kind); table != tables_.end()) {
     table->second.row(row.step, cells);
   }
-  if (!tensorboard_) return;
+  if (!tensorboard_ || !is_measured(row.kind)) return;
   for (const auto& [name, value] : row.metrics) {
     const auto tag = fmt::format("{}/{}", kind, name);
     if (const auto number = try_number(value)) {

@@ -7,13 +7,15 @@
 //   {"kind":"train","step":10,"time":1763265601.5,"loss":5.25,"tokens_per_second":41000}
 //
 // A run that resumes after step n appends a line of kind start with "after":n. Earlier lines with
-// later steps are then invalid: the run repeats those steps. The tables contain only valid rows.
+// later steps, except events, are then invalid: the run repeats those steps. The tables contain
+// only valid rows.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -26,7 +28,10 @@ namespace lockstep {
 enum class MetricKind {
   train,  // measured while training
   eval,   // measured on validation data
-  event   // something happened; not in the tables
+  // In metrics.jsonl only:
+  event,  // something happened; the metric "event" says what
+  rank,   // the figures of one rank over an interval (rank_rows.h)
+  bucket  // the figures of one bucket of gradients
 };
 
 /// NaN and infinities are null in JSON and are read back as NaN. Texts are not in the tables.
@@ -43,8 +48,18 @@ struct MetricRow {
   std::int64_t step = 0;  // the number of completed steps
   MetricKind kind = MetricKind::train;
   std::vector<Metric> metrics = {};  // each name once, written in this order
+  double time = 0;                   // seconds since 1970; set by write() and read_metrics()
 
-  friend bool operator==(const MetricRow&, const MetricRow&) = default;
+  /// Without the time.
+  friend bool operator==(const MetricRow& a, const MetricRow& b) {
+    return a.step == b.step && a.kind == b.kind && a.metrics == b.metrics;
+  }
+  /// The value of `name`; null if the row does not have it.
+  [[nodiscard]] const MetricValue* find(std::string_view name) const noexcept;
+  /// The same as a number; nullopt for a text too.
+  [[nodiscard]] std::optional<double> number(std::string_view name) const noexcept;
+  /// The same as a text; empty for a number too.
+  [[nodiscard]] std::string text(std::string_view name) const;
 };
 
 /// Today's name of each renamed metric, by the name that an earlier version of the program wrote.
@@ -65,8 +80,9 @@ class MetricsLog {
   /// UsageError for an existing file with other contents.
   explicit MetricsLog(const std::string& folder, const MetricsLogOptions& options = {});
 
-  /// Writes `row` to every file, with the current time. After it returns, the row survives the end
-  /// of the process. One thread at a time. Throws SystemError, and UsageError for an invalid name.
+  /// Writes `row` to every file, with the current time (MetricRow::time is ignored). After it
+  /// returns, the row survives the end of the process. One thread at a time. Throws SystemError,
+  /// and UsageError for an invalid name.
   void write(const MetricRow& row);
 
   /// The path of metrics.jsonl.

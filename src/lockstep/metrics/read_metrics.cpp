@@ -48,6 +48,9 @@ std::int64_t integer(const Json& json, const char* field, const Line& line) {
 MetricRow row_of(const Json& json, MetricKind kind, const Line& line,
                  const RenamedMetrics& renamed) {
   MetricRow row{.step = integer(json, "step", line), .kind = kind};
+  if (const auto time = json.find("time"); time != json.end() && time->is_number()) {
+    row.time = time->get<double>();
+  }
   for (const auto& [name, value] : json.items()) {
     if (name == "kind" || name == "step" || name == "time") continue;
     const auto new_name = renamed.find(name);
@@ -65,7 +68,10 @@ void add(const Line& line, const RenamedMetrics& renamed, std::vector<MetricRow>
     if (!json.contains("after"))
       line.refuse("has no field after: the step that the run resumes after");
     const auto after = json["after"].is_null() ? -1 : integer(json, "after", line);
-    std::erase_if(rows, [&](const MetricRow& row) { return row.step > after; });
+    // What happened is not repeated: events stay.
+    std::erase_if(rows, [&](const MetricRow& row) {
+      return row.step > after && row.kind != MetricKind::event;
+    });
     return;
   }
   const auto known = std::ranges::find(kMetricKinds, std::string_view(kind),

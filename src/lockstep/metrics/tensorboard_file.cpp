@@ -9,21 +9,13 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <span>
 
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
-
-constexpr std::array<std::uint32_t, 256> kCrcTable = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    auto crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78u : 0);
-    table[byte] = crc;
-  }
-  return table;
-}();
 
 // The CRC of bytes that contain their own CRC is a constant; the mask avoids that.
 std::uint32_t masked_crc(std::string_view bytes) {
@@ -110,14 +102,6 @@ void make_folder(const std::string& folder) {
 }
 
 }  // namespace
-
-std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
-  std::uint32_t crc = ~0u;
-  for (const auto byte : bytes) {
-    crc = (crc >> 8) ^ kCrcTable[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff];
-  }
-  return ~crc;
-}
 
 std::string tensorboard_record(std::string_view payload) {
   const auto length = little_endian(static_cast<std::uint64_t>(payload.size()));

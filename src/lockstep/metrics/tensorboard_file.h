@@ -6,10 +6,8 @@
 // time (1), step (2), file version (3) in the first record, summary (5), session log (7).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -43,9 +41,6 @@ class TensorBoardFile {
   std::string path_;
   FileDescriptor file_;
 };
-
-/// CRC-32C (Castagnoli): 0xE3069283 for "123456789".
-[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
 
 /// `payload` as a record, in the format of TFRecord files.
 [[nodiscard]] std::string tensorboard_record(std::string_view payload);

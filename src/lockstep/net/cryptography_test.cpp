@@ -1,12 +1,40 @@
 // Compares each algorithm with the published examples of its standard.
 #include <gtest/gtest.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/net/cryptography_internal.h"
+
+namespace {
+
+// While this is above 0, the kernel has no random numbers yet: calls that may block are interrupted
+// by a signal, then give one byte each; calls that may not block fail.
+int early_calls = 0;
+
+}  // namespace
+
+// Instead of the C library's function of this name, also in libraries.
+extern "C" ssize_t getrandom(void* buffer, std::size_t length, unsigned flags) {
+  if (early_calls > 0) {
+    if ((flags & GRND_NONBLOCK) != 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    if (--early_calls % 2 == 1) {
+      errno = EINTR;
+      return -1;
+    }
+    length = 1;
+  }
+  return ::syscall(SYS_getrandom, buffer, length, flags);
+}
 
 namespace lockstep {
 namespace {
@@ -145,6 +173,19 @@ TEST(Cryptography, ComparesWholeSpans) {
   }
   EXPECT_TRUE(equal_in_constant_time(bytes, range(0, 31)));
   EXPECT_FALSE(equal_in_constant_time(bytes, range(0, 30)));
+}
+
+TEST(Cryptography, RandomBytesAreCompleteAlsoIfTheKernelHasNoneYet) {
+  early_calls = 6;
+  Bytes bytes(64);
+  fill_random(bytes);
+  EXPECT_EQ(early_calls, 0);
+  Bytes other(64);
+  fill_random(other);
+  for (std::size_t begin = 0; begin < bytes.size(); begin += 8) {
+    EXPECT_NE(Bytes(&bytes[begin], &bytes[begin] + 8), Bytes(8)) << "bytes were left out";
+  }
+  EXPECT_NE(bytes, other);
 }
 
 TEST(Cryptography, RandomBytesDifferAndWipedBytesAreZero) {

@@ -8,6 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <random>
 #include <span>
 
 #include "lockstep/base/error.h"
@@ -80,6 +82,21 @@ Listener Listener::tcp(const std::string& host, std::uint16_t port) {
     return {std::move(descriptor), endpoint->to_string()};
   }
   throw SystemError(fmt::format("cannot listen on {}", Endpoint{host, port}.to_string()), error);
+}
+
+Listener Listener::tcp(const std::string& host, const PortRange& ports) {
+  const auto count = static_cast<unsigned>(ports.last - ports.first) + 1;
+  const auto begin = static_cast<unsigned>(std::random_device{}());
+  for (unsigned i = 0; i < count; ++i) {
+    try {
+      return tcp(host, static_cast<std::uint16_t>(ports.first + (begin + i) % count));
+    } catch (const SystemError& error) {
+      if (error.error_number() != EADDRINUSE) throw;
+    }
+  }
+  throw SystemError(fmt::format("cannot listen on {}: all ports from {} to {} are in use", host,
+                                ports.first, ports.last),
+                    EADDRINUSE);
 }
 
 Listener Listener::unix_socket(std::string_view name) {

@@ -10,6 +10,7 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/net/endpoint.h"
+#include "lockstep/net/port_range.h"
 #include "lockstep/net/socket.h"
 
 namespace lockstep {
@@ -20,6 +21,10 @@ class Listener {
   /// Throws UsageError for a wildcard address ("", 0.0.0.0, ::); SystemError when the port is in
   /// use or the address does not belong to this machine.
   [[nodiscard]] static Listener tcp(const std::string& host, std::uint16_t port = 0);
+
+  /// The same on a free port of the range, which is tried from a random one on: two jobs that start
+  /// together seldom try the same. Throws SystemError with EADDRINUSE if no port of it is free.
+  [[nodiscard]] static Listener tcp(const std::string& host, const PortRange& ports);
 
   /// Listens on the abstract Unix socket `name` (socket.h). Every user of this machine can connect:
   /// check peer_user() of accepted connections.

@@ -145,5 +145,27 @@ TEST(Listener, LackOfDescriptorsIsAnErrorAndTheConnectionStaysPending) {
   EXPECT_TRUE(listener.try_accept().has_value());
 }
 
+TEST(Listener, ListensInARangeOfPorts) {
+  const auto taken = Listener::tcp("127.0.0.1");
+  const auto port = taken.endpoint().port;
+  const auto first = static_cast<std::uint16_t>(std::min<int>(port, 65000));
+  const PortRange range{first, static_cast<std::uint16_t>(first + 500)};
+  for (int i = 0; i < 20; ++i) {
+    const auto found = Listener::tcp("127.0.0.1", range).endpoint().port;
+    EXPECT_GE(found, range.first);
+    EXPECT_LE(found, range.last);
+    EXPECT_NE(found, port);
+  }
+  try {
+    (void)Listener::tcp("127.0.0.1", PortRange{port, port});
+    FAIL() << "the port is in use";
+  } catch (const SystemError& error) {
+    EXPECT_EQ(error.error_number(), EADDRINUSE);
+    EXPECT_NE(std::string(error.what()).find(fmt::format("all ports from {0} to {0}", port)),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

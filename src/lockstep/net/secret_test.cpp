@@ -150,6 +150,12 @@ TEST_F(SecretFile, Holds64DigitsWithOrWithoutAnEndOfLine) {
   EXPECT_EQ(bytes_of(Secret::from_file(write(kDigits, 0400))), expected);
 }
 
+TEST_F(SecretFile, IsReadToItsEndWhateverTheErrorOfAnEarlierCallWas) {
+  const auto path = write(kDigits);
+  errno = EINTR;  // calls that succeed leave it
+  EXPECT_EQ(Secret::from_file(path).bytes()[1], std::byte{0x11});
+}
+
 TEST_F(SecretFile, WithOtherContentIsRefusedWithoutShowingIt) {
   for (const auto& text : {std::string(), kDigits.substr(1), kDigits + "0", kDigits + "\r\n",
                            kDigits + "\n\n", " " + kDigits.substr(1), "g" + kDigits.substr(1),

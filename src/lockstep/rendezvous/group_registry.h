@@ -6,11 +6,14 @@
 #include <atomic>
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lockstep/rendezvous/network_settings.h"
 #include "lockstep/rendezvous/peers.h"
 
 namespace lockstep {
@@ -63,6 +66,17 @@ class GroupRegistry {
     return std::nullopt;
   }
 
+  /// How the job uses the network. Set once, before the first group.
+  [[nodiscard]] const NetworkSettings& network_settings() const noexcept { return settings_; }
+  void set_network_settings(NetworkSettings settings) { settings_ = std::move(settings); }
+
+  /// The connections of a network, shared by the groups: created by the first that needs them. Set
+  /// and used only while a group is created. Destroyed before all else here.
+  [[nodiscard]] std::shared_ptr<void>& network() noexcept { return network_; }
+
+  /// A network that the program has given to the world, before its first group: MPI. Null if none.
+  [[nodiscard]] std::shared_ptr<void>& given_network() noexcept { return given_network_; }
+
   /// The watched processes, shared by the groups.
   [[nodiscard]] ProcessWatches& watches() noexcept { return watches_; }
 
@@ -82,12 +96,16 @@ class GroupRegistry {
   }
 
  private:
+  NetworkSettings settings_;
   std::mutex mutex_;
   ProcessWatches watches_;
   std::vector<GroupRegistryMember*> members_;  // mutex_
   std::map<int, std::size_t> thresholds_;      // mutex_
   std::atomic<int> pending_ = 0;
   std::atomic<int> groups_ = 0;
+  // Last: their threads use the members.
+  std::shared_ptr<void> given_network_;
+  std::shared_ptr<void> network_;
 };
 
 }  // namespace lockstep

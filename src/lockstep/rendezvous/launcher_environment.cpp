@@ -350,6 +350,7 @@ Placement find_placement(const Environment& environment) {
   auto placement = find_without_run_dir(environment);
   complete(placement);
   placement.run_dir = environment.find("LOCKSTEP_RUN_DIR");
+  placement.network = network_settings(environment);
   return placement;
 }
 

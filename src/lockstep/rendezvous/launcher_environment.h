@@ -28,6 +28,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/net/endpoint.h"
+#include "lockstep/rendezvous/network_settings.h"
 
 namespace lockstep {
 
@@ -55,6 +56,7 @@ struct Placement {
   std::string job;
   std::uint64_t round = 0;             // the number of restarts by the launcher
   std::optional<std::string> run_dir;  // LOCKSTEP_RUN_DIR
+  NetworkSettings network;
 };
 
 /// Finds the launcher that placed this process; source `none` if there is none.

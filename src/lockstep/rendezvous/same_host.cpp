@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
 #include "lockstep/rendezvous/shared_page_internal.h"
+#include "lockstep/rendezvous/world_locations_internal.h"
 
 namespace lockstep {
 namespace {
@@ -20,18 +19,6 @@ std::string hexadecimal(std::span<const std::byte> bytes) {
   std::string text;
   for (const auto byte : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   return text;
-}
-
-std::string text_of(std::span<const int> ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
-
-std::vector<int> ranks_of(std::string_view text) {
-  std::vector<int> ranks;
-  while (!text.empty()) {
-    const auto space = std::min(text.find(' '), text.size());
-    std::from_chars(text.data(), text.data() + space, ranks.emplace_back());
-    text.remove_prefix(std::min(space + 1, text.size()));
-  }
-  return ranks;
 }
 
 // One rank's part of the proof. The keys have a prefix with the number of the leader, the first
@@ -70,7 +57,7 @@ class Proof {
       const auto expected = store_.get_text(key_of(slot), deadline_, members_[slot]);
       if (hexadecimal(page->read(slot)) == expected) proven.push_back(supposed_[slot]);
     }
-    store_.set(key("proven"), text_of(proven), deadline_);
+    store_.set(key("proven"), ranks_to_text(proven), deadline_);
     return proven;
   }
 
@@ -82,7 +69,7 @@ class Proof {
     const auto page = try_write(name, leaders_nonce, nonce);
     store_.set(key_of(slot_), page ? hexadecimal(nonce) : "not written", deadline_);
     store_.barrier(key("written"), members_, deadline_);
-    return ranks_of(store_.get_text(key("proven"), deadline_, leader));
+    return ranks_from_text(store_.get_text(key("proven"), deadline_, leader));
   }
 
  private:

@@ -38,6 +38,15 @@ struct Store::Connection {
   bool used = false;  // by one thread, which alone accesses the channel and the members below
   std::uint64_t last_id = 0;
   int lost = 0;  // the value of errno once the connection is unusable
+  std::optional<std::vector<MemberStatus>> members;  // until the server announces a change
+
+  // The next message of the server. Throws as Channel::receive does.
+  StoreReplyMessage receive(Deadline deadline) {
+    auto message = decode_reply(channel.receive(deadline));
+    if (const auto* list = std::get_if<reply::Members>(&message.reply)) members = list->members;
+    if (std::holds_alternative<reply::MembersChanged>(message.reply)) members.reset();
+    return message;
+  }
 };
 
 namespace {
@@ -102,11 +111,12 @@ Reply expect(StoreReply reply) {
 
 constexpr std::chrono::milliseconds kOneTry = 5000ms;  // leaves time for further tries
 
-// The deadline for connecting only. The first tries are short: if a flood has filled the server's
-// queue, the kernel retransmits the first packet only after a second.
+// The deadline for connecting only: 100 ms twice, 200 ms twice, and so on. If a flood has filled
+// the server's queue, a new try has another chance at once, but the kernel retransmits the first
+// packet only after a second.
 Deadline for_connecting(Deadline deadline, int tries) {
-  return std::min(deadline,
-                  Deadline::after(std::min(300ms * (1 << std::min(tries - 1, 5)), kOneTry)));
+  const auto limit = std::min(100ms * (1 << std::min((tries - 1) / 2, 6)), kOneTry);
+  return std::min(deadline, Deadline::after(limit));
 }
 
 // Returns the result of `attempt`, which is called with the number of the try, from 1. While it
@@ -239,7 +249,23 @@ void Store::barrier(std::string_view name, std::span<const Member> members, Dead
   (void)expect<reply::Done>(ask(std::move(request), deadline, kAnswerGrace));
 }
 
+std::optional<std::vector<MemberStatus>> Store::try_known_members(Deadline deadline) {
+  auto& connection = *connection_;
+  const Turn turn(connection, deadline);
+  try {
+    pollfd ready{connection.channel.number(), POLLIN, 0};
+    while (connection.lost == 0 && connection.members && ::poll(&ready, 1, 0) > 0) {
+      (void)connection.receive(deadline);
+    }
+  } catch (const SystemError& error) {
+    if (error.error_number() != ETIMEDOUT) connection.lost = error.error_number();
+    return std::nullopt;
+  }
+  return connection.lost == 0 ? connection.members : std::nullopt;
+}
+
 std::vector<MemberStatus> Store::members(Deadline deadline) {
+  if (auto known = try_known_members(deadline)) return std::move(*known);
   return expect<reply::Members>(ask(request::ListMembers{}, deadline)).members;
 }
 
@@ -262,8 +288,8 @@ StoreReply Store::ask(StoreRequest request, Deadline deadline, std::chrono::mill
     connection.channel.send(message, deadline);
     sent = true;
     do {
-      answer = decode_reply(connection.channel.receive(limit));
-    } while (answer.id != id);  // skips answers to requests that timed out
+      answer = connection.receive(limit);
+    } while (answer.id != id);  // skips announcements, and answers to requests that timed out
   } catch (const SystemError& error) {
     // A complete request without an answer in time leaves the connection usable.
     if (sent && error.error_number() == ETIMEDOUT && limit.expired()) {

@@ -95,7 +95,8 @@ class Store {
   /// lists of members that reached the barrier and that did not; UsageError when the lists differ.
   void barrier(std::string_view name, std::span<const Member> members, Deadline deadline);
 
-  /// All members that have ever connected, with their states.
+  /// All members that have ever connected, with their states. Asks the server only if it has
+  /// announced a change since the last call, so this is cheap to call often.
   [[nodiscard]] std::vector<MemberStatus> members(Deadline deadline);
 
   [[nodiscard]] const Member& member() const noexcept;
@@ -118,6 +119,8 @@ class Store {
   /// Sends `request` and returns its answer, at most `grace` after the deadline. Throws for the
   /// three kinds of answers that are errors.
   StoreReply ask(StoreRequest request, Deadline deadline, std::chrono::milliseconds grace = {});
+  /// The members as far as this process knows them; nullopt if it must ask.
+  std::optional<std::vector<MemberStatus>> try_known_members(Deadline deadline);
 
   std::unique_ptr<Connection> connection_;
 };

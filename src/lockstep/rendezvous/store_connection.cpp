@@ -32,6 +32,7 @@ bool StoreConnection::flush() {
     if (!taken) return progress;
     progress = true;
     sent_ += *taken;
+    bytes_sent_ += *taken;
     if (sent_ < front.size()) continue;
     output_.pop_front();
     sent_ = 0;

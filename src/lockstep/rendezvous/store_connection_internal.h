@@ -38,6 +38,7 @@ class StoreConnection {
   /// True when the peer has closed and try_next() has returned all its messages.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] int number() const noexcept { return socket_.number(); }
+  [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
 
  private:
   /// Reads available bytes. Returns false when there are none.
@@ -49,6 +50,7 @@ class StoreConnection {
   std::optional<Opener> opener_;
   std::deque<std::vector<std::byte>> output_;
   std::size_t sent_ = 0;  // bytes of the first message in output_
+  std::uint64_t bytes_sent_ = 0;
   bool ended_ = false;
 };
 

@@ -31,6 +31,44 @@ void expect_ascending(std::span<const Member> members) {
                                to_string(*(wrong + 1)), to_string(*wrong)));
 }
 
+// Consecutive members of one kind.
+struct MemberRange {
+  Member first;
+  int last = 0;
+};
+
+std::vector<MemberRange> ranges_of(std::span<const Member> members) {
+  std::vector<MemberRange> ranges;
+  for (const auto& member : members) {
+    const bool continues = !ranges.empty() && ranges.back().first.kind == member.kind &&
+                           ranges.back().last == member.number - 1;
+    if (continues) {
+      ++ranges.back().last;
+    } else {
+      ranges.push_back({member, member.number});
+    }
+  }
+  return ranges;
+}
+
+// The reverse. Throws for ranges that ranges_of() does not produce.
+std::vector<Member> members_of(std::span<const MemberRange> ranges) {
+  std::vector<Member> members;
+  for (const auto& range : ranges) {
+    const bool follows =
+        members.empty() || members.back().kind < range.first.kind ||
+        (members.back().kind == range.first.kind && members.back().number < range.first.number - 1);
+    if (!follows) {
+      throw UsageError(fmt::format("a barrier's ranges of members are not in order: {} follows {}",
+                                   to_string(range.first), to_string(members.back())));
+    }
+    for (int number = range.first.number; number <= range.last; ++number) {
+      members.push_back({range.first.kind, number});
+    }
+  }
+  return members;
+}
+
 class Writer {
  public:
   template <typename T>
@@ -254,9 +292,17 @@ void fields(Io& io, Field<Io, request::Wait>& message) {
 template <typename Io>
 void fields(Io& io, Field<Io, request::Barrier>& message) {
   key(io, message.name);
-  io.list(message.members, "a list of members", 1, 2u * kMaxMembers,
-          [&](auto& each) { member(io, each); });
-  expect_ascending(message.members);
+  constexpr bool kWrites = std::is_const_v<std::remove_reference_t<decltype(message)>>;
+  std::vector<MemberRange> ranges;
+  if constexpr (kWrites) {
+    expect_ascending(message.members);
+    ranges = ranges_of(message.members);
+  }
+  io.list(ranges, "a list of ranges", 1, 2u * kMaxMembers, [&](auto& each) {
+    member(io, each.first);
+    io.template number<int>(each.last, each.first.number, kMaxMembers - 1);
+  });
+  if constexpr (!kWrites) message.members = members_of(ranges);
   limit(io, message.limit);
 }
 template <typename Io>
@@ -286,6 +332,8 @@ void fields(Io& io, Field<Io, reply::Members>& message) {
     enumeration(io, each.state, MemberState::lost);
   });
 }
+template <typename Io>
+void fields(Io& /*io*/, Field<Io, reply::MembersChanged>& /*message*/) {}
 template <typename Io>
 void fields(Io& io, Field<Io, reply::Refused>& message) {
   explanation(io, message.text);

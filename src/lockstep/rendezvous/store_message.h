@@ -3,8 +3,9 @@
 // A message is: id (8 bytes), kind (1 byte), then the fields of its struct in the order they are
 // declared. Integers are little-endian; text and bytes are a length (4 bytes) and the content; an
 // optional is 0 or 1 (1 byte) and, for 1, the content; a list is a count (4 bytes) and the items.
-// Every message has exactly one encoding: decoding and encoding gives the same bytes. The answer to
-// a request carries the request's id.
+// The members of a barrier are a list of ranges, each a first member and the number of the last:
+// the ranks of a large job are one range. Every message has exactly one encoding: decoding and
+// encoding gives the same bytes. The answer to a request carries the request's id.
 #pragma once
 
 #include <chrono>
@@ -104,6 +105,7 @@ struct Barrier {
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
 
+/// Until the next MembersChanged, the answer stays true.
 struct ListMembers {
   friend bool operator==(const ListMembers&, const ListMembers&) = default;
 };
@@ -145,6 +147,12 @@ struct Members {
   friend bool operator==(const Members&, const Members&) = default;
 };
 
+/// Sent without a request, with id 0, once after each ListMembers: a member has joined, left, or is
+/// lost.
+struct MembersChanged {
+  friend bool operator==(const MembersChanged&, const MembersChanged&) = default;
+};
+
 /// The request is invalid.
 struct Refused {
   std::string text;
@@ -170,8 +178,9 @@ using StoreRequest =
                  request::CompareExchange, request::Remove, request::Wait, request::Barrier,
                  request::ListMembers, request::Goodbye>;
 
-using StoreReply = std::variant<reply::Done, reply::Value, reply::Number, reply::Exchanged,
-                                reply::Members, reply::Refused, reply::PeerFailed, reply::TimedOut>;
+using StoreReply =
+    std::variant<reply::Done, reply::Value, reply::Number, reply::Exchanged, reply::Members,
+                 reply::Refused, reply::PeerFailed, reply::TimedOut, reply::MembersChanged>;
 
 struct StoreRequestMessage {
   std::uint64_t id = 0;
@@ -191,7 +200,8 @@ struct StoreReplyMessage {
 [[nodiscard]] std::vector<std::byte> encode(const StoreReplyMessage& message);
 
 /// Throws UsageError, with the position and the reason, for bytes that are not a valid message.
-/// Allocates at most a few times the size of `bytes`, whatever lengths they claim.
+/// Allocates at most a few times the size of `bytes`, whatever lengths they claim, and 1 MiB for
+/// the members of a barrier.
 [[nodiscard]] StoreRequestMessage decode_request(std::span<const std::byte> bytes);
 [[nodiscard]] StoreReplyMessage decode_reply(std::span<const std::byte> bytes);
 

@@ -41,7 +41,8 @@ std::vector<StoreReply> every_reply() {
           reply::Members{{{{MemberKind::rank, 1}, MemberState::lost}}},
           reply::Refused{"no"},
           reply::PeerFailed{{MemberKind::rank, 3}, "rank 3 is lost"},
-          reply::TimedOut{"late"}};
+          reply::TimedOut{"late"},
+          reply::MembersChanged{}};
 }
 
 TEST(StoreMessage, EveryMessageDecodesToItself) {
@@ -104,6 +105,32 @@ TEST(StoreMessage, TheMembersOfABarrierAreInOrderWithoutDuplicates) {
   EXPECT_THROW((void)encode(StoreRequestMessage{1, request::Barrier{"b", {rank0, rank0}, 1ms}}),
                UsageError);
   EXPECT_THROW((void)encode(StoreRequestMessage{1, request::Barrier{"b", {}, 1ms}}), UsageError);
+}
+
+TEST(StoreMessage, TheMembersOfABarrierTravelAsRanges) {
+  auto members = all_ranks(1000);
+  const auto size_of = [](const std::vector<Member>& list) {
+    return encode(StoreRequestMessage{1, request::Barrier{"b", list, 1ms}}).size();
+  };
+  EXPECT_EQ(size_of(members), size_of({{MemberKind::rank, 5}}));
+  members.erase(members.begin() + 500);
+  members.push_back({MemberKind::node, 0});
+  const StoreRequestMessage message{1, request::Barrier{"b", members, 1ms}};
+  EXPECT_EQ(decode_request(encode(message)), message);
+
+  // Two ranges, as bytes: kind, first and last.
+  const auto barrier = [](std::string_view ranges) {
+    return value(std::string(8, '\0') + "\x08" + std::string("\x01\0\0\0b", 5) +
+                 std::string("\x02\0\0\0", 4) + std::string(ranges) + std::string(8, '\0'));
+  };
+  using std::literals::operator""sv;
+  EXPECT_NO_THROW((void)decode_request(barrier("\0\0\0\0\0\x01\0\0\0\0\x03\0\0\0\x03\0\0\0"sv)));
+  for (const auto ranges : {"\0\0\0\0\0\x01\0\0\0\0\x02\0\0\0\x03\0\0\0"sv,       // one range
+                            "\0\0\0\0\0\x01\0\0\0\0\x01\0\0\0\x03\0\0\0"sv,       // overlap
+                            "\x01\0\0\0\0\x01\0\0\0\0\x05\0\0\0\x05\0\0\0"sv,     // kinds
+                            "\0\x02\0\0\0\x01\0\0\0\0\x05\0\0\0\x05\0\0\0"sv}) {  // reverse
+    EXPECT_THROW((void)decode_request(barrier(ranges)), UsageError);
+  }
 }
 
 TEST(StoreMessage, ClaimedGigabytesAreRefusedWithoutAllocation) {

@@ -46,7 +46,8 @@ FileDescriptor checked(int number, std::string_view what) {
 
 }  // namespace
 
-// Runs on the server's thread, except for the constructor, wake, listener and has_had_members.
+// Runs on the server's thread, except for the constructor, wake, listener, has_had_members and
+// bytes_sent.
 class StoreServer::Loop {
  public:
   Loop(Listener listener, const Secret& secret, HandshakeContext context,
@@ -76,6 +77,7 @@ class StoreServer::Loop {
   void wake() const noexcept { ::eventfd_write(stop_.number(), 1); }
   [[nodiscard]] const Listener& listener() const noexcept { return listener_; }
   [[nodiscard]] bool has_had_members() const noexcept { return has_had_members_; }
+  [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
 
  private:
   using Id = std::uint64_t;
@@ -85,6 +87,7 @@ class StoreServer::Loop {
     std::optional<Clock::time_point> limit;  // when it is dropped unless it makes progress
     bool writing = false;                    // epoll watches for room to write, not for requests
     bool closing = false;                    // dropped once its output is sent
+    std::uint64_t counted = 0;               // of its bytes, those in bytes_sent_
   };
 
   [[nodiscard]] int timeout() const {
@@ -181,6 +184,8 @@ class StoreServer::Loop {
   // Sends queued output. Returns false when some is still queued or the connection was dropped.
   bool flush(Id id, Client& client) {
     const bool progress = client.connection.flush();
+    const auto sent = client.connection.bytes_sent();
+    bytes_sent_ += sent - std::exchange(client.counted, sent);
     const bool more = client.connection.has_output();
     if (more != client.writing) {
       watch(EPOLL_CTL_MOD, client.connection.number(), id, more ? EPOLLOUT : EPOLLIN);
@@ -270,6 +275,7 @@ class StoreServer::Loop {
   std::set<Id> pending_;                               // have sent it, and are not members yet
   std::minstd_rand random_{std::random_device{}()};    // chooses which of these to close
   std::atomic<bool> has_had_members_ = false;          // read by other threads
+  std::atomic<std::uint64_t> bytes_sent_ = 0;          // likewise
   std::set<std::pair<Clock::time_point, Id>> limits_;  // the clients' limits, in order
   std::set<Id> unfinished_;                            // have more messages than one turn allows
   std::optional<Clock::time_point> accept_again_;      // while descriptors have run out
@@ -288,6 +294,8 @@ StoreServer::~StoreServer() {
 Endpoint StoreServer::endpoint() const { return loop_->listener().endpoint(); }
 
 bool StoreServer::has_had_members() const noexcept { return loop_->has_had_members(); }
+
+std::uint64_t StoreServer::bytes_sent() const noexcept { return loop_->bytes_sent(); }
 
 const std::string& StoreServer::where() const noexcept { return loop_->listener().where(); }
 

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -47,6 +48,8 @@ class StoreServer {
   [[nodiscard]] const std::string& where() const noexcept;
   /// Whether any member has ever joined. Thread-safe.
   [[nodiscard]] bool has_had_members() const noexcept;
+  /// The bytes of all replies, handshakes and announcements so far. Thread-safe.
+  [[nodiscard]] std::uint64_t bytes_sent() const noexcept;
 
  private:
   class Loop;

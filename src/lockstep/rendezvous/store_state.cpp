@@ -62,6 +62,9 @@ void StoreState::disconnected(Connection connection) {
   end_wait(connection);
   sessions_.erase(connection);
   members_[member] = {MemberState::lost, 0};
+  gone_.insert(member);
+  informed_.erase(connection);
+  announce_change();
   fail_waits_for(member);
 }
 
@@ -87,6 +90,8 @@ void StoreState::welcome(Connection from, std::uint64_t id, const request::Hello
                   true);
   }
   members_[hello.member] = {MemberState::connected, from};
+  gone_.erase(hello.member);
+  announce_change();
   sessions_[from] = {hello.member, {}};
   answer(from, id, reply::Done{});
 }
@@ -170,7 +175,8 @@ void StoreState::on(Connection from, std::uint64_t id, request::Barrier& barrier
                                    shown(barrier.name), to_string(barrier.members))});
   }
   const auto awaited = fmt::format("reach barrier {}", shown(barrier.name));
-  for (const auto& member : barrier.members) {
+  for (const auto& member : gone_) {  // seldom any, so that a barrier of many costs little
+    if (!std::binary_search(barrier.members.begin(), barrier.members.end(), member)) continue;
     if (auto reason = why_not_coming(member, awaited)) return answer(from, id, *reason);
   }
   auto& open = barriers_[barrier.name];
@@ -202,6 +208,7 @@ void StoreState::on(Connection from, std::uint64_t id, request::ListMembers& /*l
   reply::Members list;
   for (const auto& [member, presence] : members_) list.members.push_back({member, presence.state});
   answer(from, id, std::move(list));
+  informed_.insert(from);
 }
 
 void StoreState::on(Connection from, std::uint64_t /*id*/, request::Goodbye& /*goodbye*/,
@@ -209,7 +216,17 @@ void StoreState::on(Connection from, std::uint64_t /*id*/, request::Goodbye& /*g
   const auto member = sessions_.at(from).member;
   sessions_.erase(from);
   members_[member] = {MemberState::left, 0};
+  gone_.insert(member);
+  informed_.erase(from);
+  announce_change();
   fail_waits_for(member);
+}
+
+// Once per list: when all members of a large job leave, each of the others hears of the first.
+void StoreState::announce_change() {
+  for (const auto connection : std::exchange(informed_, {})) {
+    answer(connection, 0, reply::MembersChanged{});
+  }
 }
 
 void StoreState::answer(Connection to, std::uint64_t id, StoreReply reply, bool then_close) {

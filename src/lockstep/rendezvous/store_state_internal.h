@@ -96,6 +96,8 @@ class StoreState {
   void on(Connection from, std::uint64_t id, request::ListMembers& list, Time now);
   void on(Connection from, std::uint64_t id, request::Goodbye& goodbye, Time now);
 
+  /// Tells the connections that have the list of members that it is no longer true.
+  void announce_change();
   void answer(Connection to, std::uint64_t id, StoreReply reply, bool then_close = false);
   /// Stores the value. Returns false, after an answer that refuses it, when the store is full.
   bool put(Connection from, std::uint64_t id, const std::string& key, StoreValue value);
@@ -116,7 +118,9 @@ class StoreState {
   std::size_t stored_bytes_ = 0;
   std::unordered_map<std::string, StoreValue> values_;
   std::map<Member, Presence> members_;
+  std::set<Member> gone_;  // of these, those that have left or are lost
   std::unordered_map<Connection, Session> sessions_;
+  std::set<Connection> informed_;  // have the list of members, and no announcement since
   std::unordered_map<std::string, std::set<Connection>> key_waiters_;  // by the next missing key
   std::map<std::string, Barrier> barriers_;                            // those with waiting members
   std::set<std::pair<Time, Connection>> expiries_;                     // one per wait

@@ -254,5 +254,32 @@ TEST(StoreState, MembersAreListedWithTheirStates) {
                                                           {rank(2), MemberState::left}}}));
 }
 
+TEST(StoreState, AChangeOfTheMembersIsAnnouncedOnceToThoseThatHaveTheList) {
+  const StoreReply changed = reply::MembersChanged{};
+  Room room(5);
+  for (const int who : {0, 1}) {
+    room.say(who, request::ListMembers{});
+    (void)room.answer_to(who);
+  }
+  room.lose(3);
+  EXPECT_EQ(room.answers[0].at(0).message.id, 0U);
+  EXPECT_EQ(room.answer_to(0), changed);
+  EXPECT_EQ(room.answer_to(1), changed);
+  EXPECT_EQ(room.answer_to(2), std::nullopt);
+  room.lose(4);  // no connection has the list now
+  EXPECT_EQ(room.answer_to(0), std::nullopt);
+
+  room.say(0, request::ListMembers{});
+  (void)room.answer_to(0);
+  room.say(1, request::Goodbye{});
+  EXPECT_EQ(room.answer_to(0), changed);
+  room.say(0, request::ListMembers{});
+  (void)room.answer_to(0);
+  room.say(5, request::Hello{rank(3)});  // joins again
+  EXPECT_EQ(room.answer_to(0), changed);
+  room.say(0, request::Barrier{"b", {rank(0), rank(3)}, 100ms});
+  EXPECT_EQ(room.answer_to(0), std::nullopt);  // it waits: rank 3 is no longer lost
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -331,5 +331,32 @@ TEST(Store, AStoppedServerIsReportedAtTheDeadlineAndUsableAfterwards) {
                                         }});
 }
 
+// Without a change, no request: the server sends nothing.
+TEST(Store, MembersAreAskedForOnlyAfterAChange) {
+  const auto point = MeetingPoint::of_threads();
+  const auto server = point.serve();
+  auto store = point.connect(0);
+  std::optional<Store> other(point.connect(1));
+  const auto states = [&] {
+    std::vector<MemberState> found;
+    for (const auto& [member, state] : store.members(soon())) found.push_back(state);
+    return found;
+  };
+  using enum MemberState;
+  EXPECT_EQ(states(), (std::vector{connected, connected}));
+  const auto before = server->bytes_sent();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(states(), (std::vector{connected, connected}));
+  EXPECT_EQ(server->bytes_sent(), before);
+  other.reset();
+  const auto limit = soon();
+  while (states() == std::vector{connected, connected} && !limit.expired()) {
+  }
+  EXPECT_EQ(states(), (std::vector{connected, left}));
+  store.set("key", "value", soon());  // an announcement may precede the answer to any request
+  const auto late = point.connect(2);
+  EXPECT_EQ(store.get_text("key", soon()), "value");
+  EXPECT_EQ(states(), (std::vector{connected, left, connected}));
+}
+
 }  // namespace
 }  // namespace lockstep

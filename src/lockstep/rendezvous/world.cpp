@@ -4,28 +4,30 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
-#include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/machine/host_identity.h"
+#include "lockstep/net/interfaces.h"
 #include "lockstep/rendezvous/group_registry.h"
 #include "lockstep/rendezvous/member.h"
-#include "lockstep/rendezvous/peer_text.h"
 #include "lockstep/rendezvous/same_host.h"
 #include "lockstep/rendezvous/world_locations_internal.h"
+#include "lockstep/trace/rank_page.h"
 
 namespace lockstep {
 
 struct World::State {
   std::vector<std::shared_ptr<const void>> companions;  // first, so destroyed last
   Placement placement;
-  std::vector<RankLocation> locations;
-  std::vector<std::string> addresses;
+  RankLocation location;  // of this rank
+  WorldTable table;
   std::optional<Store> store;
   std::shared_ptr<GroupRegistry> groups = std::make_shared<GroupRegistry>();
+  RankPage page;
+  std::vector<std::shared_ptr<const void>> guests;  // last, so destroyed first
 };
 
 namespace {
@@ -36,69 +38,85 @@ std::string key_of(std::string_view what, int rank) {
   return fmt::format("world/{}/{}", what, rank);
 }
 
-// Gathers the facts of every rank at every rank. Rank 0 collects them, so that the server gets 2
-// requests per rank, not one per pair of ranks.
-std::vector<RankFacts> exchange(Store& store, const RankFacts& own, int size, Deadline deadline) {
-  const int rank = store.member().number;
-  store.set(key_of("rank", rank), to_text(std::span(&own, 1)), deadline);
-  store.barrier("world/arrived", all_ranks(size), deadline);
-  const auto read = [](const std::string& text) {
-    return read_peer_text("the placement that another rank sent",
-                          [&] { return facts_from_text(text); });
-  };
-  if (rank != 0) return read(store.get_text("world/ranks", deadline, kRank0));
+std::string key_of_group(const std::string& identity) { return "world/group/" + identity; }
+
+// The facts of all ranks, at rank 0.
+std::vector<RankFacts> collect_facts(Store& store, int size, Deadline deadline) {
   std::vector<RankFacts> facts;
   for (const auto& member : all_ranks(size)) {
-    const auto text = store.get_text(key_of("rank", member.number), deadline, member);
-    const auto own_facts = read(text);
-    if (own_facts.size() != 1) {
-      throw UsageError(
-          fmt::format("rank {} sent the placements of {} ranks, expected its own: start all ranks "
-                      "with the same version of lockstep",
-                      member.number, own_facts.size()));
-    }
-    facts.push_back(own_facts.front());
+    facts.push_back(
+        facts_from_text(store.get_text(key_of("rank", member.number), deadline, member)));
   }
-  store.set("world/ranks", to_text(facts), deadline);
   return facts;
 }
 
-std::string text_of(std::span<const int> numbers) {
-  return fmt::format("{}", fmt::join(numbers, " "));
-}
+// Rank 0 tells each group of ranks with one identity which ranks belong to it; or, if the
+// placements contradict each other, every rank why. The first character distinguishes the two.
+constexpr char kGroup = '=';
+constexpr char kRefusal = '!';
 
-std::vector<int> numbers_of(const std::string& text) {
-  return read_peer_text("a list of hosts", [&] {
-    std::vector<int> numbers;
-    for (std::size_t begin = 0; begin < text.size();) {
-      const auto end = std::min(text.find(' ', begin), text.size());
-      numbers.push_back(std::stoi(text.substr(begin, end - begin)));
-      begin = end + 1;
-    }
-    return numbers;
-  });
-}
-
-// Determines the host of every rank, at every rank. Rank 0 collects them from the first rank of
-// each group.
-std::vector<int> find_hosts(Store& store, std::span<const RankFacts> facts, Deadline deadline) {
-  const int rank = store.member().number;
-  const auto size = static_cast<int>(facts.size());
-  const auto groups = groups_by_identity(facts);
-  const auto own = std::find_if(groups.begin(), groups.end(), [rank](const auto& group) {
-    return std::binary_search(group.begin(), group.end(), rank);
-  });
-  const auto proven = prove_same_host(store, *own, deadline);
-  if (rank == own->front()) store.set(key_of("host", rank), text_of(proven), deadline);
-  if (rank != 0) return numbers_of(store.get_text("world/hosts", deadline, kRank0));
-  std::vector<std::vector<int>> all_proven;
-  for (const auto& group : groups) {
-    const Member first{MemberKind::rank, group.front()};
-    all_proven.push_back(numbers_of(store.get_text(key_of("host", first.number), deadline, first)));
+void publish_groups(Store& store, std::span<const RankFacts> facts, Deadline deadline) {
+  std::string refusal;
+  try {
+    expect_no_contradiction(facts);
+  } catch (const UsageError& error) {
+    refusal = kRefusal + std::string(error.what());
   }
-  auto hosts = number_hosts(size, all_proven);
-  store.set("world/hosts", text_of(hosts), deadline);
-  return hosts;
+  for (const auto& group : groups_by_identity(facts)) {
+    const auto& identity = facts[static_cast<std::size_t>(group.front())].identity;
+    store.set(key_of_group(identity), refusal.empty() ? kGroup + ranks_to_text(group) : refusal,
+              deadline);
+  }
+}
+
+// The ranks with the identity of this rank.
+std::vector<int> find_group(Store& store, const std::string& identity, Deadline deadline) {
+  const auto text = store.get_text(key_of_group(identity), deadline, kRank0);
+  if (text.starts_with(kRefusal)) throw UsageError(text.substr(1));
+  auto group = ranks_from_text(std::string_view(text).substr(text.empty() ? 0 : 1));
+  if (std::binary_search(group.begin(), group.end(), store.member().number)) return group;
+  throw UsageError(fmt::format(
+      "rank 0 sent {} a list of ranks without it: start all ranks with the same version "
+      "of lockstep",
+      to_string(store.member())));
+}
+
+// Rank 0 collects the hosts from the first rank of each group.
+std::vector<int> collect_hosts(Store& store, std::span<const RankFacts> facts, Deadline deadline) {
+  std::vector<std::vector<int>> proven;
+  for (const auto& group : groups_by_identity(facts)) {
+    const Member first{MemberKind::rank, group.front()};
+    proven.push_back(
+        ranks_from_text(store.get_text(key_of("host", first.number), deadline, first)));
+  }
+  return number_hosts(static_cast<int>(facts.size()), proven);
+}
+
+// Determines the host and the address of every rank, at every rank. Only rank 0 reads the facts of
+// all: what another rank receives grows with the number of hosts, not of ranks.
+WorldTable exchange(Store& store, const RankFacts& own, int size, Deadline deadline) {
+  const int rank = store.member().number;
+  store.set(key_of("rank", rank), to_text(own), deadline);
+  store.barrier("world/arrived", all_ranks(size), deadline);
+  std::vector<RankFacts> facts;
+  if (rank == 0) {
+    facts = collect_facts(store, size, deadline);
+    publish_groups(store, facts, deadline);
+  }
+  const auto group = find_group(store, own.identity, deadline);
+  const auto proven = prove_same_host(store, group, deadline);
+  if (rank == group.front()) store.set(key_of("host", rank), ranks_to_text(proven), deadline);
+  if (rank == 0) {
+    const auto table = table_of(facts, collect_hosts(store, facts, deadline));
+    store.set("world/table", to_text(table), deadline);
+  }
+  return table_from_text(store.get_text("world/table", deadline, kRank0), size);
+}
+
+// The address at which other ranks reach this one.
+std::string own_address(const Store& store, const NetworkSettings& settings) {
+  if (settings.interface.empty()) return store.local_address();
+  return choose_address(settings.interface, interface_addresses(), store.local_address());
 }
 
 [[noreturn]] void no_store() {
@@ -116,8 +134,7 @@ World World::alone(const Placement& placement) {
   }
   auto state = std::make_shared<State>();
   state->placement = placement;
-  state->locations = {RankLocation{}};
-  state->addresses = {"127.0.0.1"};
+  state->table = {.hosts = {0}, .addresses = {"127.0.0.1"}};
   return World(std::move(state));
 }
 
@@ -133,14 +150,12 @@ World meet(Store store, const Placement& placement, Deadline deadline,
                                  to_string(self), to_string(placement.source),
                                  to_string(store.member())));
   }
-  const auto own = facts_of(placement, identity, store.local_address());
-  const auto facts = exchange(store, own, placement.size, deadline);
-  expect_no_contradiction(facts);
-  const auto hosts = find_hosts(store, facts, deadline);
+  const auto own = facts_of(placement, identity, own_address(store, placement.network));
   auto state = std::make_shared<World::State>();
   state->placement = placement;
-  state->locations = locate_ranks(facts, hosts);
-  for (const auto& each : facts) state->addresses.push_back(each.address);
+  state->table = exchange(store, own, placement.size, deadline);
+  state->location = locate_rank(placement.rank, own, state->table);
+  state->groups->set_network_settings(placement.network);
   // No rank leaves while others still read its keys.
   store.barrier("world/met", all_ranks(placement.size), deadline);
   state->store = std::move(store);
@@ -155,17 +170,16 @@ int World::local_size() const noexcept { return own_location().local_size; }
 int World::node() const noexcept { return own_location().node; }
 int World::num_nodes() const noexcept { return own_location().num_nodes; }
 
-int World::host_of(int rank) const { return state_->locations[index_of(rank)].host; }
+int World::host_of(int rank) const { return state_->table.hosts[index_of(rank)]; }
 
 bool World::same_host(int a, int b) const { return host_of(a) == host_of(b); }
 
-const std::string& World::address_of(int rank) const { return state_->addresses[index_of(rank)]; }
+const std::string& World::address_of(int rank) const {
+  return state_->table.addresses[index_of(rank)];
+}
 
 int World::num_hosts() const noexcept {
-  const auto last = std::max_element(
-      state_->locations.begin(), state_->locations.end(),
-      [](const RankLocation& a, const RankLocation& b) { return a.host < b.host; });
-  return last->host + 1;
+  return 1 + *std::max_element(state_->table.hosts.begin(), state_->table.hosts.end());
 }
 
 PlacementSource World::source() const noexcept { return state_->placement.source; }
@@ -190,11 +204,17 @@ std::size_t World::index_of(int rank) const {
   return static_cast<std::size_t>(rank);
 }
 
-const RankLocation& World::own_location() const noexcept {
-  return state_->locations[static_cast<std::size_t>(rank())];
-}
+const RankLocation& World::own_location() const noexcept { return state_->location; }
+
+RankPage& World::page() const noexcept { return state_->page; }
+
+void World::set_page(RankPage page) { state_->page = std::move(page); }
 
 const std::shared_ptr<GroupRegistry>& World::groups() const noexcept { return state_->groups; }
+
+void World::keep_until_leaving(std::shared_ptr<const void> guest) {
+  state_->guests.push_back(std::move(guest));
+}
 
 void World::keep(std::shared_ptr<const void> companion) {
   state_->companions.push_back(std::move(companion));

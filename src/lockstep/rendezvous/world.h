@@ -20,6 +20,7 @@
 namespace lockstep {
 
 class GroupRegistry;
+class RankPage;
 struct RankLocation;
 
 /// A value, cheap to copy.
@@ -41,7 +42,8 @@ class World {
   [[nodiscard]] int host_of(int rank) const;
   /// True when `a` and `b` have proven to share memory, and for a == b.
   [[nodiscard]] bool same_host(int a, int b) const;
-  /// The IP address of `rank`: the local address of its connection to the store's server.
+  /// The IP address of `rank`: that of its network settings, else the local address of its
+  /// connection to the store's server.
   [[nodiscard]] const std::string& address_of(int rank) const;
   [[nodiscard]] int num_hosts() const noexcept;
 
@@ -60,6 +62,15 @@ class World {
   /// Keeps `companion` alive while any copy of this World lives and until its store has left. Used
   /// for the store's server in the process that runs it.
   void keep(std::shared_ptr<const void> companion);
+
+  /// Keeps `guest` alive while any copy of this World lives. It is destroyed before the store
+  /// leaves, so it may use the store in its destructor.
+  void keep_until_leaving(std::shared_ptr<const void> guest);
+
+  /// The page of this rank (trace/rank_page.h), which `lockstep top` and the launcher read: call
+  /// page().step(n) at the begin of each step. The same for all copies. set_page() is for init().
+  [[nodiscard]] RankPage& page() const noexcept;
+  void set_page(RankPage page);
 
   /// The state that the groups of this world share in this process; the same for all copies.
   [[nodiscard]] const std::shared_ptr<GroupRegistry>& groups() const noexcept;
@@ -82,8 +93,9 @@ class World {
 /// Collective: every rank calls this once, with a Store that is connected as the placement's rank.
 /// Returns when all ranks have called it and the hosts are proven.
 /// Throws PeerError when a rank is lost or has not called it by the deadline (the message lists the
-/// ranks that have and that have not); UsageError when the placements contradict each other;
-/// SystemError when the server is lost. Only tests pass an identity of the host.
+/// ranks that have and that have not); UsageError when the placements contradict each other, or
+/// this machine does not have the interface of the placement's network settings; SystemError when
+/// the server is lost. Only tests pass an identity of the host.
 [[nodiscard]] World meet(Store store, const Placement& placement, Deadline deadline);
 [[nodiscard]] World meet(Store store, const Placement& placement, Deadline deadline,
                          const std::string& identity);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <map>
 #include <mutex>
@@ -14,6 +15,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/test_stay_internal.h"
 #include "lockstep/machine/host_identity.h"
+#include "lockstep/net/interfaces.h"
+#include "lockstep/rendezvous/group_registry.h"
 #include "lockstep/rendezvous/same_host.h"
 #include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/testing/processes.h"
@@ -243,6 +246,43 @@ TEST(World, AloneNeedsNoStore) {
   EXPECT_THROW((void)world.secret(), UsageError);
   EXPECT_THROW((void)world.host_of(1), UsageError);
   EXPECT_THROW((void)World::alone(bare_placement(1, 2)), UsageError);
+}
+
+TEST(World, ARankHasTheAddressOfItsInterface) {
+  const auto all = interface_addresses();
+  const auto outside = std::ranges::find_if(
+      all, [](const InterfaceAddress& each) { return !is_loopback(each.address); });
+  const auto& chosen = outside == all.end() ? all.front() : *outside;
+  const auto point = MeetingPoint::of_threads();
+  const auto server = point.serve();
+  testing::run_ranks_as_threads(2, [&](Rank& self) {
+    auto placement = bare_placement(self.rank(), 2);
+    if (self.rank() == 1) placement.network.interface = chosen.address;
+    placement.network.heartbeat = 700ms;
+    const auto world = meet(point.connect(self.rank()), placement, soon());
+    EXPECT_EQ(world.address_of(0), "127.0.0.1");
+    EXPECT_EQ(world.address_of(1), chosen.address);
+    EXPECT_EQ(world.groups()->network_settings().heartbeat, 700ms);
+  });
+  auto placement = bare_placement(0, 1);
+  placement.network.interface = "no-such-interface";
+  expect_words(failure_of_meeting(point.connect(0), placement, soon()),
+               {"no interface of this machine is \"no-such-interface\""});
+}
+
+// What the server sends grows with the number of ranks, not with its square.
+TEST(World, ManyRanksMeetWithFewBytes) {
+  const auto bytes_of = [](int size) {
+    const auto point = MeetingPoint::of_threads();
+    const auto server = point.serve();
+    testing::run_ranks_as_threads(size, [&](Rank& self) {
+      const auto world =
+          meet(point.connect(self.rank()), bare_placement(self.rank(), self.size()), soon());
+      EXPECT_EQ(world.num_hosts(), 1);
+    });
+    return server->bytes_sent();
+  };
+  EXPECT_LT(bytes_of(64), 64U * 2048U);
 }
 
 TEST(World, AStoreOfAnotherRankIsRefused) {

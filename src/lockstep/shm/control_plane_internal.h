@@ -40,6 +40,7 @@ class ShmControlPlane final : public ControlPlane {
     return blocks_.count_cores() < blocks_.size();
   }
   void sleep(const Awaited& awaited, int rank, Deadline until) override;
+  void wake_others() noexcept override { blocks_.ring(); }
   void set_waits_in(std::uint64_t number) noexcept override;
   [[nodiscard]] std::uint64_t waits_in(int rank) const noexcept override;
 

@@ -48,8 +48,8 @@ std::size_t Allocation::memory_bytes(std::size_t bytes, int size) {
   return page_bytes() + times(size, whole_pages(bytes));
 }
 
-std::span<std::byte> Allocation::bytes() const noexcept {
-  return memory_->bytes().subspan(page_bytes() + times(rank_, whole_pages(bytes_)), bytes_);
+std::span<std::byte> Allocation::part(int rank) const noexcept {
+  return memory_->bytes().subspan(page_bytes() + times(rank, whole_pages(bytes_)), bytes_);
 }
 
 std::size_t GroupMemory::bytes_for(int size) {
@@ -60,6 +60,7 @@ GroupMemory::GroupMemory(std::shared_ptr<SharedMemory> memory, int rank, int siz
     : memory_(std::move(memory)),
       rank_(rank),
       size_(size),
+      ranks_(memory_->bytes().data() + ranks_begin(size)),
       blocks_(memory_->bytes().data() + kHeaderBytes, rank, size) {}
 
 void GroupMemory::set_one_shot_bytes(std::size_t bytes) noexcept {
@@ -73,7 +74,7 @@ std::optional<std::size_t> GroupMemory::one_shot_bytes() const noexcept {
 
 std::byte* GroupMemory::inline_buffer(int rank, std::uint64_t call,
                                       std::size_t bytes) const noexcept {
-  auto* const area = memory_->bytes().data() + ranks_begin(size_) + times(rank, kRankArea);
+  auto* const area = ranks_ + times(rank, kRankArea);
   // The buffers of consecutive calls are not adjacent: a core's prefetch beyond the buffer that it
   // reads must not touch a buffer that another core is about to write.
   const auto index = call * 21 % kMaxCallsInFlight;
@@ -82,8 +83,7 @@ std::byte* GroupMemory::inline_buffer(int rank, std::uint64_t call,
 }
 
 std::byte* GroupMemory::staged_input(int rank, std::uint64_t round) const noexcept {
-  return memory_->bytes().data() + ranks_begin(size_) + times(rank, kRankArea) + kInlineArea +
-         (round % 2) * kStageBytes;
+  return ranks_ + times(rank, kRankArea) + kInlineArea + (round % 2) * kStageBytes;
 }
 
 std::byte* GroupMemory::staged_result(int rank, std::uint64_t round) const noexcept {
@@ -97,7 +97,7 @@ MessageQueue& GroupMemory::message_queue(int from, int to) const noexcept {
 }
 
 RankState& GroupMemory::state(int rank) const noexcept {
-  auto* const area = memory_->bytes().data() + ranks_begin(size_) + times(rank, kRankArea);
+  auto* const area = ranks_ + times(rank, kRankArea);
   return *reinterpret_cast<RankState*>(area + kInlineArea + 4 * kStageBytes);
 }
 

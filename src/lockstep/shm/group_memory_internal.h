@@ -90,7 +90,8 @@ class Allocation final : public RegisteredMemory {
   ~Allocation() override;
 
   [[nodiscard]] static std::size_t memory_bytes(std::size_t bytes, int size);
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept override;
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept override { return part(rank_); }
+  [[nodiscard]] std::span<std::byte> part(int rank) const noexcept override;
 
  private:
   std::shared_ptr<SharedMemory> memory_;
@@ -145,6 +146,7 @@ class GroupMemory {
   std::shared_ptr<SharedMemory> memory_;
   int rank_;
   int size_;
+  std::byte* ranks_;  // the area of rank 0; those of the others follow
   ControlBlocks blocks_;
   std::int32_t next_ = 0;
   std::map<std::int32_t, Entry> allocations_;

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -46,7 +47,8 @@ class ThreadExchange final : public MemoryExchange {
 
 inline std::shared_ptr<Group> thread_group(std::shared_ptr<ThreadMemory> memory, int rank, int size,
                                            const GroupOptions& options = {},
-                                           ShmOptions shm_options = {}) {
+                                           ShmOptions shm_options = {},
+                                           const std::function<Connect(Connect)>& wrap = nullptr) {
   Membership membership;
   membership.rank = rank;
   membership.global_ranks.resize(static_cast<std::size_t>(size));
@@ -55,8 +57,15 @@ inline std::shared_ptr<Group> thread_group(std::shared_ptr<ThreadMemory> memory,
   membership.addresses.resize(static_cast<std::size_t>(size));
   membership.registry = std::make_shared<GroupRegistry>();
   if (!shm_options.one_shot_bytes) shm_options.one_shot_bytes = 4096;
-  auto planes = planes_over(std::make_unique<ThreadExchange>(std::move(memory), size), membership,
-                            shm_options, Deadline::after(options.timeout));
+  Connect connect = [&](const Membership& own, AddressExchange&, Deadline deadline, const Watch&) {
+    return planes_over(std::make_unique<ThreadExchange>(memory, size), own, shm_options, deadline);
+  };
+  if (wrap) connect = wrap(std::move(connect));
+  class NoAddresses final : public AddressExchange {
+    void exchange(const std::string&) override {}
+    std::string of(int) override { return {}; }
+  } addresses;
+  auto planes = connect(membership, addresses, Deadline::after(options.timeout), {});
   return std::make_shared<Group>(std::move(membership), std::move(planes), options, Connect{});
 }
 

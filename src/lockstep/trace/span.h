@@ -1,27 +1,35 @@
 // The duration of a scope, recorded when the scope ends:
-//   Span span(sink, "backward");
+//   const lockstep::Span span(&trace, "augment");
+// Without a trace, or outside of its window, it costs one test.
 #pragma once
 
-#include <string>
-#include <utility>
-
-#include "lockstep/trace/sink.h"
+#include "lockstep/trace/trace.h"
 
 namespace lockstep {
 
 class Span {
  public:
-  /// Starts now. `sink` must outlive the span.
-  Span(TraceSink& sink, std::string name)
-      : sink_(sink), name_(std::move(name)), begin_(TraceClock::now()) {}
+  /// Starts now. `trace` may be null. `name` is a literal, or of Trace::intern().
+  Span(Trace* trace, const char* name) noexcept
+      : Span(trace, TraceEvent{.name = name, .kind = EventKind::span, .lane = Lane::compute}) {}
+  /// `event` without its times.
+  Span(Trace* trace, const TraceEvent& event) noexcept
+      : trace_(trace != nullptr && trace->is_active() ? trace : nullptr) {
+    if (trace_ == nullptr) return;
+    event_ = event;
+    event_.begin = ticks();
+  }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
-  ~Span() { sink_.record(TraceSpan{name_, begin_, TraceClock::now()}); }
+  ~Span() {
+    if (trace_ == nullptr) return;
+    event_.end = ticks();
+    trace_->record(event_);
+  }
 
  private:
-  TraceSink& sink_;
-  std::string name_;
-  TraceClock::time_point begin_;
+  Trace* trace_;
+  TraceEvent event_;
 };
 
 }  // namespace lockstep

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/adam_pass.h"
 #include "lockstep/train/segment_step_internal.h"
@@ -24,30 +22,23 @@ void check(const char* kind, const Options& options) {
 }
 
 template <typename Options>
-AdamStep step_of(const Options& options, const GroupStep& group) {
-  const auto t = static_cast<double>(group.step);
+AdamRule rule_of(const Options& options, bool decoupled) {
   const auto [beta1, beta2] = options.betas;
-  return {.beta1 = beta1,
-          .beta2 = beta2,
-          .eps = options.eps,
-          .step_size = group.lr / (1 - std::pow(beta1, t)),
-          .root_factor = 1 / std::sqrt(1 - std::pow(beta2, t))};
+  return {.beta1 = beta1, .beta2 = beta2, .eps = options.eps, .decoupled = decoupled};
 }
 
 // Both kinds differ in their constants only.
-template <typename StepOf>
 void step_adam(const SegmentMemory& memory, std::span<const RangeStep> ranges,
-               const StepOf& constants_of) {
+               const AdamRule& rule) {
   step_segment<AdamStretch>(
       memory, ranges,
       [](auto& stretch, const auto& state_at) {
         stretch.averages = state_at(0);
         stretch.squares = state_at(1);
       },
-      constants_of, [](const auto& part, const AdamStep& step) { adam_pass(part, step); },
-      [](const auto& stretch, DeviceChunks chunks, const AdamStep* steps, DeviceStream stream) {
-        launch_adam(stretch, chunks, steps, stream);
-      });
+      rule, adam_step, [](const auto& part, const AdamStep& step) { adam_pass(part, step); },
+      [](const auto& stretch, DeviceChunks chunks, const AdamStep* steps, const std::uint32_t* skip,
+         DeviceStream stream) { launch_adam(stretch, chunks, steps, skip, stream); });
 }
 
 }  // namespace
@@ -63,11 +54,7 @@ Adam::Adam(FlatParameters& flat, const AdamOptions& options)
 }
 
 void Adam::update(const SegmentMemory& memory, std::span<const RangeStep> ranges) {
-  step_adam(memory, ranges, [this](const GroupStep& group) {
-    auto step = step_of(options_, group);
-    step.decay = group.weight_decay;
-    return step;
-  });
+  step_adam(memory, ranges, rule_of(options_, /*decoupled=*/false));
 }
 
 AdamW::AdamW(FlatParameters& flat, const AdamWOptions& options)
@@ -81,11 +68,7 @@ AdamW::AdamW(FlatParameters& flat, const AdamWOptions& options)
 }
 
 void AdamW::update(const SegmentMemory& memory, std::span<const RangeStep> ranges) {
-  step_adam(memory, ranges, [this](const GroupStep& group) {
-    auto step = step_of(options_, group);
-    step.kept = 1 - group.lr * group.weight_decay;
-    return step;
-  });
+  step_adam(memory, ranges, rule_of(options_, /*decoupled=*/true));
 }
 
 }  // namespace lockstep

@@ -4,11 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/flat/device_walk.h"
 #include "lockstep/flat/walk.h"
+#include "lockstep/kernels/device_passes.h"
 #include "lockstep/train/present_gradients_internal.h"
 
 namespace lockstep {
@@ -43,15 +47,32 @@ void scale_gradients(const FlatParameters& flat, const FlatRange& range, double 
       norm, names.empty() ? "an overflow of the sum" : fmt::format("{}", fmt::join(names, ", "))));
 }
 
+// The number of a DeviceNorm that is the norm.
+constexpr std::int64_t kNorm = offsetof(DeviceNorm, norm) / sizeof(double);
+
+Pending<double> clip_there(const FlatParameters& flat, const std::vector<FlatRange>& ranges,
+                           double max_norm, const ClipOptions& options) {
+  const auto result = norm_on_device(flat, ranges, max_norm);
+  const Pending<double> norm(result.select(0, kNorm));
+  if (options.error_if_non_finite && !std::isfinite(norm)) refuse(flat, ranges, norm);
+  clip_on_device(flat, ranges, result);
+  return norm;
+}
+
 }  // namespace
 
-double grad_norm(FlatParameters& flat) { return norm_of(flat, present_gradients(flat)); }
+Pending<double> grad_norm(FlatParameters& flat) {
+  const auto ranges = present_gradients(flat);
+  if (!are_on_one_device(flat, ranges)) return norm_of(flat, ranges);
+  return Pending<double>(norm_on_device(flat, ranges, 0).select(0, kNorm));
+}
 
-double clip_grad_norm(FlatParameters& flat, double max_norm, const ClipOptions& options) {
+Pending<double> clip_grad_norm(FlatParameters& flat, double max_norm, const ClipOptions& options) {
   if (!(max_norm >= 0)) {
     throw UsageError(fmt::format("clip_grad_norm with max_norm {}: expected 0 or more", max_norm));
   }
   const auto ranges = present_gradients(flat);
+  if (are_on_one_device(flat, ranges)) return clip_there(flat, ranges, max_norm, options);
   const double norm = norm_of(flat, ranges);
   if (options.error_if_non_finite && !std::isfinite(norm)) refuse(flat, ranges, norm);
   const double factor = max_norm / (norm + 1e-6);

@@ -126,7 +126,8 @@ TEST(ClipOnRanks, IsBitIdenticalOnAllRanks) {
       group.all_reduce(parameter.mutable_grad(), ReduceOp::average).wait();
     }
     auto norms = torch::zeros({3}, torch::kDouble);
-    group.all_gather(norms, torch::full({1}, clip_grad_norm(flat, 0.1), torch::kDouble)).wait();
+    group.all_gather(norms, torch::full({1}, clip_grad_norm(flat, 0.1).item(), torch::kDouble))
+        .wait();
     EXPECT_TRUE(norms.equal(norms[0].expand_as(norms)));
     auto all = torch::zeros({3, 35});
     group.all_gather(all, net->parameters()[0].grad().flatten()).wait();

@@ -1,5 +1,6 @@
-// The table of chunks with which one launch makes the step of a whole segment on a GPU. It stays in
-// device memory from step to step, as long as the same parameters have gradients.
+// What the steps of one segment on a GPU need in device memory: the constants of each parameter's
+// step, and a table of chunks with which one launch steps the whole segment. Both stay from step to
+// step, as long as the same parameters have gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,31 +10,42 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/flat/layout.h"
 #include "lockstep/kernels/device_passes.h"
 
 namespace lockstep {
 
-/// Elements [begin, end) of a segment, and the index of the constants of their step.
-struct GroupedRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::uint32_t group = 0;
-
-  friend bool operator==(const GroupedRange&, const GroupedRange&) = default;
-};
-
-/// Copies `bytes` to `device` on its current stream, without waiting for the device.
-[[nodiscard]] at::Tensor upload(std::span<const std::byte> bytes, at::Device device);
-
 class DeviceTable {
  public:
-  /// The chunks of `ranges`, in device memory. They are valid until the next call.
-  [[nodiscard]] DeviceChunks chunks_of(std::span<const GroupedRange> ranges, at::Device device);
+  /// `slots` and `groups` have one element per parameter of the segment, in the order of slots.
+  DeviceTable(std::vector<Slot> slots, std::span<const DeviceGroup> groups, at::Device device);
+
+  /// Sets which parameters make the next step, by their index in the segment, ascending.
+  void use(const std::vector<std::uint32_t>& present);
+
+  /// For launch_steps(). `counts` is an int64 tensor on the device.
+  template <typename Step>
+  [[nodiscard]] DeviceParameters<Step> parameters(const at::Tensor& counts) const {
+    static_assert(sizeof(Step) <= kStepBytes);
+    return {.present = static_cast<const std::uint32_t*>(present_table_.const_data_ptr()),
+            .num_present = present_.size(),
+            .groups = static_cast<const DeviceGroup*>(groups_.const_data_ptr()),
+            .counts = counts.mutable_data_ptr<std::int64_t>(),
+            .steps = static_cast<Step*>(steps_.mutable_data_ptr())};
+  }
+  /// The chunks of all parameters that make the step. The group of a chunk is the index of its
+  /// parameter in the segment.
+  [[nodiscard]] DeviceChunks chunks() const noexcept;
 
  private:
-  std::vector<GroupedRange> ranges_;
-  at::Tensor table_;
-  std::size_t size_ = 0;
+  static constexpr std::size_t kStepBytes = 64;
+
+  std::vector<Slot> slots_;
+  at::Device device_;
+  at::Tensor groups_, steps_;
+  std::vector<std::uint32_t> present_;
+  at::Tensor present_table_, chunk_table_;
+  std::size_t num_chunks_ = 0;
 };
 
 }  // namespace lockstep

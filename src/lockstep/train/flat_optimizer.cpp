@@ -1,12 +1,15 @@
 #include "lockstep/train/flat_optimizer.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/flat/device_stream.h"
 #include "lockstep/train/device_table_internal.h"
 #include "lockstep/train/present_gradients_internal.h"
 
@@ -27,6 +30,9 @@ void expect_dtype(const FlatParameter& parameter, std::string_view kind) {
 void expect_lr(std::string_view kind, double lr) {
   expect_option(std::isfinite(lr) && lr >= 0, kind, "lr", lr, "0 or more");
 }
+
+// Autograd does not see the write of a step; graphs that hold the old value must detect it.
+void note_write(const at::Tensor& parameter) { parameter.unsafeGetTensorImpl()->bump_version(); }
 
 }  // namespace
 
@@ -75,7 +81,7 @@ FlatOptimizer::FlatOptimizer(FlatParameters& flat, Settings settings)
 FlatOptimizer::~FlatOptimizer() = default;
 
 void FlatOptimizer::make_state() {
-  steps_ = at::zeros({static_cast<std::int64_t>(flat_.parameters().size())}, at::kLong);
+  place_.resize(flat_.parameters().size());
   state_.resize(state_names_.size());
   for (int number = 0; number < flat_.num_segments(); ++number) {
     const auto& segment = flat_.layout().segments[static_cast<std::size_t>(number)];
@@ -83,25 +89,101 @@ void FlatOptimizer::make_state() {
     for (auto& state : state_) {
       state.push_back(at::zeros({segment.length}, at::dtype(dtype).device(segment.device)));
     }
-    tables_.push_back(segment.device.is_cuda() ? std::make_unique<DeviceTable>() : nullptr);
     masters_.push_back(has_masters(segment.dtype) ? flat_.values(number).to(at::kFloat)
                                                   : at::Tensor());
+    steps_.push_back(at::zeros({static_cast<std::int64_t>(segment.parameters.size())},
+                               at::dtype(at::kLong).device(segment.device)));
+    std::uint32_t place = 0;
+    for (const int index : segment.parameters) place_[static_cast<std::size_t>(index)] = place++;
+    tables_.push_back(segment.device.is_cuda() ? make_table(segment) : nullptr);
+    if (segment.device.is_cuda() && !lr_cell_.defined()) {
+      lr_cell_ = at::full({}, lr_, at::dtype(at::kDouble).device(segment.device));
+    }
   }
 }
 
-void FlatOptimizer::step(double lr) {
-  expect_lr(kind_, lr);
-  std::vector<std::vector<RangeStep>> steps(static_cast<std::size_t>(flat_.num_segments()));
-  for (const auto& range : present_gradients(flat_)) {
-    add_steps(range, lr, steps[static_cast<std::size_t>(range.segment)]);
+std::unique_ptr<DeviceTable> FlatOptimizer::make_table(const Segment& segment) const {
+  std::vector<Slot> slots;
+  std::vector<DeviceGroup> groups;
+  for (const int index : segment.parameters) {
+    const auto group = group_step(group_of_[static_cast<std::size_t>(index)], 0, 1);
+    slots.push_back(flat_.layout().slots[static_cast<std::size_t>(index)]);
+    groups.push_back({.lr_factor = group.lr, .weight_decay = group.weight_decay});
   }
-  for (std::size_t number = 0; number < steps.size(); ++number) {
-    if (steps[number].empty()) continue;
-    SegmentMemory memory{.values = flat_.values(static_cast<int>(number)),
-                         .gradients = flat_.gradients(static_cast<int>(number)),
-                         .masters = masters_[number],
-                         .state = {},
-                         .table = tables_[number].get()};
+  return std::make_unique<DeviceTable>(std::move(slots), groups, segment.device);
+}
+
+void FlatOptimizer::set_lr(double lr) {
+  expect_lr(kind_, lr);
+  if (lr == lr_) return;
+  lr_ = lr;
+  if (lr_cell_.defined()) lr_cell_.fill_(lr);
+}
+
+void FlatOptimizer::step() { make_step(inputs_of_options({})); }
+void FlatOptimizer::step(double lr) { make_step(inputs(lr, {})); }
+void FlatOptimizer::step_unless(const at::Tensor& skip) {
+  if (must_read(skip)) return skip.item<int>() == 0 ? step() : void();
+  make_step(inputs_of_options(skip));
+}
+void FlatOptimizer::step_unless(const at::Tensor& skip, double lr) {
+  if (must_read(skip)) return skip.item<int>() == 0 ? step(lr) : void();
+  make_step(inputs(lr, skip));
+}
+
+bool FlatOptimizer::must_read(const at::Tensor& skip) const {
+  const auto& segments = flat_.layout().segments;
+  return std::any_of(segments.begin(), segments.end(), [&](const Segment& segment) {
+    return segment.device.is_cpu() || segment.device != skip.device();
+  });
+}
+
+DeviceStepInputs FlatOptimizer::inputs(double lr, const at::Tensor& skip) const {
+  expect_lr(kind_, lr);
+  if (lr_cell_.defined() && is_capturing(current_stream(lr_cell_.device()))) {
+    throw UsageError(
+        fmt::format("{}::step(lr) cannot be captured: every replay of the CUDA graph would use the "
+                    "same lr. Call step(), and set_lr(lr) before each replay",
+                    kind_));
+  }
+  return {
+      .lr = lr,
+      .skip = skip.defined() ? static_cast<const std::uint32_t*>(skip.const_data_ptr()) : nullptr};
+}
+
+DeviceStepInputs FlatOptimizer::inputs_of_options(const at::Tensor& skip) {
+  if (!lr_cell_.defined() || !is_capturing(current_stream(lr_cell_.device()))) {
+    return inputs(lr_, skip);
+  }
+  return {
+      .lr_cell = lr_cell_.const_data_ptr<double>(),
+      .skip = skip.defined() ? static_cast<const std::uint32_t*>(skip.const_data_ptr()) : nullptr};
+}
+
+void FlatOptimizer::make_step(const DeviceStepInputs& inputs) {
+  std::vector<std::vector<RangeStep>> steps(tables_.size());
+  std::vector<std::vector<std::uint32_t>> present(tables_.size());
+  for (const auto& range : present_gradients(flat_)) {
+    const auto number = static_cast<std::size_t>(range.segment);
+    if (tables_[number] == nullptr) {
+      add_steps(range, inputs.lr, steps[number]);
+      continue;
+    }
+    for (const int index : range.parameters) {
+      present[number].push_back(place_[static_cast<std::size_t>(index)]);
+      note_write(flat_.parameters()[static_cast<std::size_t>(index)].tensor);
+    }
+  }
+  for (std::size_t number = 0; number < tables_.size(); ++number) {
+    if (steps[number].empty() && present[number].empty()) continue;
+    const auto& table = tables_[number];
+    if (table != nullptr) table->use(present[number]);
+    SegmentMemory memory{
+        .values = flat_.values(static_cast<int>(number)),
+        .gradients = flat_.gradients(static_cast<int>(number)),
+        .masters = masters_[number],
+        .state = {},
+        .device = {.table = table.get(), .counts = steps_[number], .inputs = inputs}};
     for (const auto& state : state_) memory.state.push_back(state[number]);
     update(memory, steps[number]);
   }
@@ -110,22 +192,24 @@ void FlatOptimizer::step(double lr) {
 // Consecutive parameters with the same group and step count are updated together, including the
 // padding between them, which is zero and stays zero.
 void FlatOptimizer::add_steps(const FlatRange& range, double lr, std::vector<RangeStep>& steps) {
-  auto* counts = steps_.data_ptr<std::int64_t>();
+  auto* counts = steps_[static_cast<std::size_t>(range.segment)].data_ptr<std::int64_t>();
   const auto& indices = range.parameters;
+  const auto count_of = [&](int index) -> std::int64_t& {
+    return counts[place_[static_cast<std::size_t>(index)]];
+  };
   for (std::size_t first = 0; first < indices.size();) {
     const auto group = group_of_[static_cast<std::size_t>(indices[first])];
-    const auto step = counts[indices[first]] + 1;
+    const auto step = count_of(indices[first]) + 1;
     RangeStep together{.group = group_step(group, step, lr)};
     auto next = first;
     for (; next < indices.size(); ++next) {
       const auto index = static_cast<std::size_t>(indices[next]);
-      if (group_of_[index] != group || counts[index] + 1 != step) break;
+      if (group_of_[index] != group || count_of(indices[next]) + 1 != step) break;
       const auto& parameter = flat_.parameters()[index];
       if (next == first) together.begin = parameter.slot.begin;
       together.end = parameter.slot.begin + parameter.slot.count;
-      counts[index] = step;
-      // Autograd does not see the write; graphs that hold the old value must detect it.
-      parameter.tensor.unsafeGetTensorImpl()->bump_version();
+      count_of(indices[next]) = step;
+      note_write(parameter.tensor);
     }
     steps.push_back(together);
     first = next;
@@ -144,7 +228,7 @@ void FlatOptimizer::zero_grad() {
 
 std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() const {
   std::vector<std::pair<std::string, at::Tensor>> all;
-  std::int64_t index = 0;
+  std::size_t index = 0;
   for (const auto& parameter : flat_.parameters()) {
     const auto& slot = parameter.slot;
     const auto add = [&](const std::string& name, const at::Tensor& segment) {
@@ -157,7 +241,7 @@ std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() c
       add(state_names_[which], state_[which][number]);
     }
     if (masters_[number].defined()) add("master", masters_[number]);
-    all.emplace_back(parameter.name + ".step", steps_.select(0, index++));
+    all.emplace_back(parameter.name + ".step", steps_[number].select(0, place_[index++]));
   }
   return all;
 }

@@ -2,8 +2,9 @@
 // parameter, because a parameter may get no gradient in some steps.
 //
 // If all ranks call step() with equal gradients, lr and options, replicas stay equal without
-// communication. A step is one pass over parameters, gradients and state, on LibTorch's intra-op
-// threads.
+// communication. A step is one pass over parameters, gradients and state: on LibTorch's intra-op
+// threads, or on a GPU with one launch per segment. There the step counts are in device memory too,
+// so that a step can be skipped without the host knowing it.
 //
 // Words: a *segment* is the part of the flat buffers that holds the parameters of one dtype on one
 // device.
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/kernels/device_passes.h"
 #include "lockstep/train/parameter_groups.h"
 
 namespace lockstep {
@@ -42,13 +44,20 @@ struct RangeStep {
   GroupStep group = {};
 };
 
+/// The step of a segment on a GPU.
+struct DeviceStep {
+  const DeviceTable* table = nullptr;
+  at::Tensor counts = {};  // steps of each parameter, int64
+  DeviceStepInputs inputs = {};
+};
+
 /// The memory of one segment: one dtype on one device (flat/layout.h).
 struct SegmentMemory {
   at::Tensor values;
   at::Tensor gradients;
   at::Tensor masters;             // float32 copies of bfloat16 values; undefined for other dtypes
   std::vector<at::Tensor> state;  // by name; float32 for bfloat16 values
-  DeviceTable* table = nullptr;   // of a segment on a GPU
+  DeviceStep device = {};         // for a segment on a GPU
 };
 
 /// Refers to `flat`, which must outlive it. A checkpoint saves it by named_tensors() and
@@ -65,8 +74,16 @@ class FlatOptimizer {
   /// Parameters without a gradient do not change and keep their step count.
   /// Throws UsageError for an lr that is negative or not finite, and with the names of parameters
   /// whose storage was replaced (to(), set_data, torch::load).
-  void step() { step(lr_); }
+  /// In a captured CUDA graph only step() is valid: the lr is that of set_lr() before each replay.
+  void step();
   void step(double lr);
+  /// The same, but nothing changes if `skip`, one int32, is not 0 when the device makes the step:
+  /// the host does not wait for it. GradScaler uses this. Parameters on the CPU make the host wait.
+  void step_unless(const at::Tensor& skip);
+  void step_unless(const at::Tensor& skip, double lr);
+
+  /// The lr of step(), at first that of the options. Throws as step(lr).
+  void set_lr(double lr);
 
   /// Sets all gradients to undefined (set_to_none); the next backward() writes them instead of
   /// adding.
@@ -92,12 +109,18 @@ class FlatOptimizer {
   /// Throws UsageError for settings out of range, and for float16 or complex parameters.
   FlatOptimizer(FlatParameters& flat, Settings settings);
 
-  /// Makes the steps of all `ranges` of one segment.
+  /// Makes the steps of all `ranges` of one segment on the CPU, or memory.device of one on a GPU.
   virtual void update(const SegmentMemory& memory, std::span<const RangeStep> ranges) = 0;
 
  private:
   void make_state();
+  void make_step(const DeviceStepInputs& inputs);
   void add_steps(const FlatRange& range, double lr, std::vector<RangeStep>& steps);
+  [[nodiscard]] std::unique_ptr<DeviceTable> make_table(const Segment& segment) const;
+  /// Whether the host must know `skip`: not all parameters are on its device.
+  [[nodiscard]] bool must_read(const at::Tensor& skip) const;
+  [[nodiscard]] DeviceStepInputs inputs(double lr, const at::Tensor& skip) const;
+  [[nodiscard]] DeviceStepInputs inputs_of_options(const at::Tensor& skip);
   [[nodiscard]] GroupStep group_step(std::size_t group, std::int64_t step, double lr) const;
 
   FlatParameters& flat_;
@@ -109,8 +132,10 @@ class FlatOptimizer {
   std::vector<std::string> state_names_;
   std::vector<std::vector<at::Tensor>> state_;        // by name, by segment
   std::vector<at::Tensor> masters_;                   // by segment
-  std::vector<std::unique_ptr<DeviceTable>> tables_;  // by segment
-  at::Tensor steps_;                                  // by parameter, int64
+  std::vector<std::unique_ptr<DeviceTable>> tables_;  // by segment; null on the CPU
+  std::vector<at::Tensor> steps_;                     // by segment, by order of slots: int64
+  std::vector<std::uint32_t> place_;                  // by parameter: its index in its segment
+  at::Tensor lr_cell_;                                // lr_ in device memory; if one is on a GPU
 };
 
 /// Throws UsageError unless `holds`: "AdamW with eps -1: expected a value above 0".

@@ -1,13 +1,22 @@
 #include "lockstep/train/grad_scaler.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
+#include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/flat/device_stream.h"
+#include "lockstep/flat/upload.h"
+#include "lockstep/kernels/device_passes.h"
 #include "lockstep/train/present_gradients_internal.h"
 #include "lockstep/train/unscale_internal.h"
 
@@ -30,6 +39,20 @@ void check(const GradScalerOptions& options) {
          static_cast<double>(options.growth_interval), "at least 1");
 }
 
+// The numbers of a DeviceScaler, which begins with two of four bytes.
+constexpr std::int64_t kScale = offsetof(DeviceScaler, scale) / sizeof(float);
+constexpr std::int64_t kFound = offsetof(DeviceScaler, found) / sizeof(std::uint32_t);
+
+DeviceScaler scaler_of(float scale, std::int64_t growing, std::int64_t skipped) {
+  return {.scale = scale, .growing = growing, .skipped = skipped};
+}
+
+at::Tensor bytes_of(const DeviceScaler& state) {
+  auto bytes = at::empty({sizeof(state)}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), &state, sizeof(state));
+  return bytes;
+}
+
 }  // namespace
 
 GradScaler::GradScaler(const GradScalerOptions& options)
@@ -41,50 +64,71 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const {
   if (!options_.enabled) return loss;
   // A tensor and not a number, so that a zero-dimensional float16 loss becomes float32, as in
   // PyTorch.
-  return at::mul(loss, at::full({}, scale_, at::dtype(at::kFloat).device(loss.device())));
+  if (!loss.is_cuda()) return at::mul(loss, at::full({}, current_scale(), at::kFloat));
+  move_to(loss.device());
+  return at::mul(loss, device_.view(at::kFloat).select(0, kScale));
 }
 
-bool GradScaler::unscale(at::TensorList parameters, UnscaleOptions options) {
-  if (!options_.enabled) {
-    note(true, options);
-    return !options.found_elsewhere;
-  }
-  const auto factor = inverse_scale();
+Pending<bool> GradScaler::unscale(at::TensorList parameters, UnscaleOptions options) {
   bool finite = true;
-  for (const auto& parameter : parameters) {
-    auto& gradient = parameter.mutable_grad();
-    if (!gradient.defined()) continue;
-    expect_first_time(parameter.unsafeGetTensorImpl());
-    finite &= unscale_tensor(gradient, factor);
+  if (options_.enabled) {
+    for (const auto& parameter : parameters) {
+      auto& gradient = parameter.mutable_grad();
+      if (!gradient.defined()) continue;
+      expect_first_time(parameter.unsafeGetTensorImpl());
+      unscale_gradient(gradient, finite);
+    }
   }
-  note(finite, options);
-  return finite && !options.found_elsewhere;
+  return note(finite, options);
 }
 
-bool GradScaler::unscale(FlatParameters& flat, UnscaleOptions options) {
+Pending<bool> GradScaler::unscale(FlatParameters& flat, UnscaleOptions options) {
   const auto ranges = present_gradients(flat);
   expect_first_time(&flat);
   bool finite = true;
   if (options_.enabled) {
     for (const auto& range : ranges) {
       auto gradients = gradients_of(flat, range);
-      finite &= unscale_tensor(gradients, inverse_scale());
+      unscale_gradient(gradients, finite);
     }
   }
-  note(finite, options);
-  return finite && !options.found_elsewhere;
+  return note(finite, options);
+}
+
+void GradScaler::unscale_gradient(at::Tensor& gradient, bool& finite) {
+  if (gradient.is_cuda()) {
+    move_to(gradient.device());
+    unscale_tensor_on_device(gradient, device_);
+  } else {
+    finite &= unscale_tensor(gradient, inverse_scale());
+  }
 }
 
 bool GradScaler::should_step() const {
   expect_unscaled("step");
+  if (const auto flag = skip_flag(); flag.defined()) return flag.item<int>() == 0;
   return found_ == Found::finite;
 }
 
+at::Tensor GradScaler::skip_flag() const {
+  expect_unscaled("step");
+  return found_ == Found::on_device ? device_.view(at::kInt).select(0, kFound) : at::Tensor();
+}
+
+Pending<bool> GradScaler::is_zero(const at::Tensor& flag) { return Pending<bool>(flag.eq(0)); }
+
 void GradScaler::update() {
   expect_unscaled("update");
-  const bool skipped = found_ == Found::not_finite;
-  found_ = Found::nothing_yet;
+  const auto found = std::exchange(found_, Found::nothing_yet);
   already_unscaled_.clear();
+  if (found == Found::on_device) {
+    const c10::DeviceGuard guard(device_.device());
+    launch_scaler_update(static_cast<DeviceScaler*>(device_.mutable_data_ptr()),
+                         options_.growth_factor, options_.backoff_factor, options_.growth_interval,
+                         current_stream(device_.device()));
+    return;
+  }
+  const bool skipped = found == Found::not_finite;
   if (skipped) ++num_skipped_;
   if (!options_.enabled) return;
   if (skipped) {
@@ -98,7 +142,18 @@ void GradScaler::update() {
   growing_ = 0;
 }
 
+double GradScaler::current_scale() const {
+  read_device();
+  return options_.enabled ? scale_ : 1;
+}
+
+std::int64_t GradScaler::num_skipped() const {
+  read_device();
+  return num_skipped_;
+}
+
 std::string GradScaler::state_json() const {
+  read_device();
   return nlohmann::json{{"kind", "grad_scaler"},
                         {"scale", static_cast<double>(scale_)},
                         {"growth_factor", options_.growth_factor},
@@ -128,14 +183,41 @@ void GradScaler::load_state_json(std::string_view json) {
     num_skipped_ = skipped;
     found_ = Found::nothing_yet;
     already_unscaled_.clear();
+    // Into the same memory: a captured graph refers to it.
+    if (device_.defined()) device_.copy_(bytes_of(scaler_of(scale_, growing_, num_skipped_)));
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(fmt::format("not the state of a GradScaler: {}", error.what()));
   }
 }
 
-void GradScaler::note(bool finite, UnscaleOptions options) noexcept {
-  const bool all_finite = finite && !options.found_elsewhere && found_ != Found::not_finite;
-  found_ = all_finite ? Found::finite : Found::not_finite;
+// Once the state is on a device, everything that was found is noted there.
+Pending<bool> GradScaler::note(bool finite, UnscaleOptions options) {
+  const bool all_finite = finite && !options.found_elsewhere;
+  if (!device_.defined()) {
+    const bool was_finite = found_ != Found::not_finite;
+    found_ = all_finite && was_finite ? Found::finite : Found::not_finite;
+    return all_finite;
+  }
+  const auto flag = device_.view(at::kInt).select(0, kFound);
+  if (!all_finite || found_ == Found::not_finite) flag.fill_(1);
+  found_ = Found::on_device;
+  return is_zero(flag);
+}
+
+void GradScaler::move_to(at::Device device) const {
+  if (device_.defined()) return;
+  const auto state = scaler_of(scale_, growing_, num_skipped_);
+  device_ = upload(std::as_bytes(std::span(&state, 1)), device, "the scale of a GradScaler");
+}
+
+void GradScaler::read_device() const {
+  if (!device_.defined()) return;
+  DeviceScaler state;
+  const auto bytes = device_.cpu();
+  std::memcpy(&state, bytes.const_data_ptr(), sizeof(state));
+  scale_ = state.scale;
+  growing_ = state.growing;
+  num_skipped_ = state.skipped;
 }
 
 void GradScaler::expect_unscaled(std::string_view verb) const {
@@ -154,7 +236,8 @@ void GradScaler::expect_first_time(const void* what) {
       "the step");
 }
 
-float GradScaler::inverse_scale() const noexcept {
+float GradScaler::inverse_scale() const {
+  read_device();
   return static_cast<float>(1.0 / static_cast<double>(scale_));
 }
 

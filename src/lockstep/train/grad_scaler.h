@@ -13,6 +13,9 @@
 // gradients are bit-identical on all ranks. If gradients were not reduced, or a step must be
 // skipped for another reason, pass a flag that was reduced over the ranks (UnscaleOptions).
 // bfloat16 has the range of float32 and needs no loss scaling.
+//
+// With losses on a GPU the scale and the flag are in device memory, and lockstep's optimizers read
+// the flag there: no function waits for the device, except where its comment says so.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,6 +28,7 @@
 #include <vector>
 
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/flat/pending.h"
 
 namespace lockstep {
 
@@ -54,29 +58,38 @@ class GradScaler {
   /// Returns whether all of them are finite and options.found_elsewhere is false.
   /// Throws UsageError for float16 gradients, and for a parameter that was already unscaled in this
   /// step.
-  bool unscale(at::TensorList parameters, UnscaleOptions options = {});
+  Pending<bool> unscale(at::TensorList parameters, UnscaleOptions options = {});
   /// The same for flat buffers, in one pass.
-  bool unscale(FlatParameters& flat, UnscaleOptions options = {});
+  Pending<bool> unscale(FlatParameters& flat, UnscaleOptions options = {});
 
   /// Calls `optimizer.step(arguments…)` unless a gradient is non-finite. Returns whether it did.
-  /// Throws UsageError when no gradient was unscaled since the last update().
+  /// With gradients on a GPU and an optimizer that has step_unless(), as lockstep's have, the
+  /// device decides; otherwise the host waits for the flag. Throws UsageError when no gradient was
+  /// unscaled since the last update().
   template <typename Optimizer, typename... Arguments>
-  bool step(Optimizer& optimizer, Arguments&&... arguments) {
+  Pending<bool> step(Optimizer& optimizer, Arguments&&... arguments) {
+    if constexpr (requires { optimizer.step_unless(at::Tensor(), arguments...); }) {
+      if (const auto skip = skip_flag(); skip.defined()) {
+        optimizer.step_unless(skip, std::forward<Arguments>(arguments)...);
+        return is_zero(skip);
+      }
+    }
     if (!should_step()) return false;
     optimizer.step(std::forward<Arguments>(arguments)...);
     return true;
   }
-  /// Whether step() would call the optimizer: false when this step must be skipped. Throws as
-  /// step().
+  /// Whether step() would call the optimizer: false when this step must be skipped. Waits for the
+  /// device. Throws as step().
   [[nodiscard]] bool should_step() const;
 
   /// Updates the scale. Call it once at the end of each step.
   /// Throws UsageError when no gradient was unscaled since the last update().
   void update();
 
-  [[nodiscard]] double current_scale() const noexcept { return options_.enabled ? scale_ : 1; }
+  /// These two wait for the device, as does state_json().
+  [[nodiscard]] double current_scale() const;
   /// Number of skipped steps of the run, including those before a checkpoint.
-  [[nodiscard]] std::int64_t num_skipped() const noexcept { return num_skipped_; }
+  [[nodiscard]] std::int64_t num_skipped() const;
 
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> named_tensors() const { return {}; }
   [[nodiscard]] std::string state_json() const;
@@ -84,17 +97,26 @@ class GradScaler {
   void load_state_json(std::string_view json);
 
  private:
-  enum class Found { nothing_yet, finite, not_finite };
+  // on_device: the flag is in device memory.
+  enum class Found { nothing_yet, finite, not_finite, on_device };
 
-  void note(bool finite, UnscaleOptions options) noexcept;
+  Pending<bool> note(bool finite, UnscaleOptions options);
   void expect_unscaled(std::string_view verb) const;
   void expect_first_time(const void* what);
-  [[nodiscard]] float inverse_scale() const noexcept;
+  void move_to(at::Device device) const;
+  void read_device() const;
+  void unscale_gradient(at::Tensor& gradient, bool& finite);
+  /// The flag of a step that the device decides; undefined if the host knows it.
+  [[nodiscard]] at::Tensor skip_flag() const;
+  [[nodiscard]] static Pending<bool> is_zero(const at::Tensor& flag);
+  [[nodiscard]] float inverse_scale() const;
 
   GradScalerOptions options_;
-  float scale_;               // float, as in PyTorch, for the same rounding
-  std::int64_t growing_ = 0;  // finite steps since the scale last changed
-  std::int64_t num_skipped_ = 0;
+  // What the host knows. If device_ is defined, read_device() brings it up to date.
+  mutable float scale_;               // float, as in PyTorch, for the same rounding
+  mutable std::int64_t growing_ = 0;  // finite steps since the scale last changed
+  mutable std::int64_t num_skipped_ = 0;
+  mutable at::Tensor device_;  // the bytes of a DeviceScaler, once a loss or gradient was on a GPU
   Found found_ = Found::nothing_yet;                  // since the last update
   std::unordered_set<const void*> already_unscaled_;  // since the last update
 };

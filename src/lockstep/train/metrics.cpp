@@ -39,15 +39,25 @@ void expect_shapes(const at::Tensor& logits, const at::Tensor& target, std::int6
 
 }  // namespace
 
-void Mean::add(double value, double weight) noexcept {
+void Mean::add(double value, double weight) {
   if (weight == 0) return;  // the mean over no samples is NaN
   sum += value * weight;
   count += weight;
 }
-void Mean::add(const at::Tensor& value, double weight) { add(value.item<double>(), weight); }
-std::optional<double> Mean::try_value() const noexcept { return ratio(sum, count); }
+void Mean::add(const at::Tensor& value, double weight) {
+  if (!value.is_cuda()) return add(Pending<double>(value), weight);
+  // A copy: the next replay of a CUDA graph writes the next loss to the same memory.
+  const auto own = value.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+  add(Pending<double>(own), weight);
+}
+void Mean::add(const Pending<double>& value, double weight) {
+  if (weight == 0) return;
+  sum += value.times(weight);
+  count += weight;
+}
+std::optional<double> Mean::try_value() const { return ratio(sum, count); }
 double Mean::value() const { return ratio_or_throw(sum, count); }
-void Mean::combine(const Mean& other) noexcept {
+void Mean::combine(const Mean& other) {
   sum += other.sum;
   count += other.count;
 }
@@ -66,12 +76,12 @@ void Accuracy::add(const at::Tensor& logits, const at::Tensor& target, AccuracyO
   const auto before = logits.detach().gt(own).logical_or(equal_before).sum(-1);
   const auto has_nan = logits.detach().isnan().any(-1);
   const auto is_correct = before.lt(options.top).logical_and(has_nan.logical_not());
-  correct += is_correct.logical_and(counted).sum().item<double>();
-  count += counted.sum().item<double>();
+  correct += Pending<double>(is_correct.logical_and(counted).sum());
+  count += Pending<double>(counted.sum());
 }
-std::optional<double> Accuracy::try_value() const noexcept { return ratio(correct, count); }
+std::optional<double> Accuracy::try_value() const { return ratio(correct, count); }
 double Accuracy::value() const { return ratio_or_throw(correct, count); }
-void Accuracy::combine(const Accuracy& other) noexcept {
+void Accuracy::combine(const Accuracy& other) {
   correct += other.correct;
   count += other.count;
 }

@@ -11,6 +11,9 @@
 //   }
 //   reduce(group, loss, accuracy);  // one collective call for all metrics
 //   if (rank == 0) print(loss.value(), accuracy.value());
+//
+// Tensors on a GPU are added there. The host waits for the device when a number is read, and in
+// reduce().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,24 +27,26 @@
 #include <vector>
 
 #include "lockstep/collectives/process_group.h"
+#include "lockstep/flat/pending.h"
 
 namespace lockstep {
 
 /// A mean, optionally weighted.
 struct Mean {
-  double sum = 0;
+  Pending<double> sum = 0;
   double count = 0;  // number of samples, or the sum of their weights
 
   /// Adds `value`, the mean over `weight` samples. With weight 0, as for an empty batch, `value` is
   /// ignored.
-  void add(double value, double weight = 1) noexcept;
+  void add(double value, double weight = 1);
   /// The same for a zero-dimensional tensor, such as a loss.
   void add(const at::Tensor& value, double weight = 1);
+  void add(const Pending<double>& value, double weight = 1);
   /// nullopt when nothing was counted.
-  [[nodiscard]] std::optional<double> try_value() const noexcept;
+  [[nodiscard]] std::optional<double> try_value() const;
   /// Throws UsageError when nothing was counted on any rank.
   [[nodiscard]] double value() const;
-  void combine(const Mean& other) noexcept;
+  void combine(const Mean& other);
 
   friend bool operator==(const Mean&, const Mean&) = default;
 };
@@ -53,16 +58,16 @@ struct AccuracyOptions {
 
 /// The fraction of correct predictions.
 struct Accuracy {
-  double correct = 0;
-  double count = 0;
+  Pending<double> correct = 0;
+  Pending<double> count = 0;
 
   /// `logits` has shape (..., classes); `target` has its shape without the last dimension, of
   /// int64. Of equal logits the lower class ranks higher. A row with a NaN is not correct.
   /// Throws UsageError for other shapes or dtypes, and for `top` below 1.
   void add(const at::Tensor& logits, const at::Tensor& target, AccuracyOptions options = {});
-  [[nodiscard]] std::optional<double> try_value() const noexcept;
+  [[nodiscard]] std::optional<double> try_value() const;
   [[nodiscard]] double value() const;
-  void combine(const Accuracy& other) noexcept;
+  void combine(const Accuracy& other);
 
   friend bool operator==(const Accuracy&, const Accuracy&) = default;
 };

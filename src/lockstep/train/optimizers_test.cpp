@@ -221,6 +221,36 @@ TEST_F(Optimizers, ApplyTheOptionsOfGroups) {
   EXPECT_TRUE(after[3].equal(before[3])) << "the first group that matches wins";
 }
 
+TEST_F(Optimizers, UseTheLrThatWasSet) {
+  auto other = make_net();
+  FlatParameters of_other(*other, group);
+  AdamW set(flat, {.lr = 0.5});
+  AdamW given(of_other, {.lr = 0.5});
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    give_gradients(net, step);
+    give_gradients(other, step);
+    const double lr = 0.1 / static_cast<double>(1 + step);
+    set.set_lr(lr);
+    set.step();
+    given.step(lr);
+    EXPECT_TRUE(flat.values(0).equal(of_other.values(0)));
+  }
+  EXPECT_THROW(set.set_lr(-1), UsageError);
+}
+
+TEST_F(Optimizers, MakeNoStepWhereTheFlagIsSet) {
+  AdamW optimizer(flat);
+  give_gradients(net, 1);
+  const auto before = flat.values(0).clone();
+  optimizer.step_unless(torch::ones({}, at::kInt));
+  optimizer.step_unless(torch::ones({}, at::kInt), 0.1);
+  EXPECT_TRUE(flat.values(0).equal(before));
+  EXPECT_EQ(state_of(optimizer, "0.weight.step").item<std::int64_t>(), 0);
+  optimizer.step_unless(torch::zeros({}, at::kInt), 0.1);
+  EXPECT_FALSE(flat.values(0).equal(before));
+  EXPECT_EQ(state_of(optimizer, "0.weight.step").item<std::int64_t>(), 1);
+}
+
 TEST_F(Optimizers, KeepPaddingZero) {
   AdamW optimizer(flat, {.lr = 0.1});
   for (std::uint64_t step = 0; step < 3; ++step) {

@@ -9,6 +9,7 @@ std::vector<FlatRange> present_gradients(FlatParameters& flat) {
     if (!slots.is_in_place(index)) flat.expect_in_place();  // names all of them
     (void)slots.take_in(index);
   }
+  slots.flush();
   return flat.bound_gradients();
 }
 

@@ -13,6 +13,7 @@
 #include <unordered_set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/forward_record.h"
 #include "lockstep/train/surroundings_internal.h"
 
 namespace lockstep {
@@ -39,6 +40,7 @@ struct RecomputedBlock : torch::CustomClassHolder {
   GeneratorStates generators;
   AutocastStates autocast;
   BufferValues changed_buffers;  // with the values they had before the first run
+  ForwardRecord reduced;         // what the ranks reduced in the first run, as SyncBatchNorm does
   std::vector<bool> differentiable;
   variable_list frozen;  // parameters that needed no gradient in the first run
 
@@ -51,6 +53,7 @@ struct RecomputedBlock : torch::CustomClassHolder {
     const UncachedAutocast uncached;
     generators.restore();
     changed_buffers.restore();
+    const ForwardRecord::Repeating once(reduced);
     const at::AutoGradMode on(true);
     return forward(inputs);
   }
@@ -160,7 +163,10 @@ class Recomputed : public autograd::Function<Recomputed> {
     for (const auto& input : inputs) {
       versions.push_back(input.defined() ? static_cast<std::uint32_t>(input._version()) : 0);
     }
-    auto outputs = block->forward(inputs);
+    auto outputs = [&] {
+      const ForwardRecord::Recording first(block->reduced);
+      return block->forward(inputs);
+    }();
     expect_same_versions(inputs, versions);
     variable_list fixed;
     for (const auto& output : outputs) {

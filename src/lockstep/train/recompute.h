@@ -6,11 +6,12 @@
 //
 // Gradients are bit-identical to those without it. The second forward sees the same state as the
 // first: random generators (dropout), autocast, and the block's buffers. Afterwards that state is
-// restored, so that BatchNorm counts a batch once. The block's parameters are inputs of one node of
-// the graph, which returns their gradients, so hooks on parameters and Ddp work as usual. Nested
-// use, several outputs and double backward are supported. One exception to bit-identical gradients:
-// if one backward uses a parameter more than twice, in several recomputed blocks, its contributions
-// are added in another order.
+// restored, so that BatchNorm counts a batch once. The statistics that DdpOptions::sync_batch_norm
+// reduces over the ranks are kept from the first forward. The block's parameters are inputs of one
+// node of the graph, which returns their gradients, so hooks on parameters and Ddp work as usual.
+// Nested use, several outputs and double backward are supported. One exception to bit-identical
+// gradients: if one backward uses a parameter more than twice, in several recomputed blocks, its
+// contributions are added in another order.
 //
 // A block must not change its inputs in place, and every tensor that needs a gradient must be an
 // input or a parameter of the block. Both errors are detected and reported.

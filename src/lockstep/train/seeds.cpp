@@ -2,12 +2,15 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <c10/util/env.h>
 #include <fmt/format.h>
 
 #include <mutex>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/train/cublas_setting_internal.h"
 
 namespace lockstep {
 namespace {
@@ -57,7 +60,26 @@ void fill_defaults(const RandomStream& stream) {
   }
 }
 
+bool cuda_is_in_use() {
+  const auto& hooks = at::detail::getCUDAHooks();
+  for (at::DeviceIndex device = 0; device < hooks.deviceCount(); ++device) {
+    if (hooks.hasPrimaryContext(device)) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool must_set_cublas(const std::optional<std::string>& value, bool cuda_is_in_use) {
+  if (value == kDeterministicCublas || value == ":16:8") return false;
+  if (!value && !cuda_is_in_use) return true;
+  throw UsageError(
+      fmt::format("deterministic matrix products on a GPU need {}={}, but it is {}: set it in the "
+                  "environment of the program{}",
+                  kCublasVariable, kDeterministicCublas,
+                  value ? "\"" + *value + "\"" : "not set and CUDA is in use already",
+                  value ? "" : ", or construct Deterministic before the first CUDA tensor"));
+}
 
 Seeds::Seeds(std::uint64_t seed, SeedsOptions options) : seed_(seed), leaf_(options.leaf) {
   if (leaf_ < 0) throw UsageError(fmt::format("Seeds with leaf {}: expected 0 or more", leaf_));
@@ -109,6 +131,10 @@ Deterministic::Deterministic()
       warn_only_(at::globalContext().deterministicAlgorithmsWarnOnly()),
       cudnn_(at::globalContext().deterministicCuDNN()),
       benchmark_(at::globalContext().benchmarkCuDNN()) {
+  if (at::hasCUDA() &&
+      must_set_cublas(Environment::of_process().find(kCublasVariable), cuda_is_in_use())) {
+    c10::utils::set_env(kCublasVariable, kDeterministicCublas);
+  }
   auto& context = at::globalContext();
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
   context.setDeterministicCuDNN(true);

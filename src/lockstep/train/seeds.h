@@ -69,6 +69,11 @@ class Seeds {
 /// Turns on LibTorch's deterministic algorithms until the end of the scope: an operator without one
 /// throws. These are LibTorch's global settings, so the scope applies to the whole process. On the
 /// CPU most operators are deterministic without it, for a fixed number of threads.
+///
+/// On a GPU, make it before the first CUDA tensor: matrix products also need the environment
+/// variable CUBLAS_WORKSPACE_CONFIG, which is read once. If it is not set, the scope sets it for
+/// this process; if CUDA is in use already, or the variable has another value, the constructor
+/// throws UsageError with the value to set.
 class Deterministic {
  public:
   Deterministic();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/cublas_setting_internal.h"
 
 namespace lockstep {
 namespace {
@@ -83,6 +84,28 @@ TEST(Seeds, RefuseToResumeWithAnotherSeed) {
   EXPECT_THROW(seeds.load_state_json("[]"), UsageError);
   EXPECT_THROW(seeds.begin_step(-1), UsageError);
   EXPECT_THROW(Seeds(1, {.leaf = -1}), UsageError);
+}
+
+TEST(Deterministic, SetsCublasWhileItIsNotTooLate) {
+  EXPECT_TRUE(must_set_cublas(std::nullopt, false));
+  for (const bool in_use : {false, true}) {
+    EXPECT_FALSE(must_set_cublas(":4096:8", in_use));
+    EXPECT_FALSE(must_set_cublas(":16:8", in_use));
+  }
+}
+
+TEST(Deterministic, RefusesCublasThatIsNotDeterministicWithTheFix) {
+  const auto refusal = [](const std::optional<std::string>& value, bool in_use) -> std::string {
+    try {
+      (void)must_set_cublas(value, in_use);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal(std::nullopt, true).find("CUBLAS_WORKSPACE_CONFIG=:4096:8"), std::string::npos);
+  EXPECT_NE(refusal(std::nullopt, true).find("before the first CUDA tensor"), std::string::npos);
+  EXPECT_NE(refusal(":0:0", false).find("\":0:0\""), std::string::npos);
 }
 
 TEST(Deterministic, HoldsForItsScope) {

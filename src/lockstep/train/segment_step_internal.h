@@ -1,14 +1,13 @@
 // Makes the steps of all ranges of a segment with the kernels of an optimizer: on the CPU range by
-// range, on a GPU with one launch.
+// range, on a GPU with one launch for the constants and one for the elements.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
-#include <vector>
 
 #include "lockstep/base/half.h"
 #include "lockstep/flat/device_stream.h"
@@ -47,42 +46,35 @@ void with_stretch(const SegmentMemory& memory, std::int64_t begin, std::int64_t 
   }
 }
 
-/// Steps all `ranges`. `step_of(group)` gives the constants of a step; `pass(part, constants)`
-/// steps a part of host memory, `launch(stretch, chunks, constants, stream)` all chunks of device
-/// memory.
-template <template <typename> typename Stretch, typename AddState, typename StepOf, typename Pass,
-          typename Launch>
+/// Steps all `ranges` of a segment on the CPU, or all parameters of memory.device. `step_of(rule,
+/// lr, weight_decay, t)` gives the constants of a step; `pass(part, constants)` steps a part of
+/// host memory, `launch(stretch, chunks, constants, skip, stream)` all chunks of device memory.
+template <template <typename> typename Stretch, typename AddState, typename Rule, typename StepOf,
+          typename Pass, typename Launch>
 void step_segment(const SegmentMemory& memory, std::span<const RangeStep> ranges,
-                  const AddState& add_state, const StepOf& step_of, const Pass& pass,
-                  const Launch& launch) {
+                  const AddState& add_state, const Rule& rule, const StepOf& step_of,
+                  const Pass& pass, const Launch& launch) {
   if (memory.values.is_cpu()) {
     for (const auto& range : ranges) {
+      const auto& group = range.group;
+      const auto step = step_of(rule, group.lr, group.weight_decay, group.step);
       with_stretch<Stretch>(memory, range.begin, range.end, add_state, [&](const auto& stretch) {
         constexpr std::size_t kUnit = 32;  // a cache line of 16-bit elements: threads share no line
-        in_parts(stretch.count, kUnit, [&](std::size_t begin, std::size_t end) {
-          pass(stretch.part(begin, end), step_of(range.group));
-        });
+        in_parts(stretch.count, kUnit,
+                 [&](std::size_t begin, std::size_t end) { pass(stretch.part(begin, end), step); });
       });
     }
     return;
   }
-  using Step = decltype(step_of(ranges.front().group));
-  std::vector<GroupStep> groups;
-  std::vector<Step> steps;
-  std::vector<GroupedRange> grouped;
-  for (const auto& range : ranges) {
-    const auto found = std::find(groups.begin(), groups.end(), range.group);
-    grouped.push_back({range.begin, range.end, static_cast<std::uint32_t>(found - groups.begin())});
-    if (found != groups.end()) continue;
-    groups.push_back(range.group);
-    steps.push_back(step_of(range.group));
-  }
+  using Step = decltype(step_of(rule, 0.0, 0.0, std::int64_t{1}));
   const auto device = memory.values.device();
   const c10::DeviceGuard guard(device);
-  const auto constants = upload(std::as_bytes(std::span(steps)), device);
+  const auto stream = current_stream(device);
+  const auto& [table, counts, inputs] = memory.device;
+  const auto parameters = table->template parameters<Step>(counts);
+  launch_steps(rule, parameters, inputs, stream);
   with_stretch<Stretch>(memory, 0, memory.values.numel(), add_state, [&](const auto& stretch) {
-    launch(stretch, memory.table->chunks_of(grouped, device),
-           static_cast<const Step*>(constants.const_data_ptr()), current_stream(device));
+    launch(stretch, table->chunks(), parameters.steps, inputs.skip, stream);
   });
 }
 

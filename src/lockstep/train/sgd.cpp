@@ -39,18 +39,12 @@ void SGD::update(const SegmentMemory& memory, std::span<const RangeStep> ranges)
       [this](auto& stretch, const auto& state_at) {
         if (options_.momentum != 0) stretch.momenta = state_at(0);
       },
-      [this](const GroupStep& group) {
-        return SgdStep{.lr = group.lr,
-                       .momentum = options_.momentum,
-                       .dampening = options_.dampening,
-                       .decay = group.weight_decay,
-                       .nesterov = options_.nesterov,
-                       .is_first = group.step == 1};
-      },
-      [](const auto& part, const SgdStep& step) { sgd_pass(part, step); },
-      [](const auto& stretch, DeviceChunks chunks, const SgdStep* steps, DeviceStream stream) {
-        launch_sgd(stretch, chunks, steps, stream);
-      });
+      SgdRule{.momentum = options_.momentum,
+              .dampening = options_.dampening,
+              .nesterov = options_.nesterov},
+      sgd_step, [](const auto& part, const SgdStep& step) { sgd_pass(part, step); },
+      [](const auto& stretch, DeviceChunks chunks, const SgdStep* steps, const std::uint32_t* skip,
+         DeviceStream stream) { launch_sgd(stretch, chunks, steps, skip, stream); });
 }
 
 }  // namespace lockstep

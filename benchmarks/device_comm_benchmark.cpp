@@ -1,0 +1,96 @@
+// all_reduce among ranks that share one GPU. Start it with the launcher:
+//
+//     lockstep run -n 2 --allow-shared-gpu build/…/device_comm_benchmark [ipc|staged] [MiB]
+//
+// Prints one line of JSON on rank 0. Times are device times, between two events of the caller's
+// stream. A long copy before the first event lets all hosts enqueue their part first, so that a
+// time has no share of the host. copy_ms is the time in which this rank, with all ranks copying at
+// the same time, copies the same bytes within the device: an all_reduce reads and writes each byte
+// of each rank at least once, as a copy does.
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/collectives/gather_values.h"
+#include "lockstep/collectives/process_group.h"
+#include "lockstep/launch/init.h"
+
+namespace {
+
+using lockstep::ProcessGroup;
+
+constexpr int kRounds = 20;
+constexpr int kInARow = 10;
+
+// Keeps the device busy while the hosts enqueue.
+class Delay {
+ public:
+  Delay()
+      : memory_(torch::empty({2, std::int64_t{1} << 30},
+                             torch::dtype(torch::kByte).device(torch::kCUDA))) {}
+  void enqueue() { memory_[0].copy_(memory_[1]); }
+
+ private:
+  torch::Tensor memory_;
+};
+
+// The median over rounds of the slowest rank's device time of `act`, in milliseconds.
+double measure(const ProcessGroup& group, Delay& delay, const std::function<void()>& act) {
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  (void)cudaEventCreate(&begin);
+  (void)cudaEventCreate(&end);
+  std::vector<double> times;
+  for (int round = -3; round < kRounds; ++round) {
+    torch::cuda::synchronize();
+    group.barrier().wait();
+    for (int i = 0; i < 4; ++i) delay.enqueue();
+    (void)cudaEventRecord(begin, nullptr);
+    act();
+    (void)cudaEventRecord(end, nullptr);
+    torch::cuda::synchronize();
+    float milliseconds = 0;
+    (void)cudaEventElapsedTime(&milliseconds, begin, end);
+    const auto all = lockstep::gather_values(group, static_cast<double>(milliseconds));
+    if (round >= 0) times.push_back(*std::max_element(all.begin(), all.end()));
+  }
+  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
+  return times[kRounds / 2];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string backend = argc > 1 ? argv[1] : "ipc";
+  const std::int64_t bytes = (argc > 2 ? std::stol(argv[2]) : 25) << 20;
+  auto world = lockstep::init();
+  const ProcessGroup group(
+      world, {.backend = backend == "ipc" ? lockstep::Backend::ipc : lockstep::Backend::staged});
+  const torch::Device gpu(torch::kCUDA, 0);
+  Delay delay;
+  auto bucket = group.allocate(bytes, gpu).view(torch::kFloat);
+  auto ordinary = torch::zeros_like(bucket);
+  auto other = torch::zeros_like(bucket);
+  const auto single = measure(group, delay, [&] { group.all_reduce(bucket).wait(); });
+  const auto row = measure(group, delay, [&] {
+    for (int i = 0; i < kInARow; ++i) group.all_reduce(bucket).wait();
+  });
+  const auto unregistered = measure(group, delay, [&] { group.all_reduce(ordinary).wait(); });
+  const auto copy = measure(group, delay, [&] { other.copy_(ordinary); });
+  if (group.rank() == 0) {
+    fmt::print(
+        "{{\"backend\": \"{}\", \"ranks\": {}, \"mib\": {}, \"single_ms\": {:.4f}, "
+        "\"in_a_row_ms\": "
+        "{:.4f}, \"unregistered_ms\": {:.4f}, \"copy_ms\": {:.4f}, \"share_of_copy\": {:.3f}}}\n",
+        group.backend(gpu), group.size(), bytes >> 20, single, row / kInARow, unregistered, copy,
+        copy / single);
+    std::fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,104 @@
+#include "cli/train/program/rank_log.h"
+
+#include "lockstep/base/environment.h"
+#include "lockstep/collectives/gather_values.h"
+#include "lockstep/metrics/rank_rows.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::size_t kRecentIntervals = 100;
+constexpr std::chrono::seconds kClockTime{60};
+
+}  // namespace
+
+GpuMeter::GpuMeter(int index) : nvml_(Nvml::open()) {
+  const auto gpus = list_gpus(Environment::of_process());
+  if (index >= 0 && static_cast<std::size_t>(index) < gpus.size()) {
+    gpu_ = gpus[static_cast<std::size_t>(index)];
+  }
+}
+
+std::optional<GpuFigures> GpuMeter::read() const {
+  if (!nvml_ || !gpu_) return std::nullopt;
+  const auto load = read_gpu_load(*nvml_, *gpu_);
+  return GpuFigures{.utilization = load.utilization.value_or(0),
+                    .memory_bytes = load.memory_used_bytes.value_or(0),
+                    .clock_mhz = load.sm_clock_mhz.value_or(0)};
+}
+
+RankLog::RankLog(const World& world, const ProcessGroup& group, Reporter& reporter,
+                 const RankLogOptions& options)
+    : world_(world),
+      group_(group),
+      reporter_(reporter),
+      facts_(options.facts),
+      clock_(align_clocks(world, "train", Deadline::after(kClockTime))) {
+  if (options.gpu) gpu_.emplace(*options.gpu);
+}
+
+void RankLog::add(const StepSplit& split, const StepRecord& record,
+                  StepClock::time_point backward) {
+  const auto entered = last_entry(record);
+  meter_.add(split, {.entered = entered == StepClock::time_point{}
+                                    ? std::chrono::nanoseconds{0}
+                                    : entered.time_since_epoch() + clock_.offset,
+                     .reducing = reducing_time(record),
+                     .launching = record.launching});
+  bucket_meter_.add(record, backward);
+}
+
+void RankLog::end_interval(std::int64_t step, double loss) {
+  const std::vector<double> entries(meter_.entries().begin(), meter_.entries().end());
+  auto own = meter_.take();
+  own.step = step;
+  own.rank = world_.rank();
+  own.host = world_.host_of(world_.rank());
+  own.loss = loss;
+  if (gpu_) own.gpu = gpu_->read();
+  const auto numbers = to_numbers(own, entries);
+  std::vector<GatheredInterval> ranks;
+  for (const auto& each : gather_values(group_, std::span(numbers), {.name = "figures of ranks"})) {
+    if (reporter_.speaks()) ranks.push_back(interval_from_numbers(each));
+  }
+  if (!reporter_.speaks()) return;
+  compare_entries(ranks);
+  auto& interval = recent_.emplace_back();
+  for (const auto& rank : ranks) {
+    reporter_.write(to_row(rank.interval));
+    interval.push_back(rank.interval);
+  }
+  if (recent_.size() > kRecentIntervals) recent_.pop_front();
+}
+
+void RankLog::end_period(std::int64_t step) {
+  if (bucket_meter_.steps() == 0) return;
+  const auto numbers = bucket_meter_.take();
+  const auto of_ranks = gather_values(group_, std::span(numbers), {.name = "figures of buckets"});
+  if (!reporter_.speaks()) return;
+  buckets_ = mean_buckets(of_ranks);
+  for (const auto& bucket : buckets_) reporter_.write(to_row(bucket, step));
+  std::set<std::pair<Cause, int>> now;
+  const auto result = analysis();
+  for (const auto& advice : result.advice) now.emplace(advice.cause, advice.rank.value_or(-1));
+  if (now == given_) return;
+  given_ = now;
+  for (const auto& advice : result.advice) reporter_.write(to_row(advice, step));
+}
+
+RunAnalysis RankLog::analysis() const {
+  AnalysisInput input{.buckets = buckets_, .facts = facts_};
+  for (const auto& interval : recent_) {
+    input.intervals.insert(input.intervals.end(), interval.begin(), interval.end());
+  }
+  return analyse(input);
+}
+
+void RankLog::event(std::int64_t step, std::string kind, std::vector<Metric> metrics) {
+  MetricRow row{.step = step, .kind = MetricKind::event};
+  row.metrics.push_back({"event", std::move(kind)});
+  for (auto& metric : metrics) row.metrics.push_back(std::move(metric));
+  reporter_.write(row);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,146 @@
+#include "lockstep/collectives/peer_calls.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/group.h"
+
+namespace lockstep {
+namespace {
+
+at::ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return at::kFloat;
+    case DType::float64:
+      return at::kDouble;
+    case DType::float16:
+      return at::kHalf;
+    case DType::bfloat16:
+      return at::kBFloat16;
+    case DType::int8:
+      return at::kChar;
+    case DType::int32:
+      return at::kInt;
+    case DType::int64:
+      return at::kLong;
+    case DType::uint8:
+      return at::kByte;
+    case DType::boolean:
+      return at::kBool;
+  }
+  return at::kByte;
+}
+
+template <typename T>
+at::Scalar limit_of(ReduceOp op) {
+  using Limits = std::numeric_limits<T>;
+  if constexpr (Limits::has_infinity) {
+    return op == ReduceOp::min ? Limits::infinity() : -Limits::infinity();
+  } else {
+    return static_cast<std::int64_t>(op == ReduceOp::min ? Limits::max() : Limits::lowest());
+  }
+}
+
+// The value that changes no minimum or maximum.
+at::Scalar limit_of(DType dtype, ReduceOp op) {
+  switch (dtype) {
+    case DType::int8:
+      return limit_of<std::int8_t>(op);
+    case DType::int32:
+      return limit_of<std::int32_t>(op);
+    case DType::int64:
+      return limit_of<std::int64_t>(op);
+    case DType::uint8:
+      return limit_of<std::uint8_t>(op);
+    case DType::boolean:
+      return op == ReduceOp::min ? 1 : 0;
+    default:
+      return limit_of<double>(op);
+  }
+}
+
+at::Scalar neutral_value(DType dtype, ReduceOp op) {
+  if (op == ReduceOp::min || op == ReduceOp::max) return limit_of(dtype, op);
+  return op == ReduceOp::product ? 1 : 0;
+}
+
+// What to do instead of a call that has no neutral contribution; null if it has one.
+const char* fix_of(const CallDescriptor& call, int rank) {
+  if (call.has_leaves) return "leave CallOptions::leaves out";
+  switch (call.kind) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::reduce_scatter:
+      return call.op == ReduceOp::average
+                 ? "use ReduceOp::weighted_average with the number of samples as weight"
+                 : nullptr;
+    case Collective::broadcast:
+    case Collective::scatter:
+      return call.root == rank
+                 ? "make it before the loop, or let a rank that has a batch be its root"
+                 : nullptr;
+    case Collective::barrier:
+      return nullptr;
+    default:
+      return "use a reduction, or make the call before the loop";
+  }
+}
+
+}  // namespace
+
+std::string_view PeerCall::name() const noexcept { return record_->descriptor.name; }
+std::string PeerCall::text() const { return to_string(record_->descriptor); }
+
+std::optional<PeerCall> PeerCalls::next_of(int rank) const {
+  auto record = group_.group_->next_call_of(rank);
+  if (!record) return std::nullopt;
+  PeerCall call;
+  call.record_ = std::make_shared<const CallRecord>(*record);
+  return call;
+}
+
+std::uint64_t PeerCalls::num_entered(int rank) const { return group_.group_->num_entered(rank); }
+
+std::chrono::milliseconds PeerCalls::timeout() const { return group_.group_->options().timeout; }
+
+Work PeerCalls::answer(const PeerCall& peer, at::Device device) const {
+  const auto& call = peer.record_->descriptor;
+  if (const auto* fix = fix_of(call, group_.rank())) {
+    throw UsageError(
+        fmt::format("a rank without a batch cannot take part in {}, which other ranks have "
+                    "entered: it has no value to contribute. {}, or give every rank a batch "
+                    "(Tail::drop, Tail::pad)",
+                    peer.text(), fix));
+  }
+  CallOptions options{.name = peer.name()};
+  if (call.has_flags) options.flags = CallFlags{.equal = peer.record_->flags.equal, .absent = true};
+  if (reduces(call.kind) && call.op == ReduceOp::weighted_average) options.weight = 0;
+  const auto where = call.device == DeviceKind::cpu ? at::Device(at::kCPU) : device;
+  const auto type = at::dtype(scalar_type_of(call.dtype)).device(where);
+  auto own = at::empty({call.count}, type);
+  const auto neutral = neutral_value(call.dtype, call.op);
+  switch (call.kind) {
+    case Collective::all_reduce:
+      own.fill_(neutral);
+      return group_.all_reduce(own, call.op, options);
+    case Collective::reduce:
+      own.fill_(neutral);
+      return group_.reduce(own, call.root, call.op, options);
+    case Collective::reduce_scatter:
+      return group_.reduce_scatter(own, at::full({call.count * group_.size()}, neutral, type),
+                                   call.op, options);
+    case Collective::broadcast:
+      return group_.broadcast(own, call.root, options);
+    case Collective::scatter:
+      return group_.scatter(own, {}, call.root, options);
+    default:
+      return group_.barrier(options);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+#include "lockstep/gpu/device_call_internal.h"
+
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+EventResult::EventResult(DevicePlane& plane, std::shared_ptr<DeviceContext> context, int rank,
+                         std::function<int()> lagging)
+    : plane_(plane), context_(std::move(context)), rank_(rank), lagging_(std::move(lagging)) {}
+
+std::optional<int> EventResult::lagging() const noexcept {
+  try {
+    if (context_->has_passed(event_.get())) return std::nullopt;
+    return lagging_();
+  } catch (const Error& error) {
+    plane_.note_failure({rank_, error.what()});
+    return std::nullopt;
+  }
+}
+
+void EventResult::make_wait(void* stream) {
+  const auto selected = context_->scope();
+  context_->make_wait(stream, event_.get());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// One rank's part of an operation on device memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "lockstep/fabric/data_plane.h"
+#include "lockstep/fabric/device_plane.h"
+#include "lockstep/gpu/device_context_internal.h"
+
+namespace lockstep {
+
+/// The end of an operation's work, as an event of a stream.
+class EventResult final : public DeviceResult {
+ public:
+  /// `lagging` names the rank that is awaited while the event has not passed.
+  EventResult(DevicePlane& plane, std::shared_ptr<DeviceContext> context, int rank,
+              std::function<int()> lagging);
+
+  /// States that all work of the operation is enqueued on `stream`.
+  void record(void* stream) { event_ = context_->record(stream); }
+  [[nodiscard]] const std::shared_ptr<void>& event() const noexcept { return event_; }
+
+  /// If the query fails, the plane notes the failure, and the condition counts as fulfilled.
+  [[nodiscard]] std::optional<int> lagging() const noexcept override;
+  void make_wait(void* stream) override;
+
+ private:
+  DevicePlane& plane_;
+  std::shared_ptr<DeviceContext> context_;
+  int rank_;
+  std::function<int()> lagging_;
+  std::shared_ptr<void> event_;
+};
+
+class DeviceCall final : public CallOperation {
+ public:
+  explicit DeviceCall(std::unique_ptr<EventResult> own) : result(std::move(own)) {}
+  [[nodiscard]] DeviceResult* device_result() noexcept override { return result.get(); }
+
+  std::shared_ptr<void> ready = {};  // recorded on the caller's stream when the call was started
+  std::unique_ptr<EventResult> result;
+};
+
+class DeviceMessage final : public MessageOperation {
+ public:
+  explicit DeviceMessage(std::unique_ptr<EventResult> own) : result(std::move(own)) {}
+  [[nodiscard]] DeviceResult* device_result() noexcept override { return result.get(); }
+
+  std::shared_ptr<void> ready = {};
+  std::shared_ptr<MessageOperation> on_host = {};  // the same message through pinned memory
+  std::shared_ptr<std::byte> pinned = {};
+  std::unique_ptr<EventResult> result;
+};
+
+}  // namespace lockstep

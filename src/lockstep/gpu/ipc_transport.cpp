@@ -1,0 +1,303 @@
+// The transport of ranks that share one GPU. Every rank maps the registered memory of the others
+// and their staging buffers, and its kernels and copies access them in place. Streams meet at words
+// in shared memory of the host: no kernel spins, and no host waits.
+//
+//   meet        Every rank's stream writes the number of the meeting to a word of every other rank,
+//               and waits for the words that the others write to it.
+//   all_reduce  Meet: all inputs are ready, and all outputs may be written. Rank r reduces shard r
+//   of
+//               all inputs and writes it to all outputs. Meet: all shards are written.
+//   others      Meet. Each rank reads the pieces that it needs and writes its own output. Meet: all
+//               pieces are read.
+//
+// An input outside registered memory passes through the rank's staging buffer, in windows; for
+// all_reduce all ranks then use theirs, and the reduced window is copied out of it.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/gpu/device_memory_internal.h"
+#include "lockstep/gpu/gather_internal.h"
+#include "lockstep/gpu/pieces_internal.h"
+
+namespace lockstep {
+namespace {
+
+// The words that one rank waits for: word r is written by rank r. In shared memory of the host,
+// where the host only reads it, except to release its own streams.
+class WordRow {
+ public:
+  explicit WordRow(std::byte* start) : start_(start) {}
+
+  static constexpr std::size_t kStride = 64;
+  [[nodiscard]] static std::size_t bytes_for(int size) {
+    return (static_cast<std::size_t>(size) + 1) * kStride;
+  }
+
+  [[nodiscard]] static std::size_t offset_of(int writer) {
+    return static_cast<std::size_t>(writer) * kStride;
+  }
+  [[nodiscard]] std::atomic_ref<std::uint32_t> word(int writer) const noexcept {
+    return std::atomic_ref(*reinterpret_cast<std::uint32_t*>(start_ + offset_of(writer)));
+  }
+  // Set by the rank itself after a failure, when its streams are empty.
+  [[nodiscard]] std::atomic_ref<std::uint32_t> is_empty(int size) const noexcept {
+    return word(size);
+  }
+
+ private:
+  std::byte* start_;
+};
+
+class IpcTransport final : public DeviceTransport {
+ public:
+  IpcTransport(Group& group, const DeviceTransportParts& parts)
+      : parts_(parts),
+        memory_(parts, /*maps=*/true),
+        words_(group.allocate(WordRow::bytes_for(parts.size()))) {}
+  ~IpcTransport() override {
+    for (auto* registered : registered_) (void)functions().unregister_host(registered);
+  }
+
+  // The steps that may be refused; collective. Returns why, the same on all ranks.
+  [[nodiscard]] std::string set_up(Group& group) {
+    struct Refusal {
+      std::array<char, 256> text = {};
+    };
+    Refusal own;
+    try {
+      for (int rank = 0; rank < parts_.size(); ++rank) register_row(rank);
+    } catch (const Error& error) {
+      std::strncpy(own.text.data(), error.what(), own.text.size() - 1);
+    }
+    for (const auto& refusal : gather(group, own, "words for GPUs")) {
+      if (refusal.text[0] != '\0') return refusal.text.data();
+    }
+    try {
+      stages_ = std::make_unique<DeviceParts>(group, parts_, parts_.stage_bytes, /*maps=*/true,
+                                              "stage on GPUs");
+    } catch (const PeerError&) {
+      throw;
+    } catch (const SystemError& error) {
+      return error.what();  // thrown on every rank
+    }
+    return "";
+  }
+
+  [[nodiscard]] MemoryWords words_of(const Call& call) const override {
+    return memory_.words_of(call);
+  }
+
+  [[nodiscard]] Recipe begin(DeviceCall& call) override {
+    if (call.call.count > 0) {
+      call.call.kind == Collective::all_reduce ? all_reduce(call) : read_pieces(call);
+    }
+    call.result->record(stream());
+    return {};
+  }
+
+  [[nodiscard]] std::shared_ptr<RegisteredMemory> allocate(Group& group,
+                                                           std::size_t bytes) override {
+    return memory_.allocate(group, bytes);
+  }
+
+  [[nodiscard]] int lagging() const noexcept override {
+    const auto wanted = meetings_.load();
+    int rank = parts_.rank();
+    std::int32_t behind = 0;
+    for (int other = 0; other < parts_.size(); ++other) {
+      if (other == parts_.rank()) continue;
+      const auto missing =
+          static_cast<std::int32_t>(wanted - row(parts_.rank()).word(other).load());
+      if (missing > behind) {
+        behind = missing;
+        rank = other;
+      }
+    }
+    return rank;
+  }
+
+  void release_waits() noexcept override {
+    constexpr std::uint32_t kFarAhead = 1U << 30;
+    const auto value = meetings_.load() + kFarAhead;
+    for (int other = 0; other < parts_.size(); ++other) {
+      if (other != parts_.rank()) row(parts_.rank()).word(other).store(value);
+    }
+  }
+
+  [[nodiscard]] bool expect_privacy(Deadline deadline) noexcept override {
+    row(parts_.rank()).is_empty(parts_.size()).store(1);
+    for (int other = 0; other < parts_.size(); ++other) {
+      while (other != parts_.rank() && row(other).is_empty(parts_.size()).load() == 0 &&
+             parts_.control->standing(other) != Standing::left && !parts_.control->is_gone(other)) {
+        if (deadline.expired()) return false;
+        ::sched_yield();
+      }
+    }
+    return true;
+  }
+
+ private:
+  [[nodiscard]] DeviceFunctions& functions() const noexcept { return parts_.context->functions(); }
+  [[nodiscard]] void* stream() const noexcept { return parts_.context->stream(); }
+  [[nodiscard]] WordRow row(int rank) const noexcept { return WordRow(words_->part(rank).data()); }
+  [[nodiscard]] const MemoryWords& words(int rank, const DeviceCall& call) const {
+    return parts_.control->record(rank, call.number).memory;
+  }
+
+  void register_row(int rank) {
+    const auto memory = words_->part(rank);
+    if (memory.empty()) throw SystemError("the ranks have no shared memory");
+    std::byte* on_device = nullptr;
+    expect(functions().register_host(memory, on_device), "to pin shared memory");
+    registered_.push_back(memory.data());
+    rows_.push_back(on_device);
+  }
+
+  void meet() {
+    const auto number = ++meetings_;
+    std::vector<WordStep> steps;
+    for (int other = 0; other < parts_.size(); ++other) {
+      if (other == parts_.rank()) continue;
+      steps.push_back({WordStep::Kind::write,
+                       rows_[static_cast<std::size_t>(other)] + WordRow::offset_of(parts_.rank()),
+                       number});
+    }
+    for (int other = 0; other < parts_.size(); ++other) {
+      if (other == parts_.rank()) continue;
+      steps.push_back({WordStep::Kind::wait,
+                       rows_[static_cast<std::size_t>(parts_.rank())] + WordRow::offset_of(other),
+                       number});
+    }
+    if (!steps.empty()) expect(functions().word_steps(steps, stream()), "to meet other ranks");
+  }
+
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes > 0 && to != from) expect(functions().copy(to, from, bytes, stream()), "a copy");
+  }
+
+  void reduce(const DeviceCall& call, std::span<const std::byte* const> sources,
+              std::span<std::byte* const> destinations, std::size_t bytes) {
+    if (bytes == 0 || destinations.empty()) return;
+    expect(functions().reduce({call.call.dtype, call.call.op, call.weight}, call.tree(), sources,
+                              destinations, bytes / bytes_of(call.call.dtype), stream()),
+           "a reduction");
+  }
+
+  // Reduces this rank's shard of spans that all ranks have mapped.
+  void reduce_shard(const DeviceCall& call, std::vector<std::byte*> inputs,
+                    std::vector<std::byte*> outputs, std::size_t total) {
+    const auto shard = shard_of(total, parts_.rank(), parts_.size());
+    for (auto& input : inputs) input += shard.begin;
+    for (auto& output : outputs) output += shard.begin;
+    const std::vector<const std::byte*> sources(inputs.begin(), inputs.end());
+    meet();
+    reduce(call, sources, outputs, shard.bytes);
+    meet();
+  }
+
+  void all_reduce(const DeviceCall& call) {
+    const auto total = call.call.input.size();
+    std::vector<std::byte*> inputs;
+    std::vector<std::byte*> outputs;
+    std::vector<std::byte*> stages;
+    bool in_place = true;
+    for (int rank = 0; rank < parts_.size(); ++rank) {
+      inputs.push_back(memory_.input_of(rank, words(rank, call)));
+      outputs.push_back(memory_.output_of(rank, words(rank, call)));
+      stages.push_back(stages_->at(rank));
+      in_place = in_place && inputs.back() != nullptr && outputs.back() != nullptr;
+    }
+    if (in_place) return reduce_shard(call, std::move(inputs), std::move(outputs), total);
+    for (std::size_t begin = 0; begin < total; begin += stages_->bytes()) {
+      const auto bytes = std::min(stages_->bytes(), total - begin);
+      copy(stages_->own(), call.call.input.data() + begin, bytes);
+      reduce_shard(call, stages, stages, bytes);
+      copy(call.call.output.data() + begin, stages_->own(), bytes);
+    }
+  }
+
+  // Where the pieces of the ranks are in one window: piece p of rank r at starts[r] + p ×
+  // strides[r].
+  struct Window {
+    std::size_t begin = 0;
+    std::size_t bytes = 0;
+    std::vector<const std::byte*> starts;
+    std::vector<std::size_t> strides;
+
+    [[nodiscard]] const std::byte* piece(int rank, int piece) const {
+      const auto index = static_cast<std::size_t>(rank);
+      return starts[index] + static_cast<std::size_t>(piece) * strides[index];
+    }
+  };
+
+  void read_pieces(const DeviceCall& call) {
+    const Pieces pieces(call.call, parts_.size());
+    std::vector<const std::byte*> inputs;
+    bool all_mapped = true;
+    for (int rank = 0; rank < parts_.size(); ++rank) {
+      inputs.push_back(memory_.input_of(rank, words(rank, call)));
+      const bool is_read = !pieces.one_source || rank == call.call.root;
+      all_mapped = all_mapped && (!is_read || inputs.back() != nullptr);
+    }
+    const auto length = all_mapped ? pieces.bytes : pieces.window(stages_->bytes());
+    for (std::size_t begin = 0; begin < pieces.bytes; begin += length) {
+      Window window{begin, std::min(length, pieces.bytes - begin), {}, {}};
+      for (int rank = 0; rank < parts_.size(); ++rank) {
+        const auto* const input = inputs[static_cast<std::size_t>(rank)];
+        window.starts.push_back(input != nullptr ? input + begin : stages_->at(rank));
+        window.strides.push_back(input != nullptr ? pieces.bytes : length);
+      }
+      if (inputs[static_cast<std::size_t>(parts_.rank())] == nullptr && !call.call.input.empty()) {
+        for (int piece = 0; piece < pieces.count; ++piece) {
+          const auto index = static_cast<std::size_t>(piece);
+          copy(stages_->own() + index * length,
+               call.call.input.data() + index * pieces.bytes + begin, window.bytes);
+        }
+      }
+      meet();
+      read_window(call, pieces, window);
+      meet();
+    }
+  }
+
+  void read_window(const DeviceCall& call, const Pieces& pieces, const Window& window) {
+    if (call.call.output.empty()) return;
+    auto* const output = call.call.output.data() + window.begin;
+    const int piece = pieces.read_by(parts_.rank());
+    if (reduces(call.call.kind)) {
+      std::vector<const std::byte*> sources;
+      for (int rank = 0; rank < parts_.size(); ++rank) sources.push_back(window.piece(rank, piece));
+      return reduce(call, sources, std::span(&output, 1), window.bytes);
+    }
+    if (pieces.one_source) return copy(output, window.piece(call.call.root, piece), window.bytes);
+    for (int rank = 0; rank < parts_.size(); ++rank) {
+      copy(output + static_cast<std::size_t>(rank) * pieces.bytes, window.piece(rank, piece),
+           window.bytes);
+    }
+  }
+
+  DeviceTransportParts parts_;
+  DeviceMemory memory_;
+  std::shared_ptr<RegisteredMemory> words_;  // of the host: the rows of all ranks
+  std::vector<std::byte*> registered_;       // addresses for the host
+  std::vector<std::byte*> rows_;             // addresses for the device, by rank
+  std::unique_ptr<DeviceParts> stages_;
+  std::atomic<std::uint32_t> meetings_ = 0;
+};
+
+}  // namespace
+
+MadeTransport make_ipc_transport(Group& group, const DeviceTransportParts& parts) {
+  auto made = std::make_unique<IpcTransport>(group, parts);
+  auto refusal = made->set_up(group);
+  if (!refusal.empty()) return {nullptr, "CUDA IPC is not available: " + refusal};
+  return {std::move(made), ""};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/assert.h"
+#include "lockstep/base/error.h"
+#include "lockstep/gpu/nccl_communicator_internal.h"
+
+namespace lockstep {
+namespace {
+
+void expect_nccl(const DeviceStatus& status, std::string_view what) {
+  if (!status.ok()) throw SystemError(fmt::format("NCCL {}: {}", what, status.text()));
+}
+
+constexpr auto* kAborted = "NCCL: the communicator has been aborted";
+
+}  // namespace
+
+NcclComm::NcclComm(std::shared_ptr<NcclFunctions> functions, const NcclId& id,
+                   const NcclPlace& place, NcclFunctions::Mode mode)
+    : functions_(std::move(functions)) {
+  expect_nccl(functions_->connect(comm_, id, place.rank, place.size, mode),
+              "cannot connect the ranks");
+}
+
+NcclComm::~NcclComm() { abort(); }
+
+bool NcclComm::ready() {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) throw SystemError(kAborted);
+  bool ready = false;
+  expect_nccl(functions_->query(comm_, ready), "failed");
+  return ready;
+}
+
+std::optional<std::string> NcclComm::find_error() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return std::nullopt;
+  bool ready = false;
+  const auto status = functions_->query(comm_, ready);
+  return status.ok() ? std::nullopt : std::optional(status.text());
+}
+
+void NcclComm::enqueue(const Calls& calls) {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) throw SystemError(kAborted);
+  bool ready = false;
+  expect_nccl(functions_->query(comm_, ready), "failed");  // it may have failed since ready()
+  LOCKSTEP_ASSERT(ready, "a call of NCCL follows the end of the earlier ones");
+  expect_nccl(functions_->start_group(), "cannot start a group of calls");
+  const auto called = calls(*functions_, comm_);
+  const auto ended = functions_->end_group();  // also after a refusal: the group is open per thread
+  expect_nccl(called, "refuses a call");
+  expect_nccl(ended, "cannot enqueue a call");
+}
+
+void NcclComm::abort() noexcept {
+  void* comm = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    comm = std::exchange(comm_, nullptr);
+  }
+  // Not under the lock: it returns when the device has stopped.
+  if (comm != nullptr) (void)functions_->abort(comm).ok();
+}
+
+bool NcclComm::close(Deadline deadline, const std::function<void()>& check) noexcept {
+  constexpr std::chrono::microseconds kPause{200};
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (comm_ == nullptr) return false;
+      expect_nccl(functions_->finalize(comm_), "cannot finalize");
+    }
+    while (!ready()) {
+      check();
+      if (deadline.expired()) throw SystemError("NCCL: the other ranks do not finalize");
+      std::this_thread::sleep_for(kPause);
+    }
+    const std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) return false;
+    return functions_->destroy(std::exchange(comm_, nullptr)).ok();
+  } catch (const std::exception&) {
+    abort();
+    return false;
+  }
+}
+
+bool NcclComm::is_open() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return comm_ != nullptr;
+}
+
+NcclId make_nccl_id(NcclFunctions& functions) {
+  NcclId id{};
+  expect_nccl(functions.make_id(id),
+              "cannot create an id; check that the network interface of NCCL_SOCKET_IFNAME exists");
+  return id;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+// One rank's part of an NCCL communicator, with the two rules that NCCL leaves to its caller:
+//
+//   - A non-blocking communicator works on a call after the call has returned. Until then nothing
+//     may be enqueued behind it: no other call, no event. ready() states it.
+//   - abort() frees the communicator. Another thread must not be in a call then, and none may
+//     follow. A lock here keeps both apart; calls return at once, so abort() waits briefly.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/gpu/nccl_functions.h"
+
+namespace lockstep {
+
+struct NcclPlace {
+  int size = 1;
+  int rank = 0;
+};
+
+class NcclComm {
+ public:
+  /// Starts to connect with the other ranks that use `id`, on the current device. Collective.
+  /// Returns at once unless `mode` is blocking; ready() states when the ranks are connected. Throws
+  /// SystemError.
+  NcclComm(std::shared_ptr<NcclFunctions> functions, const NcclId& id, const NcclPlace& place,
+           NcclFunctions::Mode mode = NcclFunctions::Mode::non_blocking);
+  NcclComm(const NcclComm&) = delete;
+  NcclComm& operator=(const NcclComm&) = delete;
+  /// Aborts unless closed.
+  ~NcclComm();
+
+  /// Whether NCCL has enqueued all earlier calls. Throws SystemError if one has failed, or after
+  /// abort().
+  [[nodiscard]] bool ready();
+  /// The error that NCCL has reported, in words; nullopt if it has reported none. Thread-safe.
+  [[nodiscard]] std::optional<std::string> find_error() noexcept;
+
+  /// Calls `calls` as one NCCL group: all that it enqueues makes progress together. Requires
+  /// ready(). Throws SystemError if NCCL refuses, or after abort().
+  using Calls = std::function<DeviceStatus(NcclFunctions&, void* communicator)>;
+  void enqueue(const Calls& calls);
+
+  /// Ends all work of this communicator on the device, without its result. Any thread; the second
+  /// call does nothing.
+  void abort() noexcept;
+  /// Ends the communicator in order, after its work. Collective. `check` is called while this rank
+  /// waits for the others and throws if one of them is lost. Aborts instead if it throws, if NCCL
+  /// reports an error and after the deadline; returns whether it closed in order.
+  bool close(Deadline deadline, const std::function<void()>& check) noexcept;
+
+  [[nodiscard]] bool is_open() const noexcept;
+
+ private:
+  const std::shared_ptr<NcclFunctions> functions_;
+  mutable std::mutex mutex_;
+  void* comm_ = nullptr;  // mutex_; null once closed or aborted
+};
+
+/// The id of a new communicator. One rank calls this and gives it to the others. Throws
+/// SystemError.
+[[nodiscard]] NcclId make_nccl_id(NcclFunctions& functions);
+
+}  // namespace lockstep

@@ -1,0 +1,323 @@
+// For tests. A double of DeviceFunctions: device memory is memory of the host, a stream is a queue
+// of tasks, and one thread executes the first task of a stream that it draws at random, so that
+// every seed gives another order. Ranks may be threads, which share one double, or processes, which
+// have one each and map each other's memory. Errors are scripted.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/random.h"
+#include "lockstep/gpu/device_functions.h"
+#include "lockstep/net/shared_memory.h"
+
+namespace lockstep {
+
+struct DoubleOptions {
+  std::uint64_t seed = 1;
+  int num_devices = 1;
+  bool maps_memory = true;
+};
+
+class DeviceDouble final : public DeviceFunctions {
+ public:
+  /// Called with the name of every function before it does anything; a failure is returned.
+  using Fault = std::function<DeviceStatus(std::string_view function)>;
+  /// Whether a task can be executed. Called with the double's lock.
+  using IsRunnable = std::function<bool()>;
+  using Action = std::function<void()>;
+
+  explicit DeviceDouble(DoubleOptions options)
+      : options_(options),
+        random_({options.seed, random_purpose("device double")}, 0, 0),
+        scheduler_([this](const std::stop_token& stop) { schedule(stop); }) {}
+
+  ~DeviceDouble() override {
+    scheduler_.request_stop();
+    changed_.notify_all();
+  }
+
+  void set_fault(Fault fault) {
+    const std::lock_guard lock(mutex_);
+    fault_ = std::move(fault);
+  }
+
+  /// Appends a task to a stream; `runnable` null: it waits for nothing else. `polls`: nothing wakes
+  /// the double when the task becomes runnable.
+  void enqueue(void* stream, IsRunnable runnable, Action action, bool polls = false) {
+    const std::lock_guard lock(mutex_);
+    streams_[stream].tasks.push_back({std::move(runnable), std::move(action), polls});
+    changed_.notify_all();
+  }
+  /// While frozen, no task is executed: a device that hangs.
+  void freeze(bool frozen) {
+    const std::lock_guard lock(mutex_);
+    frozen_ = frozen;
+    changed_.notify_all();
+  }
+  /// Wakes the scheduler after something that a task waits for has changed.
+  void poke() { changed_.notify_all(); }
+
+  DeviceStatus count_devices(int& count) override {
+    count = options_.num_devices;
+    return fault_in("count_devices");
+  }
+  DeviceStatus current_device(int& device) override {
+    device = selected();
+    return fault_in("current_device");
+  }
+  DeviceStatus set_device(int device) override {
+    selected() = device;
+    return fault_in("set_device");
+  }
+  DeviceStatus describe(int device, DeviceFacts& facts) override {
+    facts.uuid[0] = static_cast<std::uint8_t>(device + 1);
+    facts.maps_memory = options_.maps_memory;
+    return fault_in("describe");
+  }
+
+  DeviceStatus reaches(int /*from*/, int /*to*/, bool& directly) override {
+    directly = true;
+    return fault_in("reaches");
+  }
+
+  DeviceStatus make_stream(void*& stream) override {
+    const std::lock_guard lock(mutex_);
+    stream = reinterpret_cast<void*>(++handles_);
+    return fault_of("make_stream");
+  }
+  DeviceStatus destroy_stream(void* /*stream*/) override { return fault_in("destroy_stream"); }
+  DeviceStatus query_stream(void* stream, bool& empty) override {
+    const std::lock_guard lock(mutex_);
+    empty = streams_[stream].tasks.empty();
+    return fault_of("query_stream");
+  }
+  DeviceStatus synchronize(void* stream) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return streams_[stream].tasks.empty(); });
+    return fault_of("synchronize");
+  }
+
+  DeviceStatus make_event(void*& event) override {
+    const std::lock_guard lock(mutex_);
+    event = reinterpret_cast<void*>(++handles_);
+    return fault_of("make_event");
+  }
+  DeviceStatus destroy_event(void* event) override {
+    const std::lock_guard lock(mutex_);
+    events_.erase(event);
+    return fault_of("destroy_event");
+  }
+  DeviceStatus record(void* event, void* stream) override {
+    std::uint64_t number = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (auto status = fault_of("record"); !status.ok()) return status;
+      number = ++events_[event].recorded;
+    }
+    enqueue(stream, nullptr, [this, event, number] {
+      const std::lock_guard lock(mutex_);
+      events_[event].passed = number;
+    });
+    return {};
+  }
+  DeviceStatus make_wait(void* stream, void* event) override {
+    std::uint64_t number = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (auto status = fault_of("make_wait"); !status.ok()) return status;
+      number = events_[event].recorded;
+    }
+    enqueue(
+        stream, [this, event, number] { return events_[event].passed >= number; }, [] {});
+    return {};
+  }
+  DeviceStatus query_event(void* event, bool& passed) override {
+    const std::lock_guard lock(mutex_);
+    passed = events_[event].passed >= events_[event].recorded;
+    return fault_of("query_event");
+  }
+
+  DeviceStatus allocate(std::size_t bytes, std::byte*& memory) override {
+    const std::lock_guard lock(mutex_);
+    if (auto status = fault_of("allocate"); !status.ok()) return status;
+    auto made = std::make_unique<SharedMemory>(bytes);
+    memory = made->bytes().data();
+    // Other than zeros, as memory of a device is.
+    std::memset(memory, 0xA5, bytes);
+    memory_[memory] = std::move(made);
+    return {};
+  }
+  DeviceStatus release(std::byte* memory) override {
+    const std::lock_guard lock(mutex_);
+    memory_.erase(memory);
+    return fault_of("release");
+  }
+  DeviceStatus allocate_host(std::size_t bytes, std::byte*& memory) override {
+    return allocate(bytes, memory);
+  }
+  DeviceStatus release_host(std::byte* memory) override { return release(memory); }
+  DeviceStatus register_host(std::span<std::byte> memory, std::byte*& on_device) override {
+    on_device = memory.data();
+    return fault_in("register_host");
+  }
+  DeviceStatus unregister_host(std::byte* /*memory*/) override {
+    return fault_in("unregister_host");
+  }
+
+  DeviceStatus export_memory(std::byte* memory, MemoryHandle& handle) override {
+    const std::lock_guard lock(mutex_);
+    if (auto status = fault_of("export_memory"); !status.ok()) return status;
+    const auto& found = memory_.at(memory);
+    const Exported exported{::getpid(), found->descriptor(), found->bytes().size()};
+    std::memcpy(handle.data(), &exported, sizeof(exported));
+    return {};
+  }
+  DeviceStatus open_memory(const MemoryHandle& handle, std::byte*& memory) override {
+    const std::lock_guard lock(mutex_);
+    if (auto status = fault_of("open_memory"); !status.ok()) return status;
+    Exported exported{};
+    std::memcpy(&exported, handle.data(), sizeof(exported));
+    const auto path =
+        "/proc/" + std::to_string(exported.process) + "/fd/" + std::to_string(exported.descriptor);
+    try {
+      auto opened =
+          std::make_unique<SharedMemory>(FileDescriptor::open(path, O_RDWR), exported.bytes);
+      memory = opened->bytes().data();
+      memory_[memory] = std::move(opened);
+    } catch (const std::exception& error) {
+      return DeviceStatus::failed(error.what());
+    }
+    return {};
+  }
+  DeviceStatus close_memory(std::byte* memory) override { return release(memory); }
+
+  DeviceStatus copy(std::byte* to, const std::byte* from, std::size_t bytes,
+                    void* stream) override {
+    if (auto status = fault_in("copy"); !status.ok()) return status;
+    enqueue(stream, nullptr, [=] {
+      if (bytes > 0) std::memmove(to, from, bytes);
+    });
+    return {};
+  }
+  DeviceStatus set_zero(std::byte* memory, std::size_t bytes, void* stream) override {
+    if (auto status = fault_in("set_zero"); !status.ok()) return status;
+    enqueue(stream, nullptr, [=] {
+      if (bytes > 0) std::memset(memory, 0, bytes);
+    });
+    return {};
+  }
+  DeviceStatus word_steps(std::span<const WordStep> steps, void* stream) override {
+    if (auto status = fault_in("word_steps"); !status.ok()) return status;
+    for (const auto& step : steps) {
+      auto* const word = reinterpret_cast<std::uint32_t*>(step.word);
+      const auto value = step.value;
+      if (step.kind == WordStep::Kind::write) {
+        enqueue(stream, nullptr, [=] { std::atomic_ref(*word).store(value); });
+      } else {
+        enqueue(
+            stream,
+            [=] { return static_cast<std::int32_t>(std::atomic_ref(*word).load() - value) >= 0; },
+            [] {}, /*polls=*/true);
+      }
+    }
+    return {};
+  }
+  DeviceStatus reduce(const Reduction& reduction, const TreePlan& plan,
+                      std::span<const std::byte* const> sources,
+                      std::span<std::byte* const> destinations, std::size_t count,
+                      void* stream) override {
+    if (auto status = fault_in("reduce"); !status.ok()) return status;
+    enqueue(stream, nullptr,
+            [reduction, plan, from = std::vector(sources.begin(), sources.end()),
+             to = std::vector(destinations.begin(), destinations.end()),
+             count] { lockstep::reduce(reduction, plan, from, to, count); });
+    return {};
+  }
+
+ private:
+  struct Task {
+    IsRunnable runnable;
+    Action action;
+    bool polls = false;
+  };
+  struct Stream {
+    std::deque<Task> tasks;  // the first one may be running
+  };
+  struct Event {
+    std::uint64_t recorded = 0;
+    std::uint64_t passed = 0;
+  };
+  struct Exported {
+    pid_t process = 0;
+    int descriptor = 0;
+    std::size_t bytes = 0;
+  };
+
+  static int& selected() {
+    thread_local int device = 0;
+    return device;
+  }
+  DeviceStatus fault_of(std::string_view function) {
+    return fault_ ? fault_(function) : DeviceStatus();
+  }
+  DeviceStatus fault_in(std::string_view function) {
+    const std::lock_guard lock(mutex_);
+    return fault_of(function);
+  }
+
+  void schedule(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (!stop.stop_requested()) {
+      bool polls = false;
+      std::vector<Stream*> runnable;
+      for (auto& [handle, stream] : streams_) {
+        if (frozen_ || stream.tasks.empty()) continue;
+        const auto& first = stream.tasks.front();
+        if (!first.runnable || first.runnable()) runnable.push_back(&stream);
+        polls = polls || first.polls;
+      }
+      if (runnable.empty()) {
+        // The timeout also covers a notification between the test of `stop` and the wait.
+        changed_.wait_for(lock, std::chrono::microseconds(polls ? 50 : 5000));
+        continue;
+      }
+      auto& stream = *runnable[random_.below(runnable.size())];
+      const auto action = stream.tasks.front().action;
+      lock.unlock();
+      action();
+      lock.lock();
+      stream.tasks.pop_front();
+      changed_.notify_all();
+    }
+  }
+
+  const DoubleOptions options_;
+  std::mutex mutex_;  // guards all that follows
+  std::condition_variable changed_;
+  RandomStream random_;
+  Fault fault_;
+  bool frozen_ = false;
+  std::uintptr_t handles_ = 0;
+  std::map<void*, Stream> streams_;
+  std::map<void*, Event> events_;
+  std::map<std::byte*, std::unique_ptr<SharedMemory>> memory_;
+  std::jthread scheduler_;  // the last member
+};
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+#include "lockstep/mpi/connect.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/network_planes.h"
+#include "lockstep/mpi/availability.h"
+
+namespace lockstep {
+namespace {
+
+// The process and the end of a rank: "4711 123456 1".
+struct Address {
+  ProcessIdentity process;
+  std::uint64_t end = 0;
+};
+
+std::string to_string(const Address& address) {
+  return fmt::format("{} {} {}", address.process.process, address.process.started, address.end);
+}
+
+Address parse_address(const std::string& text) {
+  Address address;
+  const char* position = text.data();
+  const char* const last = position + text.size();
+  const auto read = [&](auto& number) {
+    if (position != last && *position == ' ') ++position;
+    const auto [next, error] = std::from_chars(position, last, number);
+    if (error != std::errc{}) throw SystemError(fmt::format("invalid MPI address '{}'", text), 0);
+    position = next;
+  };
+  read(address.process.process);
+  read(address.process.started);
+  read(address.end);
+  return address;
+}
+
+Planes connect(const Membership& membership, AddressExchange& addresses,
+               const MpiOptions& options) {
+  const auto network = std::static_pointer_cast<Network>(membership.registry->given_network());
+  if (!network) {
+    throw UsageError("backend mpi was requested, but the world has no MPI communicator: " +
+                     how_to_get_mpi());
+  }
+  NetworkPlanes planes(network, "mpi", membership.rank, membership.global_ranks,
+                       {.inline_bytes = options.inline_bytes});
+  addresses.exchange(to_string({ProcessIdentity::of(::getpid()), planes.end()}));
+  NetworkPlanes::Facts facts;
+  std::vector<ProcessIdentity> processes;
+  for (int rank = 0; rank < membership.size(); ++rank) {
+    const auto address = parse_address(addresses.of(rank));
+    facts.ends.push_back(address.end);
+    processes.push_back(address.process);
+  }
+  add_processes(facts, membership, processes);
+  return planes.finish(std::move(facts));
+}
+
+}  // namespace
+
+Connect connect_by_mpi(const MpiOptions& options) {
+  return [options](const Membership& membership, AddressExchange& addresses, Deadline /*deadline*/,
+                   const Watch& /*watch*/) { return connect(membership, addresses, options); };
+}
+
+}  // namespace lockstep

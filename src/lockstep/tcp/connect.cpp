@@ -1,0 +1,100 @@
+#include "lockstep/tcp/connect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/fabric/network_planes.h"
+#include "lockstep/net/interfaces.h"
+#include "lockstep/tcp/network_internal.h"
+
+namespace lockstep {
+namespace {
+
+void expect_reachable(const Membership& membership) {
+  for (std::size_t rank = 0; rank < membership.hosts.size(); ++rank) {
+    if (!is_loopback(membership.addresses[rank])) continue;
+    for (std::size_t other = 0; other < membership.hosts.size(); ++other) {
+      if (membership.hosts[other] == membership.hosts[rank]) continue;
+      throw UsageError(fmt::format(
+          "rank {} has the loopback address {}, which rank {} on another host cannot reach: name "
+          "an interface of the network with --interface or LOCKSTEP_INTERFACE, or give "
+          "--rendezvous an address of the network, not localhost or a name that this machine maps "
+          "to a loopback address (`getent hosts NAME`)",
+          membership.global_ranks[rank], membership.addresses[rank],
+          membership.global_ranks[other]));
+    }
+  }
+}
+
+std::shared_ptr<TcpNetwork> network_of(const Membership& membership, const TcpOptions& options) {
+  const auto index = static_cast<std::size_t>(membership.rank);
+  auto& kept = membership.registry->network();
+  if (!kept) {
+    // A world of one rank has no secret and admits no process.
+    const auto secret = membership.secret ? membership.secret->copy() : Secret::random();
+    const auto& settings = membership.registry->network_settings();
+    const auto& address = membership.addresses[index];
+    kept = std::make_shared<TcpNetwork>(
+        membership.global_ranks[index],
+        settings.ports ? Listener::tcp(address, *settings.ports) : Listener::tcp(address), secret,
+        *membership.registry, options.heartbeat.value_or(settings.heartbeat));
+  }
+  return std::static_pointer_cast<TcpNetwork>(kept);
+}
+
+// The least stage holds a cache line for each rank.
+HostPlanes connect_host(Membership membership, AddressExchange& addresses, const std::string& own,
+                        Deadline deadline, const Watch& watch, const TcpOptions& options) {
+  for (std::size_t i = 0; options.host_of && i < membership.hosts.size(); ++i) {
+    membership.hosts[i] = options.host_of(membership.global_ranks[i]);
+  }
+  const auto bytes = std::max(options.stage_bytes, membership.hosts.size() * 64);
+  return connect_within_host(options.within_host, membership, addresses, own, bytes, deadline,
+                             watch);
+}
+
+Planes connect(const Membership& membership, AddressExchange& addresses, Deadline deadline,
+               const Watch& watch, const TcpOptions& options) {
+  expect_reachable(membership);
+  const auto network = network_of(membership, options);
+  NetworkPlanes planes(network, options.within_host ? "hierarchical" : "tcp", membership.rank,
+                       membership.global_ranks, {.inline_bytes = options.inline_bytes});
+  NetworkPlanes::Facts facts;
+  const auto own_address = to_string(network->address_of(planes.end()));
+  if (options.within_host) {
+    facts.host = connect_host(membership, addresses, own_address, deadline, watch, options);
+  } else {
+    addresses.exchange(own_address);
+  }
+  std::vector<ProcessIdentity> processes;
+  const auto own = static_cast<std::size_t>(membership.rank);
+  for (std::size_t rank = 0; rank < membership.global_ranks.size(); ++rank) {
+    if (rank == own) {
+      facts.ends.push_back(planes.end());
+      processes.push_back(ProcessIdentity::of(::getpid()));
+      continue;
+    }
+    auto address = parse_rank_address(network_address_in(addresses.of(static_cast<int>(rank))));
+    address.endpoint.host = rescope(address.endpoint.host, membership.addresses[own]);
+    network->connect(membership.global_ranks[rank], address, deadline, watch);
+    facts.ends.push_back(address.end);
+    processes.push_back(network->process_of(membership.global_ranks[rank]));
+  }
+  add_processes(facts, membership, processes);
+  return planes.finish(std::move(facts));
+}
+
+}  // namespace
+
+Connect connect_by_tcp(const TcpOptions& options) {
+  return [options](const Membership& membership, AddressExchange& addresses, Deadline deadline,
+                   const Watch& watch) {
+    return connect(membership, addresses, deadline, watch, options);
+  };
+}
+
+}  // namespace lockstep

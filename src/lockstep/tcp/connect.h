@@ -1,0 +1,35 @@
+// The transport of ranks on different hosts: TCP.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+
+#include "lockstep/fabric/transport.h"
+
+namespace lockstep {
+
+struct TcpOptions {
+  // The largest input that travels with its call, at most 16 KiB; equal on all ranks.
+  std::size_t inline_bytes = 16U << 10;
+  // A rank whose process does not answer for this long is lost. A process that is stopped, for
+  // example by a debugger, does not answer; one that computes does. Valid for all groups of a
+  // world: the first one sets it. nullopt: that of the job's network settings.
+  std::optional<std::chrono::milliseconds> heartbeat = {};
+  // If set, connects the ranks of each host: large data then cross the network once per host, and
+  // move through the memory of this transport inside a host.
+  Connect within_host = {};
+  // With within_host, the shared memory per rank through which data pass that are not in registered
+  // memory: this much for inputs, and for results; equal on all ranks.
+  std::size_t stage_bytes = 2U << 20;
+  // For tests: the host of a global rank, instead of that of the world.
+  std::function<int(int global_rank)> host_of = {};
+};
+
+/// Connects ranks on any hosts by TCP, each at the address of World::address_of, at a port of the
+/// job's network settings.
+/// The transport throws UsageError if ranks of several hosts are to use a loopback address.
+[[nodiscard]] Connect connect_by_tcp(const TcpOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,382 @@
+#include <fmt/format.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/base/crc32c.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/quote.h"
+#include "lockstep/tcp/link_internal.h"
+
+namespace lockstep {
+namespace {
+
+// Per call: both directions of a busy connection get their turns.
+constexpr std::size_t kTurnBytes = 1U << 20;
+constexpr std::size_t kMaxReasonBytes = 200;
+
+std::string in_words(int error_number) {
+  return fmt::format("the connection to it was lost: {}", std::strerror(error_number));
+}
+
+tcp_info info_of(int descriptor) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
+  return info;
+}
+
+bool is_temporary(int error_number) { return error_number == EAGAIN || error_number == EINTR; }
+
+std::size_t unsent_bytes(int descriptor) {
+  int bytes = 0;
+  return ::ioctl(descriptor, SIOCOUTQ, &bytes) == 0 ? static_cast<std::size_t>(bytes) : 0;
+}
+
+}  // namespace
+
+void Link::attach(ConnectionKind kind, Connection connection, const Hello& hello) {
+  auto& own = kind == ConnectionKind::messages ? messages_ : data_;
+  own.emplace(std::move(connection));
+  process_ = hello.process;
+  pulse(kind).last_heard = Clock::now();
+}
+
+int Link::descriptor(ConnectionKind kind) const noexcept {
+  const auto& own = kind == ConnectionKind::messages ? messages_ : data_;
+  return own && !is_lost_ ? own->socket.number() : -1;
+}
+
+void Link::post(std::uint64_t end, std::span<const std::byte> message) {
+  if (is_lost_ || !messages_) return;
+  std::vector<std::byte> framed(sizeof(end) + message.size());
+  std::memcpy(framed.data(), &end, sizeof(end));
+  if (!message.empty()) std::memcpy(framed.data() + sizeof(end), message.data(), message.size());
+  const auto sealed = messages_->sealer.seal(framed);
+  message_output_.insert(message_output_.end(), sealed.begin(), sealed.end());
+  flush_messages();
+}
+
+void Link::note(ConnectionKind kind, LinkNote note) {
+  if (kind == ConnectionKind::messages) return post(kLinkEnd, std::as_bytes(std::span(&note, 1)));
+  send(kLinkEnd, {.to = kLinkEnd, .key = {0, static_cast<std::uint32_t>(note)}});
+}
+
+void Link::send(std::uint64_t own, const Outgoing& outgoing) {
+  if (is_lost_) return;
+  queues_[own].push_back(outgoing);
+  flush_data();
+}
+
+void Link::forget(std::uint64_t own, std::optional<std::uint64_t> number) {
+  const auto found = queues_.find(own);
+  if (found != queues_.end()) {
+    if (number) {
+      std::erase_if(found->second,
+                    [&](const Outgoing& each) { return each.key.number == *number; });
+    }
+    if (!number || found->second.empty()) queues_.erase(found);
+  }
+  if (!frame_ || frame_->own != own || (number && frame_->number != *number)) return;
+  frame_->word = nullptr;
+  if (frame_->sent == 0) {
+    frame_.reset();
+  } else if (frame_->copy.empty()) {
+    // The rest of a frame must follow its beginning; its memory is no longer ours.
+    frame_->copy.assign(frame_->bytes.begin(), frame_->bytes.end());
+    frame_->bytes = frame_->copy;
+  }
+}
+
+void Link::flush() {
+  flush_messages();
+  flush_data();
+}
+
+void Link::flush_messages() {
+  while (!is_lost_ && message_output_sent_ < message_output_.size()) {
+    const auto left = std::span(message_output_).subspan(message_output_sent_);
+    const auto count =
+        ::send(messages_->socket.number(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0) {
+      // What the peer has sent before it closed is read first.
+      if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) lose(in_words(errno));
+      return;
+    }
+    message_output_sent_ += static_cast<std::size_t>(count);
+  }
+  message_output_.clear();
+  message_output_sent_ = 0;
+}
+
+// The next group in turn.
+bool Link::next_frame() {
+  if (queues_.empty()) return false;
+  auto turn = queues_.upper_bound(last_served_);
+  if (turn == queues_.end()) turn = queues_.begin();
+  last_served_ = turn->first;
+  auto& outgoing = turn->second.front();
+  const auto bytes = outgoing.bytes.first(std::min(outgoing.bytes.size(), kMaxDataBytes));
+  frame_.emplace();
+  frame_->own = turn->first;
+  frame_->number = outgoing.key.number;
+  frame_->bytes = bytes;
+  frame_->word = outgoing.sent;
+  frame_->header = encode(DataHeader{.end = outgoing.to,
+                                     .key = outgoing.key,
+                                     .offset = outgoing.offset,
+                                     .length = static_cast<std::uint32_t>(bytes.size()),
+                                     .checksums = crc32c_of_thirds(bytes)});
+  outgoing.offset += bytes.size();
+  outgoing.bytes = outgoing.bytes.subspan(bytes.size());
+  if (outgoing.bytes.empty()) turn->second.pop_front();
+  if (turn->second.empty()) queues_.erase(turn);
+  return true;
+}
+
+void Link::flush_data() {
+  std::size_t moved = 0;
+  while (!is_lost_ && data_ && moved < kTurnBytes && (frame_ || next_frame())) {
+    const auto header = std::span(frame_->header).subspan(std::min(frame_->sent, kDataHeaderBytes));
+    const auto bytes = frame_->bytes.subspan(
+        frame_->sent > kDataHeaderBytes ? frame_->sent - kDataHeaderBytes : 0);
+    std::array<iovec, 2> parts{iovec{header.data(), header.size()},
+                               iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const auto count = ::sendmsg(data_->socket.number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0) {
+      if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) lose(in_words(errno));
+      return;
+    }
+    moved += static_cast<std::size_t>(count);
+    frame_->sent += static_cast<std::size_t>(count);
+    if (frame_->sent < kDataHeaderBytes + frame_->bytes.size()) continue;
+    if (frame_->word != nullptr) frame_->word->fetch_add(frame_->bytes.size());
+    frame_.reset();
+  }
+}
+
+bool Link::has_output(ConnectionKind kind) const noexcept {
+  if (is_lost_) return false;
+  return kind == ConnectionKind::messages ? !message_output_.empty()
+                                          : frame_.has_value() || !queues_.empty();
+}
+
+bool Link::is_delivered() const noexcept {
+  if (is_lost_ || !is_up()) return true;
+  return !has_output(ConnectionKind::messages) && !has_output(ConnectionKind::data) &&
+         unsent_bytes(messages_->socket.number()) == 0 && unsent_bytes(data_->socket.number()) == 0;
+}
+
+void Link::receive(ConnectionKind kind) {
+  if (!is_lost_) (void)(kind == ConnectionKind::messages ? receive_messages() : receive_data());
+}
+
+// The peer has closed one of the connections. What it has sent before is read first: the data that
+// complete a call, and the reason for which it ended.
+void Link::lose_after_reading(int error_number) {
+  if (std::exchange(is_ending_, true)) return;
+  while (!is_lost_ && messages_ && receive_messages()) {
+  }
+  while (!is_lost_ && data_ && receive_data()) {
+  }
+  const bool ended = error_number == ECONNRESET || error_number == EPIPE;
+  lose(ended || said_farewell_ ? std::string() : in_words(error_number));
+}
+
+// Returns whether there was something.
+bool Link::receive_messages() {
+  std::array<std::byte, 64U << 10> buffer;
+  const auto count = ::recv(messages_->socket.number(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (count < 0 && is_temporary(errno)) return false;
+  if (count <= 0) {
+    lose_after_reading(count < 0 ? errno : ECONNRESET);
+    return false;
+  }
+  pulse(ConnectionKind::messages).last_heard = Clock::now();
+  messages_->opener.feed(std::span(buffer).first(static_cast<std::size_t>(count)));
+  try {
+    while (!is_lost_) {
+      const auto framed = messages_->opener.try_next();
+      if (!framed) break;
+      std::uint64_t end = 0;
+      if (framed->size() < sizeof(end)) {
+        lose("it sent an invalid message");
+        break;
+      }
+      std::memcpy(&end, framed->data(), sizeof(end));
+      const auto message = std::span<const std::byte>(*framed).subspan(sizeof(end));
+      if (end != kLinkEnd) {
+        if (!handler_.handle_message(peer_, end, message)) lose("it sent an invalid message");
+        continue;
+      }
+      const auto noted = message.empty() ? LinkNote{} : static_cast<LinkNote>(message[0]);
+      if (noted == LinkNote::ping) note(ConnectionKind::messages, LinkNote::pong);
+      if (noted == LinkNote::farewell) said_farewell_ = true;
+      if (noted == LinkNote::refusal) {
+        const auto text = message.subspan(1, std::min(message.size() - 1, kMaxReasonBytes));
+        lose(fmt::format("it closed the connection to this rank: {}",
+                         in_quotes({reinterpret_cast<const char*>(text.data()), text.size()})));
+      }
+    }
+  } catch (const SystemError& error) {
+    lose(error.what());
+  }
+  return true;
+}
+
+// Reads the bytes of a frame and the header of the next one with one call.
+bool Link::receive_data() {
+  std::size_t moved = 0;
+  while (moved < kTurnBytes && !is_lost_) {
+    std::span<std::byte> bytes;
+    if (incoming_) {
+      const auto* const destination =
+          handler_.find_destination(peer_, incoming_->end, incoming_->key);
+      if (destination != nullptr) {
+        bytes = destination->bytes.subspan(incoming_->offset, incoming_->length);
+      } else {
+        dropped_.resize(incoming_->length);
+        bytes = dropped_;
+      }
+      bytes = bytes.subspan(incoming_received_);
+    }
+    const auto header = std::span(header_bytes_).subspan(header_received_);
+    std::array<iovec, 2> parts{iovec{bytes.data(), bytes.size()},
+                               iovec{header.data(), header.size()}};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const auto count = ::recvmsg(data_->socket.number(), &message, MSG_DONTWAIT);
+    if (count < 0 && is_temporary(errno)) break;
+    if (count <= 0) {
+      lose_after_reading(count < 0 ? errno : ECONNRESET);
+      break;
+    }
+    moved += static_cast<std::size_t>(count);
+    pulse(ConnectionKind::data).last_heard = Clock::now();
+    const auto of_bytes = std::min(static_cast<std::size_t>(count), bytes.size());
+    incoming_received_ += of_bytes;
+    header_received_ += static_cast<std::size_t>(count) - of_bytes;
+    if (incoming_ && incoming_received_ == incoming_->length) end_frame();
+    if (!incoming_ && header_received_ == kDataHeaderBytes) begin_frame();
+  }
+  return moved > 0;
+}
+
+void Link::begin_frame() {
+  incoming_ = try_decode_header(header_bytes_);
+  header_received_ = 0;
+  incoming_received_ = 0;
+  if (!incoming_) {
+    return lose("bytes of its connection were changed on the way: a header of data is invalid");
+  }
+  if (incoming_->end == kLinkEnd) {
+    const auto header = *std::exchange(incoming_, std::nullopt);
+    if (header.length > 0) return lose("it sent data that this rank does not expect");
+    if (header.key.part == static_cast<std::uint32_t>(LinkNote::ping)) {
+      note(ConnectionKind::data, LinkNote::pong);
+    }
+    return;
+  }
+  const auto* const destination = handler_.find_destination(peer_, incoming_->end, incoming_->key);
+  if (destination == nullptr) return;
+  const auto done = destination->received->load(std::memory_order_relaxed);
+  if (incoming_->length == 0 || incoming_->offset != done ||
+      incoming_->length > destination->bytes.size() - done) {
+    lose("it sent data that this rank does not expect");
+  }
+}
+
+void Link::end_frame() {
+  const auto header = *std::exchange(incoming_, std::nullopt);
+  incoming_received_ = 0;
+  const auto* const destination = handler_.find_destination(peer_, header.end, header.key);
+  if (destination == nullptr) return;
+  const auto bytes = destination->bytes.subspan(header.offset, header.length);
+  if (crc32c_of_thirds(bytes) != header.checksums) {
+    return lose("bytes of its connection were changed on the way: the checksum of data differs");
+  }
+  // Once all have arrived, the operation may end and take its memory with it.
+  auto& received = *destination->received;
+  const auto done = header.offset + header.length;
+  if (done == destination->bytes.size()) handler_.drop_destination(peer_, header.end, header.key);
+  received.store(done, std::memory_order_seq_cst);
+}
+
+// Each connection by itself: a device on the way may drop one of them.
+void Link::watch(Clock::time_point now, Clock::duration limit) {
+  for (const auto kind : {ConnectionKind::messages, ConnectionKind::data}) {
+    if (is_lost_ || !is_up()) return;
+    auto& own = pulse(kind);
+    const auto silent = now - own.last_heard;
+    if (kind == ConnectionKind::data && drops_large_packets(now, limit)) {
+      return lose(fmt::format(
+          "messages arrive, but data do not: the network seems to drop large packets. Compare the "
+          "MTU of both interfaces and of the network between them; packets here have {} bytes",
+          info_of(descriptor(kind)).tcpi_snd_mss));
+    }
+    if (silent > limit) return lose(silence_in_words(kind));
+    if (silent < limit / 3 || now - own.last_ping < limit / 3) continue;
+    own.last_ping = now;
+    note(kind, LinkNote::ping);
+  }
+}
+
+void Link::excuse(Clock::duration silence) noexcept {
+  for (auto& each : pulses_) each.last_heard += silence;
+}
+
+// The kernel of the peer's machine acknowledges what its process does not read.
+std::string Link::silence_in_words(ConnectionKind kind) const {
+  return info_of(descriptor(kind)).tcpi_unacked == 0 ? "its machine answers, its process does not"
+                                                     : "its machine does not answer";
+}
+
+// Packets of data are as large as the MTU of this machine's interface, those of heartbeats are
+// small. If a part of the network has a smaller MTU and does not say so, only the small ones pass.
+// Decided before the kernel gives up the connection, at `limit`: it would know only a timeout.
+bool Link::drops_large_packets(Clock::time_point now, Clock::duration limit) {
+  const auto info = info_of(data_->socket.number());
+  if (info.tcpi_unacked == 0 || info.tcpi_retransmits == 0) {
+    stalled_since_.reset();
+    return false;
+  }
+  if (!stalled_since_) stalled_since_ = now;
+  // A link that is cut loses messages too: those that arrived before the stall do not count.
+  const auto silent = now - pulse(ConnectionKind::messages).last_heard;
+  return now - *stalled_since_ > limit / 2 && silent < limit * 9 / 20;
+}
+
+void Link::lose(std::string why) {
+  if (is_lost_) return;
+  if (!why.empty() && !is_ending_ && messages_) {
+    // The peer learns the reason, if its connection of messages still works.
+    std::vector<std::byte> refusal{static_cast<std::byte>(LinkNote::refusal)};
+    const auto text = std::as_bytes(std::span(why));
+    refusal.insert(refusal.end(), text.begin(), text.end());
+    is_ending_ = true;
+    post(kLinkEnd, refusal);
+  }
+  is_lost_ = true;
+  loss_ = std::move(why);
+  queues_.clear();
+  frame_.reset();
+  message_output_.clear();
+  message_output_sent_ = 0;
+  messages_.reset();
+  data_.reset();
+}
+
+}  // namespace lockstep

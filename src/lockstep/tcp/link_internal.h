@@ -1,0 +1,154 @@
+// The connections to one other process, and the bytes that are on their way. It has no lock and
+// never waits: TcpNetwork guards it and waits for its sockets.
+//
+// Data are sent in frames of up to kMaxDataBytes. Groups take turns, one frame each; the transfers
+// of one group keep their order. A receiver never stops reading: bytes of forgotten transfers are
+// read and dropped.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/fabric/network.h"
+#include "lockstep/net/seal.h"
+#include "lockstep/net/socket.h"
+#include "lockstep/tcp/wire.h"
+
+namespace lockstep {
+
+/// What a link does with what it receives.
+class LinkHandler {
+ public:
+  LinkHandler() = default;
+  LinkHandler(const LinkHandler&) = delete;
+  LinkHandler& operator=(const LinkHandler&) = delete;
+  virtual ~LinkHandler() = default;
+
+  /// Returns false for an invalid message.
+  [[nodiscard]] virtual bool handle_message(int peer, std::uint64_t end,
+                                            std::span<const std::byte> message) = 0;
+  /// Where the bytes of a transfer belong.
+  struct Destination {
+    std::span<std::byte> bytes;  // of the whole transfer
+    Network::Word* received = nullptr;
+  };
+  /// nullptr if no end expects the transfer.
+  [[nodiscard]] virtual const Destination* find_destination(int peer, std::uint64_t end,
+                                                            const TransferKey& key) = 0;
+  virtual void drop_destination(int peer, std::uint64_t end, const TransferKey& key) = 0;
+};
+
+class Link {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Link(int peer, LinkHandler& handler) : peer_(peer), handler_(handler) {}
+
+  /// An authenticated connection, with the keys of its messages.
+  struct Connection {
+    Socket socket;
+    Sealer sealer;
+    Opener opener;
+  };
+  void attach(ConnectionKind kind, Connection connection, const Hello& hello);
+  /// Whether both connections exist.
+  [[nodiscard]] bool is_up() const noexcept { return messages_.has_value() && data_.has_value(); }
+  [[nodiscard]] bool is_lost() const noexcept { return is_lost_; }
+  [[nodiscard]] const std::string& loss() const noexcept { return loss_; }
+  [[nodiscard]] const ProcessIdentity& process() const noexcept { return process_; }
+  /// -1 if there is none.
+  [[nodiscard]] int descriptor(ConnectionKind kind) const noexcept;
+
+  void post(std::uint64_t end, std::span<const std::byte> message);
+  struct Outgoing {
+    std::uint64_t to = 0;
+    TransferKey key = {};
+    std::uint64_t offset = 0;
+    std::span<const std::byte> bytes = {};
+    Network::Word* sent = nullptr;
+  };
+  void send(std::uint64_t own, const Outgoing& outgoing);
+  /// Forgets the transfers of `own`, with this number or all.
+  void forget(std::uint64_t own, std::optional<std::uint64_t> number);
+
+  /// Moves what the sockets accept and offer, up to a limit per call.
+  void flush();
+  void receive(ConnectionKind kind);
+  /// Whether bytes wait for the socket.
+  [[nodiscard]] bool has_output(ConnectionKind kind) const noexcept;
+  /// Whether everything sent has arrived at the other machine.
+  [[nodiscard]] bool is_delivered() const noexcept;
+
+  /// Does not count `silence` in watch().
+  void excuse(Clock::duration silence) noexcept;
+  /// Pings a peer through a silent connection, and loses one that does not answer for `limit`.
+  void watch(Clock::time_point now, Clock::duration limit);
+  void lose(std::string why);
+
+ private:
+  // A frame of which some bytes may have been sent.
+  struct Frame {
+    std::uint64_t own = 0;
+    std::uint64_t number = 0;
+    DataHeaderBytes header;
+    std::span<const std::byte> bytes;
+    std::vector<std::byte> copy;  // of `bytes`, if the transfer was forgotten meanwhile
+    std::size_t sent = 0;         // of header and bytes
+    Network::Word* word = nullptr;
+  };
+
+  void flush_messages();
+  void flush_data();
+  [[nodiscard]] bool next_frame();
+  bool receive_messages();
+  bool receive_data();
+  void begin_frame();
+  void end_frame();
+  void lose_after_reading(int error_number);
+  void note(ConnectionKind kind, LinkNote note);
+  [[nodiscard]] std::string silence_in_words(ConnectionKind kind) const;
+  /// Whether messages arrive while no data are acknowledged, for half of `limit`. Called often.
+  [[nodiscard]] bool drops_large_packets(Clock::time_point now, Clock::duration limit);
+
+  const int peer_;
+  LinkHandler& handler_;
+  std::optional<Connection> messages_;
+  std::optional<Connection> data_;
+  ProcessIdentity process_ = {};
+  bool is_lost_ = false;
+  bool is_ending_ = false;      // the peer has closed a connection
+  bool said_farewell_ = false;  // the peer
+  std::string loss_;
+  struct Pulse {
+    Clock::time_point last_heard = Clock::now();
+    Clock::time_point last_ping = last_heard;
+  };
+  [[nodiscard]] Pulse& pulse(ConnectionKind kind) noexcept {
+    return pulses_[kind == ConnectionKind::data ? 1 : 0];
+  }
+  std::array<Pulse, 2> pulses_;
+  std::optional<Clock::time_point> stalled_since_;  // data are sent again, and not acknowledged
+
+  std::vector<std::byte> message_output_;
+  std::size_t message_output_sent_ = 0;
+  std::map<std::uint64_t, std::deque<Outgoing>> queues_;  // by end of this process
+  std::uint64_t last_served_ = 0;                         // end
+  std::optional<Frame> frame_;
+
+  DataHeaderBytes header_bytes_;
+  std::size_t header_received_ = 0;
+  std::optional<DataHeader> incoming_;  // whose bytes arrive
+  std::size_t incoming_received_ = 0;
+  std::vector<std::byte> dropped_;  // destination of bytes that no end expects
+};
+
+}  // namespace lockstep

@@ -1,0 +1,151 @@
+// The TCP connections of this process to the processes of other ranks, shared by all groups of a
+// world. The process with the higher rank connects to the other's listener.
+//
+// Threads: callers that poll or wait do the work. While no caller does, a thread of this object
+// sleeps until a socket is ready, moves its bytes and advances the groups; it answers heartbeats
+// too. While callers do the work, it wakes up every few milliseconds only to see whether they still
+// do: to be told would cost every wait a system call.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/fabric/data_plane.h"
+#include "lockstep/fabric/network.h"
+#include "lockstep/net/handshake.h"
+#include "lockstep/net/listener.h"
+#include "lockstep/rendezvous/group_registry.h"
+#include "lockstep/tcp/link_internal.h"
+#include "lockstep/tcp/wire.h"
+
+namespace lockstep {
+
+class TcpNetwork final : public Network, private LinkHandler, private GroupRegistryMember {
+ public:
+  /// Accepts the other ranks at `listener`. `registry` must outlive this object.
+  TcpNetwork(int global_rank, Listener listener, const Secret& secret, GroupRegistry& registry,
+             std::chrono::milliseconds heartbeat);
+  /// Says farewell, and returns when the peers have what was sent to them, or after two seconds.
+  ~TcpNetwork() override;
+
+  /// The address that the other ranks need, for `end`.
+  [[nodiscard]] RankAddress address_of(std::uint64_t end) const;
+  /// Returns when this process is connected to `peer`. Throws SystemError naming both addresses,
+  /// and any exception of `watch`.
+  void connect(int peer, const RankAddress& address, Deadline deadline, const Watch& watch);
+  [[nodiscard]] ProcessIdentity process_of(int peer) const;
+
+  [[nodiscard]] std::uint64_t open(NetworkEnd& end) override;
+  void close(std::uint64_t end) noexcept override;
+  void post(int peer, std::uint64_t to, std::span<const std::byte> message) override;
+  void expect(int peer, std::uint64_t own, const TransferKey& key, std::span<std::byte> bytes,
+              Word& received) override;
+  void send(int peer, std::uint64_t to, std::uint64_t own, const TransferKey& key,
+            std::uint64_t offset, std::span<const std::byte> bytes, Word& sent) override;
+  void forget(std::uint64_t own, std::uint64_t number) noexcept override;
+  void forget_all(std::uint64_t own) noexcept override;
+  void poll() override;
+  void wait(Deadline until) override;
+  [[nodiscard]] bool is_lost(int peer) const noexcept override;
+  [[nodiscard]] std::string loss_of(int peer) const override;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  using Clock = Link::Clock;
+
+  struct End {
+    NetworkEnd* end = nullptr;
+    bool is_cut_off = false;
+    std::map<std::pair<int, TransferKey>, Destination> expected;  // by peer and transfer
+  };
+  // A connection that has been accepted and is not authenticated yet.
+  struct Newcomer {
+    Socket socket;
+    Handshake handshake;
+    std::optional<Sealer> sealer;
+    std::optional<Opener> opener;
+    Deadline deadline;
+  };
+  struct Peer {
+    std::unique_ptr<Link> link;
+    bool is_connecting = false;
+    std::map<ConnectionKind, std::uint32_t> watched;  // events, by connection
+  };
+  // Where the events of a descriptor belong.
+  struct Source {
+    Peer* peer = nullptr;  // null: a newcomer
+    ConnectionKind kind = ConnectionKind::messages;
+    std::list<Newcomer>::iterator newcomer = {};
+  };
+
+  [[nodiscard]] bool handle_message(int peer, std::uint64_t end,
+                                    std::span<const std::byte> message) override;
+  [[nodiscard]] const Destination* find_destination(int peer, std::uint64_t end,
+                                                    const TransferKey& key) override;
+  void drop_destination(int peer, std::uint64_t end, const TransferKey& key) override;
+  void try_advance() noexcept override {}
+  [[nodiscard]] std::optional<std::string> awaits_this_rank(int /*global_rank*/) override {
+    return std::nullopt;
+  }
+
+  // With mutex_ held.
+  [[nodiscard]] Peer& peer_of(int peer);
+  void handle(int descriptor);
+  void accept_newcomers();
+  void handle_newcomer(std::list<Newcomer>::iterator newcomer);
+  void attach(int rank, ConnectionKind kind, Link::Connection connection, const Hello& hello);
+  void watch_descriptor(int descriptor, std::uint32_t events, bool is_new);
+  void update(Peer& peer);
+  void watch_peers();
+  void drop(std::list<Newcomer>::iterator newcomer);
+  void move(int num_ready, const epoll_event* ready);
+
+  [[nodiscard]] Link::Connection shake_hands(Socket socket, const std::string& token,
+                                             ConnectionKind kind, Deadline deadline) const;
+  [[nodiscard]] Hello hello(ConnectionKind kind) const;
+  [[nodiscard]] HandshakeContext context(const std::string& token) const;
+  [[nodiscard]] bool begin_connecting(int peer);
+  void connect_to(int peer, const RankAddress& address, Deadline deadline);
+  void settle();
+  void ring() noexcept;
+  void run(const std::stop_token& stop);
+
+  const int rank_;
+  const Secret secret_;
+  GroupRegistry& registry_;
+  const std::chrono::milliseconds heartbeat_;
+  const std::string token_;
+  Listener listener_;
+  const std::shared_ptr<const HandshakeKeys> keys_;
+  const FileDescriptor epoll_;
+  const FileDescriptor bell_;  // an eventfd: wakes threads that wait
+  mutable std::mutex mutex_;
+  std::map<int, Peer> peers_;                    // mutex_; never erased
+  std::map<std::uint64_t, End> ends_;            // mutex_
+  std::uint64_t last_end_ = kLinkEnd;            // mutex_
+  std::list<Newcomer> newcomers_;                // mutex_
+  std::unordered_map<int, Source> sources_;      // mutex_; by descriptor
+  Clock::time_point last_watch_ = Clock::now();  // mutex_
+  std::atomic<int> waiting_ = 0;                 // threads in wait()
+  std::atomic<std::uint64_t> polls_ = 0;         // by callers
+  std::mutex resting_mutex_;
+  std::condition_variable_any resting_;
+  std::jthread thread_;  // last
+};
+
+}  // namespace lockstep

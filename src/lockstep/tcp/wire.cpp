@@ -1,0 +1,106 @@
+#include "lockstep/tcp/wire.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <charconv>
+#include <cstring>
+
+#include "lockstep/base/crc32c.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/quote.h"
+
+namespace lockstep {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers travel little-endian");
+
+// The layouts, without padding.
+struct HelloLayout {
+  std::int64_t started = 0;
+  std::int32_t rank = 0;
+  std::int32_t process = 0;
+  std::uint64_t kind = 0;
+};
+static_assert(sizeof(HelloLayout) == 24);
+
+struct HeaderLayout {
+  std::uint64_t end = 0;
+  std::uint64_t number = 0;
+  std::uint64_t offset = 0;
+  std::uint32_t part = 0;
+  std::uint32_t length = 0;
+  std::array<std::uint32_t, 3> checksums = {};
+  std::uint32_t own_checksum = 0;  // of all bytes before it
+};
+static_assert(sizeof(HeaderLayout) == kDataHeaderBytes);
+
+}  // namespace
+
+std::vector<std::byte> encode(const Hello& hello) {
+  const HelloLayout layout{.started = hello.process.started,
+                           .rank = hello.rank,
+                           .process = hello.process.process,
+                           .kind = static_cast<std::uint64_t>(hello.kind)};
+  const auto bytes = std::as_bytes(std::span(&layout, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::optional<Hello> try_decode_hello(std::span<const std::byte> bytes) {
+  HelloLayout layout;
+  if (bytes.size() != sizeof(layout)) return std::nullopt;
+  std::memcpy(&layout, bytes.data(), sizeof(layout));
+  if (layout.kind < 1 || layout.kind > 2 || layout.rank < 0 || layout.process <= 0) {
+    return std::nullopt;
+  }
+  return Hello{
+      static_cast<ConnectionKind>(layout.kind), layout.rank, {layout.process, layout.started}};
+}
+
+DataHeaderBytes encode(const DataHeader& header) noexcept {
+  HeaderLayout layout{.end = header.end,
+                      .number = header.key.number,
+                      .offset = header.offset,
+                      .part = header.key.part,
+                      .length = header.length,
+                      .checksums = header.checksums};
+  DataHeaderBytes bytes;
+  std::memcpy(bytes.data(), &layout, sizeof(layout));
+  const auto checksum = crc32c(std::span(bytes).first(offsetof(HeaderLayout, own_checksum)));
+  std::memcpy(bytes.data() + offsetof(HeaderLayout, own_checksum), &checksum, sizeof(checksum));
+  return bytes;
+}
+
+std::optional<DataHeader> try_decode_header(
+    std::span<const std::byte, kDataHeaderBytes> bytes) noexcept {
+  HeaderLayout layout;
+  std::memcpy(&layout, bytes.data(), sizeof(layout));
+  const auto checksum = crc32c(bytes.first(offsetof(HeaderLayout, own_checksum)));
+  if (layout.own_checksum != checksum || layout.length > kMaxDataBytes) return std::nullopt;
+  return DataHeader{.end = layout.end,
+                    .key = {layout.number, layout.part},
+                    .offset = layout.offset,
+                    .length = layout.length,
+                    .checksums = layout.checksums};
+}
+
+std::string to_string(const RankAddress& address) {
+  return fmt::format("{} {} {}", address.endpoint.to_string(), address.token, address.end);
+}
+
+RankAddress parse_rank_address(const std::string& text) {
+  const auto first = text.find(' ');
+  const auto second = first == std::string::npos ? first : text.find(' ', first + 1);
+  RankAddress address;
+  if (second != std::string::npos) {
+    address.endpoint = Endpoint::parse(std::string_view(text).substr(0, first));
+    address.token = text.substr(first + 1, second - first - 1);
+    const auto* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + second + 1, end, address.end);
+    if (error == std::errc() && rest == end) return address;
+  }
+  throw UsageError(fmt::format("{} is no address of a rank: do all ranks use the same backend?",
+                               in_quotes(text)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+// Counts the calls in which the host waits for a GPU, by functions that take the place of the CUDA
+// runtime's: a program that links this library before LibTorch, or is started with it in
+// LD_PRELOAD, calls these. When a preloaded process ends, it writes its count to <library>.<pid>.
+#pragma once
+
+namespace lockstep {
+
+struct Waits {
+  long synchronizations = 0;  // of streams, events and devices
+  long copies = 0;            // synchronous ones, and asynchronous ones of pageable memory
+  long frees = 0;             // cudaFree and cudaFreeHost wait for the device
+
+  [[nodiscard]] long all() const noexcept { return synchronizations + copies + frees; }
+};
+
+/// Those of this process so far.
+[[nodiscard]] Waits count_waits() noexcept;
+
+}  // namespace lockstep

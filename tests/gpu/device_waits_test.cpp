@@ -1,0 +1,137 @@
+// A step on a GPU never waits for the device: counted by functions in place of CUDA's
+// (count_waits.h). The host waits where a number is read, and only there.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <string>
+
+#include "lockstep/lockstep.h"
+#include "tests/gpu/count_waits.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kSteps = 20;
+
+class Waiting : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU on this machine";
+  }
+
+  // The number of waits of `kSteps` steps, after the first ones.
+  static Waits waits_of(const std::function<void(int)>& step) {
+    for (int i = 0; i < 5; ++i) step(i);
+    torch::cuda::synchronize();
+    const auto before = count_waits();
+    for (int i = 0; i < kSteps; ++i) step(5 + i);
+    const auto after = count_waits();
+    return {after.synchronizations - before.synchronizations, after.copies - before.copies,
+            after.frees - before.frees};
+  }
+
+  const at::Device gpu{at::kCUDA, 0};
+};
+
+torch::nn::Sequential make_net() {
+  return torch::nn::Sequential(torch::nn::Linear(64, 256),
+                               torch::nn::LayerNorm(torch::nn::LayerNormOptions({256})),
+                               torch::nn::GELU(), torch::nn::Dropout(0.1),
+                               torch::nn::Linear(256, 256), torch::nn::Linear(256, 10));
+}
+
+// The statements of a training loop on one GPU.
+struct Loop {
+  explicit Loop(at::Device gpu, at::ScalarType the_dtype, at::ScalarType of_parameters = at::kFloat)
+      : device(gpu), dtype(the_dtype), scaler({.enabled = the_dtype == at::kHalf}) {
+    net->to(gpu, of_parameters);
+    ddp.emplace(*net, group);
+    optimizer.emplace(ddp->flat(), AdamWOptions{.groups = {no_decay_for_biases_and_norms()}});
+  }
+
+  void step(int number) {
+    seeds.begin_step(number);
+    const auto input = host_input.to(device, /*non_blocking=*/true);
+    const auto target = host_target.to(device, /*non_blocking=*/true);
+    at::Tensor value;
+    {
+      const Autocast lower(dtype, device.type());
+      value =
+          torch::cross_entropy_loss(net->forward(input.to(net->parameters()[0].dtype())), target);
+    }
+    scaler.scale(value).backward();
+    scaler.unscale(ddp->flat());
+    norm = clip_grad_norm(ddp->flat(), 1.0);
+    scaler.step(*optimizer, 1e-3 / (1 + number));
+    scaler.update();
+    optimizer->zero_grad();
+    loss.add(value.detach(), 32);
+  }
+
+  at::Device device;
+  at::ScalarType dtype;
+  ProcessGroup group{World::alone()};
+  Seeds seeds{7};
+  torch::nn::Sequential net = make_net();
+  GradScaler scaler;
+  std::optional<Ddp> ddp;
+  std::optional<AdamW> optimizer;
+  at::Tensor host_input = torch::randn({32, 64}).pin_memory();
+  at::Tensor host_target = torch::randint(10, {32}).pin_memory();
+  Mean loss;
+  Pending<double> norm;
+};
+
+TEST_F(Waiting, TheCounterCounts) {
+  const auto before = count_waits();
+  (void)torch::ones({1}, gpu).item<float>();
+  EXPECT_GT(count_waits().all(), before.all());
+}
+
+TEST_F(Waiting, NoStepWaitsWithClippingAndAutocast) {
+  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+    Loop loop(gpu, dtype);
+    const auto waits = waits_of([&](int number) { loop.step(number); });
+    EXPECT_EQ(waits.synchronizations, 0);
+    EXPECT_EQ(waits.copies, 0);
+    EXPECT_EQ(waits.frees, 0);
+    EXPECT_TRUE(loop.norm.is_on_device());
+    const auto before = count_waits();
+    EXPECT_GT(loop.loss.value(), 0);
+    EXPECT_GT(loop.norm, 0);
+    EXPECT_GT(count_waits().all(), before.all()) << "a number that is read is waited for";
+  }
+}
+
+TEST_F(Waiting, NoStepWaitsWithParametersOfBFloat16) {
+  Loop loop(gpu, at::kBFloat16, at::kBFloat16);
+  EXPECT_EQ(waits_of([&](int number) { loop.step(number); }).all(), 0);
+}
+
+TEST_F(Waiting, NoReplayWaits) {
+  Loop loop(gpu, at::kBFloat16);
+  CudaGraphStep graph(
+      [&](const std::vector<at::Tensor>& batch) {
+        at::Tensor value;
+        {
+          const Autocast lower(at::kBFloat16, at::kCUDA);
+          value = torch::cross_entropy_loss(loop.net->forward(batch[0]), batch[1]);
+        }
+        value.backward();
+        clip_grad_norm(loop.ddp->flat(), 1.0);
+        loop.optimizer->step();
+        loop.optimizer->zero_grad();
+        return value;
+      },
+      {.warmup = 4});
+  const auto waits = waits_of([&](int number) {
+    loop.optimizer->set_lr(1e-3 / (1 + number));
+    loop.loss.add(graph({loop.host_input, loop.host_target}));
+  });
+  EXPECT_TRUE(graph.is_captured());
+  EXPECT_EQ(waits.all(), 0);
+}
+
+}  // namespace
+}  // namespace lockstep
