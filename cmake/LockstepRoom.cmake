@@ -83,6 +83,9 @@ function(lockstep_one_thread_per_rank test)
                OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1)
 endfunction()
 
+# What tools/gpu_check builds: the programs of the tests with the label "gpu", and those that print figures of a GPU.
+add_custom_target(lockstep_gpu_programs)
+
 # lockstep_test(FILE [ROOM name] [NAME name] [LINK …] [PROCESSORS n]) builds FILE as one GoogleTest program and adds it
 # to ctest as NAME, by default the room and the name of FILE.
 # The test's own watchdog (room testing) expires first; ctest's limit is for a hang of the watchdog.
@@ -113,6 +116,9 @@ function(lockstep_test file)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${test_LABELS}" PROCESSORS ${test_PROCESSORS})
   lockstep_one_thread_per_rank(${name})
+  if("gpu" IN_LIST test_LABELS)
+    add_dependencies(lockstep_gpu_programs ${name})
+  endif()
   if("lockstep::torch" IN_LIST below)
     lockstep_sanitize_torch(${name})
   endif()

@@ -1,7 +1,5 @@
 #include "cli/run/ranks.h"
 
-#include <fmt/format.h>
-
 #include "lockstep/base/error.h"
 
 namespace lockstep::cli {
@@ -20,13 +18,6 @@ int num_ranks_on(const Machine& machine, const RunCommandOptions& options) {
       return machine.cpu.num_cores();
     case Ranks::count:
       break;
-  }
-  if (gpus > 0 && options.num_ranks > gpus && !options.allow_shared_gpu) {
-    throw UsageError(
-        fmt::format("-n {} on {} GPU{}: several ranks would share a GPU. Use -n gpu, or "
-                    "--allow-shared-gpu, or hide the GPUs with CUDA_VISIBLE_DEVICES= to train on "
-                    "the CPU",
-                    options.num_ranks, gpus, gpus == 1 ? "" : "s"));
   }
   return options.num_ranks;
 }

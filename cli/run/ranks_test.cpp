@@ -31,11 +31,12 @@ TEST(RanksOn, WithoutANumberThereIsOnePerGpuAndWithoutGpusOnePerCore) {
   EXPECT_THROW((void)ranks(0, {"-n", "gpu"}), UsageError);
 }
 
-TEST(RanksOn, RanksShareCoresAndGpusOnlyOnRequest) {
+// The program may compute on the CPU: a rank that asks for a GPU is refused by device_of(), not
+// here.
+TEST(RanksOn, ANumberIsTakenAsItIs) {
   EXPECT_EQ(ranks(0, {"-n", "16"}), 16);
   EXPECT_EQ(ranks(2, {"-n", "2"}), 2);
-  EXPECT_THROW((void)ranks(2, {"-n", "3"}), UsageError);
-  EXPECT_EQ(ranks(2, {"-n", "3", "--allow-shared-gpu"}), 3);
+  EXPECT_EQ(ranks(2, {"-n", "3"}), 3);
 }
 
 }  // namespace

@@ -61,18 +61,19 @@ class CheckpointsOnDevice : public ::testing::Test {
     std::filesystem::remove_all(folder_, ignored);
   }
 
-  // Saves three times; after each save the tensors change at once.
+  // Saves three times; after each save the tensors change at once. `interfere` is called before
+  // resume(), which may allocate, and before each save.
   std::string saved_state(
-      at::Device device, const std::string& name,
-      const std::function<void()>& before_save = [] {}) {
+      at::Device device, const std::string& name, const std::function<void()>& interfere = [] {}) {
     State state(device);
     lockstep::Run run(World::alone(), folder_ + "/" + name,
                       {.save_every = 0, .keep = 5, .log = log_.log(0)});
     run.track("state", state);
+    interfere();
     (void)run.resume();
     for (int step = 0; step < 3; ++step) {
       (void)run.end_of_step();
-      before_save();
+      interfere();
       run.save();
       state.change();
     }

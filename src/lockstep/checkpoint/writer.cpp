@@ -63,6 +63,7 @@ void Writer::save(Manifest manifest, std::vector<FileToStage> files) {
     const Span span(process_trace(), {.kind = EventKind::checkpoint_stage, .lane = Lane::compute});
     return staging_.stage(files);
   }();
+  if (const auto remark = staging_.take_remark(); !remark.empty()) options_.log.warning(remark);
   start(number, std::move(manifest), std::move(staged), false);
   const std::lock_guard lock(mutex_);
   times_.stalled = Clock::now() - begun;
