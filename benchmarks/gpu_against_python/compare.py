@@ -97,6 +97,26 @@ def peer(chosen, case, way):
     print(statistics.median(speeds[2:]))
 
 
+def print_bars(name, case, speeds):
+    """The last lines of a case, for tools/gpu_check."""
+    def ratio(ours, other):
+        return statistics.median(a / b for a, b in zip(speeds[ours], speeds[other]))
+
+    def bar(measure, value, limit, met):
+        print(f"bar: {name}: {measure} | {value} | {limit} | {'printed' if met is None else 'met' if met else 'MISSED'}",
+              flush=True)
+
+    if "compile" in speeds:
+        bar("against eager", f"{ratio('lockstep', 'eager'):.2f}", ">= 1.0", ratio("lockstep", "eager") >= 1)
+        bar("against torch.compile", f"{ratio('lockstep', 'compile'):.2f}", "printed", None)
+        return
+    step = 1e3 * case["batch"] * case["context"] / statistics.median(speeds["lockstep graph"])
+    bar("graph, step", f"{step:.2f} ms", "<= 1.75 ms", step <= 1.75)
+    for other, least in (("reduce-overhead", 1.5), ("eager", 4)):
+        reached = ratio("lockstep graph", other)
+        bar(f"graph, against {other}", f"{reached:.2f}", f">= {least}", reached >= least)
+
+
 def main():
     chosen = options()
     if chosen.peer:
@@ -127,6 +147,7 @@ def main():
                 speed = statistics.median(each)
                 print(f"{name + ', ' + side:<42}{speed:10.0f}{1e3 * case['batch'] * case['context'] / speed:9.2f}"
                       f"{statistics.median(ratios):8.2f} ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+            print_bars(name, case, speeds)
 
 
 if __name__ == "__main__":
