@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <limits>
@@ -69,6 +70,11 @@ at::Scalar neutral_value(DType dtype, ReduceOp op) {
   return op == ReduceOp::product ? 1 : 0;
 }
 
+at::TensorOptions type_of(const CallDescriptor& call, at::Device device) {
+  const auto where = call.device == DeviceKind::cpu ? at::Device(at::kCPU) : device;
+  return at::dtype(scalar_type_of(call.dtype)).device(where);
+}
+
 // What to do instead of a call that has no neutral contribution; null if it has one.
 const char* fix_of(const CallDescriptor& call, int rank) {
   if (call.has_leaves) return "leave CallOptions::leaves out";
@@ -120,8 +126,7 @@ Work PeerCalls::answer(const PeerCall& peer, at::Device device) const {
   CallOptions options{.name = peer.name()};
   if (call.has_flags) options.flags = CallFlags{.equal = peer.record_->flags.equal, .absent = true};
   if (reduces(call.kind) && call.op == ReduceOp::weighted_average) options.weight = 0;
-  const auto where = call.device == DeviceKind::cpu ? at::Device(at::kCPU) : device;
-  const auto type = at::dtype(scalar_type_of(call.dtype)).device(where);
+  const auto type = type_of(call, device);
   auto own = at::empty({call.count}, type);
   const auto neutral = neutral_value(call.dtype, call.op);
   switch (call.kind) {
@@ -138,6 +143,49 @@ Work PeerCalls::answer(const PeerCall& peer, at::Device device) const {
       return group_.broadcast(own, call.root, options);
     case Collective::scatter:
       return group_.scatter(own, {}, call.root, options);
+    default:
+      return group_.barrier(options);
+  }
+}
+
+Work PeerCalls::take_part(const PeerCall& peer, at::Device device, const CallFlags& flags) const {
+  const auto& call = peer.record_->descriptor;
+  if (call.has_leaves || call.kind == Collective::allocate || call.kind == Collective::split) {
+    throw UsageError(
+        fmt::format("a rank that has failed cannot take part in {}, which other ranks "
+                    "have entered: make that call before the loop",
+                    peer.text()));
+  }
+  CallOptions options{.name = peer.name()};
+  if (call.has_flags) {
+    options.flags = flags;
+    options.flags->equal = peer.record_->flags.equal;
+  }
+  if (reduces(call.kind) && call.op == ReduceOp::weighted_average) options.weight = 0;
+  const auto type = type_of(call, device);
+  auto part = at::zeros({call.count}, type);
+  const auto whole = [&] { return at::zeros({call.count * group_.size()}, type); };
+  auto output = at::Tensor();
+  switch (call.kind) {
+    case Collective::all_reduce:
+      return group_.all_reduce(part, call.op, options);
+    case Collective::reduce:
+      return group_.reduce(part, call.root, call.op, options);
+    case Collective::reduce_scatter:
+      return group_.reduce_scatter(part, whole(), call.op, options);
+    case Collective::all_gather:
+      output = whole();
+      return group_.all_gather(output, part, options);
+    case Collective::gather:
+      output = whole();
+      return group_.gather(output, part, call.root, options);
+    case Collective::broadcast:
+      return group_.broadcast(part, call.root, options);
+    case Collective::scatter:
+      return group_.scatter(part, whole(), call.root, options);
+    case Collective::all_to_all:
+      output = whole();
+      return group_.all_to_all(output, whole(), options);
     default:
       return group_.barrier(options);
   }

@@ -50,6 +50,12 @@ class PeerCalls {
   /// reductions with leaves stated. PeerError.
   [[nodiscard]] Work answer(const PeerCall& call, at::Device device) const;
 
+  /// Makes `call` with zeros and these `flags`, for a rank that has failed and whose flags say so:
+  /// no rank uses the result. `flags.equal` is that of the other rank.
+  /// Throws UsageError for allocate and split and for a reduction with leaves stated. PeerError.
+  [[nodiscard]] Work take_part(const PeerCall& call, at::Device device,
+                               const CallFlags& flags) const;
+
  private:
   ProcessGroup group_;
 };

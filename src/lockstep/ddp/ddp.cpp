@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/ddp/ddp_state_internal.h"
@@ -73,6 +74,20 @@ void Ddp::sit_out() {
         "two");
   }
   state.sit_out();
+}
+
+void Ddp::set_hook(GradientHook hook) {
+  auto& state = settled();
+  expect_idle(state.phase, "set_hook()");
+  if (state.attempted || state.hook) {
+    throw UsageError(fmt::format(
+        "set_hook() of {} came after {}: a Ddp has one hook, set before "
+        "its first backward()",
+        hook.name(),
+        state.hook ? "set_hook() of " + state.hook->name() : std::string("a backward()")));
+  }
+  expect_same_hook(state.group, hook);
+  state.set_hook(std::move(hook));
 }
 
 int Ddp::num_sitting_out() const { return settled().group_flags.num_absent; }

@@ -32,6 +32,7 @@
 
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/ddp/bucket_plan.h"
+#include "lockstep/ddp/gradient_hook.h"
 #include "lockstep/ddp/step_record.h"
 #include "lockstep/flat/flat_parameters.h"
 #include "lockstep/trace/trace.h"
@@ -129,6 +130,14 @@ class [[nodiscard]] Ddp {
   /// moved or added. If no backward() outside no_sync(), sit_out() or start() has run, a warning
   /// follows at the next gradient: the Ddp was probably a temporary, destroyed before the loop.
   ~Ddp();
+
+  /// Averages gradients with `hook` instead of one all-reduce per bucket (gradient_hook.h,
+  /// docs/compression.md). It stays set in adopt() and rebind().
+  /// Collective: every rank calls this, once, before its first backward(), sit_out() and start(),
+  /// with the same hook.
+  /// Throws UsageError after a backward() or a set_hook(); PeerError, naming the rank, if its hook
+  /// has another name or form.
+  void set_hook(GradientHook hook);
 
   /// Gradient accumulation: `{ auto scope = ddp.no_sync(); loss.backward(); }`. The scope must
   /// cover backward(). Divide the loss by the number of micro-batches, or use count().

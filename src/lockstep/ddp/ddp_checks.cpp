@@ -102,6 +102,7 @@ void Ddp::State::report_failed_ranks(bool here, std::int64_t number) const {
   const auto* failed = all.const_data_ptr<std::uint8_t>();
   const auto* first = std::find(failed, failed + group.size(), 1);
   const int rank = group.global_rank(static_cast<int>(first - failed));
+  if (const auto failure = reduction->failure()) std::rethrow_exception(failure);
   throw PeerError(
       rank,
       fmt::format(

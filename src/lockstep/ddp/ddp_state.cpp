@@ -22,6 +22,30 @@ at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket
   return range.is_complex() ? at::view_as_real(range) : range;
 }
 
+// In the order of their slots.
+std::vector<std::vector<BucketParameter>> parameters_by_bucket(const FlatParameters& flat,
+                                                               const BucketPlan& plan) {
+  std::vector<std::vector<BucketParameter>> all;
+  for (const auto& bucket : plan.buckets) {
+    auto& parameters = all.emplace_back();
+    for (const int index : bucket.parameters) {
+      const auto& each = flat.parameters()[static_cast<std::size_t>(index)];
+      auto sizes = each.tensor.sizes().vec();
+      if (each.tensor.is_complex()) sizes.push_back(2);
+      const std::int64_t width = each.tensor.is_complex() ? 2 : 1;
+      const auto begin = (each.slot.begin - bucket.begin) * width;
+      parameters.push_back({.index = index,
+                            .name = each.name,
+                            .sizes = std::move(sizes),
+                            .begin = begin,
+                            .end = begin + each.slot.count * width});
+    }
+    std::sort(parameters.begin(), parameters.end(),
+              [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  }
+  return all;
+}
+
 DdpOptions with_process_trace(DdpOptions options) {
   if (options.trace == nullptr) options.trace = process_trace();
   return options;
@@ -56,7 +80,7 @@ void Ddp::State::sync_batch_norms() {
 void Ddp::State::prepare() {
   // First, because a call below may throw: the old reducers refer to old slots and the old group.
   reducers.clear();
-  reduction = make_all_reduction(group);
+  make_reduction();
   bucket_bytes = options.bucket_bytes == kAutotune ? kDefaultBucketBytes : options.bucket_bytes;
   make_reducers(plan_buckets(flat.layout(), bucket_bytes));
   planned_by_arrival = false;
@@ -102,8 +126,28 @@ void Ddp::State::abandon_step() {
   tally = {};
 }
 
+void Ddp::State::make_reduction() {
+  hooked = nullptr;
+  if (!hook) {
+    reduction = make_all_reduction(group);
+    return;
+  }
+  auto by_hook = std::make_unique<HookedReduction>(group, flat.values(0).device(), *hook);
+  hooked = by_hook.get();
+  reduction = std::move(by_hook);
+}
+
+void Ddp::State::set_hook(GradientHook the_hook) {
+  const auto plan = filled().plan();
+  reducers.clear();  // they refer to the old reduction
+  hook = std::move(the_hook);
+  make_reduction();
+  make_reducers(plan);
+}
+
 void Ddp::State::make_reducers(const BucketPlan& plan) {
   reducers.clear();
+  if (hooked != nullptr) hooked->set_buckets(parameters_by_bucket(flat, plan));
   for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
     std::vector<at::Tensor> ranges;
     for (const auto& bucket : plan.buckets) ranges.push_back(range_of(flat, buffer, bucket));

@@ -17,6 +17,8 @@
 #include "lockstep/ddp/backward_watch.h"
 #include "lockstep/ddp/bucket_reduction.h"
 #include "lockstep/ddp/ddp.h"
+#include "lockstep/ddp/gradient_hook.h"
+#include "lockstep/ddp/hooked_reduction_internal.h"
 #include "lockstep/ddp/peer_follower_internal.h"
 #include "lockstep/ddp/reducer.h"
 #include "lockstep/ddp/replica_check.h"
@@ -46,6 +48,8 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   /// Resets all state for a new model or group, and copies rank 0's parameters and buffers.
   /// Collective.
   void prepare();
+  /// Collective.
+  void set_hook(GradientHook the_hook);
   /// Copies buffers, except these, from rank `root` to all ranks, unless the module has been
   /// destroyed. Collective.
   void copy_buffers(int root, const std::vector<at::Tensor>& except = {}) const;
@@ -79,8 +83,10 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   DdpOptions options;
   FlatParameters flat;
   std::size_t bucket_bytes = 0;
+  std::optional<GradientHook> hook;
   std::unique_ptr<BucketReduction> reduction;
-  std::vector<Reducer> reducers;  // by gradient buffer
+  HookedReduction* hooked = nullptr;  // `reduction`, if there is a hook
+  std::vector<Reducer> reducers;      // by gradient buffer
   ReplicaCheck check;
   bool planned_by_arrival = false;
   std::shared_ptr<SyncedBatchNorms> synced;  // null without sync_batch_norm, and with one rank
@@ -133,6 +139,7 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   void begin_reduction(const StepTally& of_step);
   void start_rest();
   void finish_reduction();
+  void make_reduction();
   void make_reducers(const BucketPlan& plan);
   void sync_batch_norms();
   void begin_micro_batch();

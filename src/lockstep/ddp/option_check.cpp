@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/gather_values.h"
 #include "lockstep/ddp/advice_internal.h"
 #include "lockstep/ddp/option_check_internal.h"
 
@@ -88,6 +89,21 @@ ProcessGroup agree_on_group(const ProcessGroup& group, const DdpOptions& options
     reserved = reserved || rows[rank][count - 1] != 0;
   }
   return reserved ? group.split(0) : group.reserve();
+}
+
+void expect_same_hook(const ProcessGroup& group, const GradientHook& hook) {
+  const auto own = hook.name() + (hook.is_simple() ? " (returns Work)" : " (returns HookSteps)");
+  const auto names = with_advice("Every rank calls ddp.set_hook(), with the same hook", [&] {
+    return gather_values(group, own, {.name = "hook of Ddp"});
+  });
+  for (std::size_t rank = 1; rank < names.size(); ++rank) {
+    if (names[rank] == names[0]) continue;
+    const int culprit = group.global_rank(static_cast<int>(rank));
+    throw PeerError(culprit,
+                    fmt::format("hooks differ between ranks: it is {} on rank {} and {} on "
+                                "rank {}; set the same hook on every rank",
+                                names[0], group.global_rank(0), names[rank], culprit));
+  }
 }
 
 }  // namespace lockstep

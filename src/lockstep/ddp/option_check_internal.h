@@ -14,4 +14,8 @@ namespace lockstep {
 /// Throws PeerError that names the option, both values and the rank.
 [[nodiscard]] ProcessGroup agree_on_group(const ProcessGroup& group, const DdpOptions& options);
 
+/// Collective: every rank of `group` calls this in Ddp::set_hook().
+/// Throws PeerError that names the rank whose hook has another name or form than that of rank 0.
+void expect_same_hook(const ProcessGroup& group, const GradientHook& hook);
+
 }  // namespace lockstep

@@ -77,8 +77,9 @@ std::vector<std::shared_ptr<FollowedGroups>> groups_to_follow(
   return found;
 }
 
-// Calls are entered in several groups, so no single one can wake this thread.
-void pause(int idle) {
+}  // namespace
+
+void pause_between_looks(int idle) {
   constexpr int kYields = 100;
   constexpr std::chrono::microseconds kSleep{100};
   if (idle < kYields) {
@@ -87,8 +88,6 @@ void pause(int idle) {
     std::this_thread::sleep_for(kSleep);
   }
 }
-
-}  // namespace
 
 void MicroBatchEnds::end() { last_ = group_.barrier({.name = "end of micro-batch"}); }
 
@@ -128,7 +127,7 @@ void follow_peers(const std::shared_ptr<FollowedGroups>& own, MicroBatchEnds& en
       continue;
     }
     if (deadline.expired()) ends.wait(deadline);  // throws with the rank that is late
-    pause(idle++);
+    pause_between_looks(idle++);
   }
 }
 

@@ -56,4 +56,8 @@ void follow_on_this_thread(const std::shared_ptr<FollowedGroups>& groups);
 void follow_peers(const std::shared_ptr<FollowedGroups>& own, MicroBatchEnds& ends,
                   const std::function<void()>& on_gradients);
 
+/// Between two looks at the calls of other ranks, after `idle` looks without one. Calls are entered
+/// in several groups, so no single one can wake this thread.
+void pause_between_looks(int idle);
+
 }  // namespace lockstep

@@ -37,6 +37,7 @@ Reducer::Reducer(const GradientSlots& slots, int buffer, BucketPlan plan,
 
 void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   begun_ = true;
+  reduction_.begin();
   flags_ = flags;
   number_ = number;
   calls_ = 0;
@@ -50,7 +51,8 @@ void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   missing_.clear();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     missing_.push_back(static_cast<int>(plan_.buckets[i].parameters.size()));
-    record_.buckets.push_back({.bytes = static_cast<std::int64_t>(ranges_[i].nbytes())});
+    const auto bytes = static_cast<std::int64_t>(ranges_[i].nbytes());
+    record_.buckets.push_back({.bytes = bytes, .wire_bytes = bytes});
   }
   last_ = 0;
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
@@ -126,6 +128,7 @@ GroupFlags Reducer::finish() {
     record_.buckets[i].done = StepClock::now();
     all = works_[i]->flags();
   }
+  with_advice(kAdvice, [&] { all = reduction_.end(all); });
   note_times();
   if (has(all, StepFlags::kFailed)) {
     forget();
@@ -156,6 +159,11 @@ void Reducer::note_times() {
   for (std::size_t i = 0; i < works_.size(); ++i) {
     if (!works_[i]) continue;
     auto& bucket = record_.buckets[i];
+    if (const auto cost = works_[i]->cost()) {
+      bucket.wire_bytes = cost->wire_bytes;
+      bucket.encode = cost->encode;
+      bucket.decode = cost->decode;
+    }
     const auto times = works_[i]->times();
     if (times.done != 0) bucket.done = std::min(bucket.done, anchor.steady(times.done));
     bucket.all_entered = times.all_entered == 0
@@ -215,8 +223,11 @@ void Reducer::launch(std::size_t index) {
   const auto name =
       calls_++ > 0 ? names_[index] : fmt::format("{} of backward {}", names_[index], number_);
   works_.push_back(with_advice(kAdvice, [&] {
-    return reduction_.start(ranges_[index],
-                            {.name = name, .flags = flags_of(index), .weight = flags_.sum});
+    return reduction_.start(ranges_[index], {.name = name,
+                                             .flags = flags_of(index),
+                                             .weight = flags_.sum,
+                                             .index = static_cast<int>(index),
+                                             .is_last = index == last_});
   }));
 }
 

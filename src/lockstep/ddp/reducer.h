@@ -66,8 +66,10 @@ class Reducer {
 
   /// Whether there are calls to make or to wait for.
   [[nodiscard]] bool is_begun() const noexcept { return begun_; }
-  /// Whether start_rest_as_failed() was called in the last reduction.
-  [[nodiscard]] bool has_failed() const noexcept { return has(flags_, StepFlags::kFailed); }
+  /// Whether start_rest_as_failed() was called in the last reduction, or a hook has thrown.
+  [[nodiscard]] bool has_failed() const noexcept {
+    return has(flags_, StepFlags::kFailed) || reduction_.failure() != nullptr;
+  }
   [[nodiscard]] std::int64_t number() const noexcept { return number_; }
   /// The parameters whose gradient was non-finite on this rank in the last reduction.
   [[nodiscard]] std::span<const int> non_finite() const noexcept { return non_finite_; }

@@ -24,6 +24,11 @@ struct BucketRecord {
   StepClock::time_point all_entered = {};  // the last rank entered
   StepClock::time_point done = {};
   int hooks_before = 0;  // gradients that had arrived when it was launched
+  // With a gradient hook: an all-reduce of wire_bytes has as much traffic as its calls. Without
+  // one: `bytes`.
+  std::int64_t wire_bytes = 0;
+  std::chrono::nanoseconds encode{0};
+  std::chrono::nanoseconds decode{0};
 
   /// Between all_entered and done: the reduction itself; 0 before it is done.
   [[nodiscard]] double bytes_per_second() const noexcept;

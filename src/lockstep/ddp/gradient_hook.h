@@ -1,0 +1,68 @@
+// How the gradients of a bucket are averaged, as the user's own function. Without a hook a Ddp
+// makes one all-reduce per bucket. There are two forms:
+//
+//   // simple: one call, which reduces the bucket in place
+//   ddp.set_hook([](GradientBucket& bucket) { return bucket.all_reduce(bucket.values()); });
+//
+//   // a coroutine: computes before, between and after calls
+//   ddp.set_hook([](GradientBucket& bucket) -> HookSteps {
+//     auto half = bucket.values().to(at::kBFloat16);
+//     co_await bucket.all_reduce(half);
+//     bucket.values().copy_(half);
+//   });
+//
+// gradient_bucket.h states what a hook may do. If a hook throws, the step fails: backward() throws
+// the hook's exception on that rank and PeerError on the others, the gradients of the step are
+// discarded on all ranks, and the next step may run. backward() continues to its end before that.
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/ddp/gradient_bucket.h"
+#include "lockstep/ddp/hook_steps.h"
+
+namespace lockstep {
+
+/// A function of a bucket that returns Work or HookSteps.
+template <typename Function>
+concept BucketFunction = std::is_same_v<std::invoke_result_t<Function&, GradientBucket&>, Work> ||
+    std::is_same_v<std::invoke_result_t<Function&, GradientBucket&>, HookSteps>;
+
+/// A value that is cheap to copy; copies share the function and its state.
+class GradientHook {
+ public:
+  /// `name` is for messages; Ddp::set_hook() compares it on all ranks. `function` lives as long as
+  /// a copy of the hook.
+  template <BucketFunction Function>
+  GradientHook(Function function, std::string name = "own hook")  // NOLINT: converts
+      : name_(std::move(name)) {
+    if constexpr (std::is_same_v<std::invoke_result_t<Function&, GradientBucket&>, Work>) {
+      call_ = std::make_shared<std::function<Work(GradientBucket&)>>(std::move(function));
+    } else {
+      steps_ = std::make_shared<std::function<HookSteps(GradientBucket&)>>(std::move(function));
+    }
+  }
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Whether the function returns Work.
+  [[nodiscard]] bool is_simple() const noexcept { return call_ != nullptr; }
+
+  /// For a hook that wraps this one: `co_await inner(bucket);`. `bucket` must live until the steps
+  /// have ended, as a variable of the awaiting coroutine does.
+  [[nodiscard]] HookSteps operator()(GradientBucket& bucket) const;
+  /// Makes the call. Requires is_simple().
+  [[nodiscard]] Work call(GradientBucket& bucket) const { return (*call_)(bucket); }
+
+ private:
+  std::string name_;
+  // One of the two is set.
+  std::shared_ptr<std::function<Work(GradientBucket&)>> call_;
+  std::shared_ptr<std::function<HookSteps(GradientBucket&)>> steps_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// A reduction by a gradient hook: runs the hook for each bucket, resumes its steps, and agrees at
+// the end of a step whether it succeeded on all ranks. gradient_bucket.h defines the order of
+// calls.
+//
+// Failure: a hook may throw on one rank at any place. Only the hook knows which calls it would have
+// made, and the other ranks wait in them. So from then on this rank runs no hook; at the end of the
+// step it takes part in the calls that the others have entered, with zeros and StepFlags::kFailed,
+// until all ranks know. A barrier in a group of its own tells which ranks know: a rank whose hook
+// has thrown enters it before it follows the others, the others when the flags of the step say that
+// it failed. When all have entered it, no rank makes a call that another has not seen.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/collectives/process_group.h"
+#include "lockstep/ddp/bucket_reduction.h"
+#include "lockstep/ddp/gradient_bucket.h"
+#include "lockstep/ddp/gradient_bucket_state_internal.h"
+#include "lockstep/ddp/gradient_hook.h"
+
+namespace lockstep {
+
+class HookedReduction final : public BucketReduction {
+ public:
+  /// For gradients on `device`. Collective: makes groups of the ranks of `group`.
+  HookedReduction(const ProcessGroup& group, at::Device device, GradientHook hook);
+  ~HookedReduction() override;
+
+  /// The parameters of each bucket. Discards the memory of GradientBucket::scratch().
+  void set_buckets(std::vector<std::vector<BucketParameter>> parameters);
+
+  void begin() override;
+  [[nodiscard]] int num_ranks() const override { return groups_.gradients.size(); }
+  [[nodiscard]] std::unique_ptr<BucketWork> start(at::Tensor& bucket,
+                                                  const BucketCall& call) override;
+  [[nodiscard]] GroupFlags end(const GroupFlags& last) override;
+  [[nodiscard]] std::exception_ptr failure() const noexcept override { return failure_; }
+  [[nodiscard]] std::vector<bool> combine_used(const std::vector<bool>& used) override;
+
+ private:
+  struct Entry;
+  class EntryWork;
+
+  void begin_entry(Entry& entry);
+  /// Continues the first bucket that has not ended. Returns whether it has made progress.
+  bool continue_front(bool waits);
+  void advance();
+  void fail() noexcept;
+  [[nodiscard]] bool has_non_finite_result() const;
+  void take_part_until_all_know();
+
+  GradientHook hook_;
+  at::Device device_;
+  GradientBucket::State::Groups groups_;
+  std::optional<ProcessGroup> failures_;  // of the barrier; none with one rank
+  std::unique_ptr<BucketReduction> plain_;
+  std::vector<std::vector<BucketParameter>> parameters_;  // by bucket
+  HookScratch scratch_;
+
+  // State of the reduction that has begun.
+  std::vector<std::shared_ptr<Entry>> entries_;  // in bucket order
+  std::size_t front_ = 0;                        // the first one that has not ended
+  std::exception_ptr failure_;
+};
+
+}  // namespace lockstep
