@@ -145,6 +145,11 @@ void Group::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
   auto until = Deadline::after(alone ? Clock::duration(kLongSleep) : Clock::duration(kShortSleep));
   if (wait.deadline) until = std::min(until, *wait.deadline);
   control_->set_waits_in(queue_.empty() ? 0 : queue_.front()->number);
+  // The awaited word is the group's, the caller's, or that of the oldest call that is not done
+  // (blocker_of). Another thread may complete and drop that call while this one sleeps.
+  const auto blocking = std::find_if(queue_.begin(), queue_.end(),
+                                     [](const auto& operation) { return !operation->done; });
+  const auto keep = blocking == queue_.end() ? nullptr : *blocking;
   {
     const Unlocked meanwhile(mutex_);
     if (awaited.local == nullptr) {
