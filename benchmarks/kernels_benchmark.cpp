@@ -69,9 +69,11 @@ std::vector<Way> compression_ways(std::size_t count, const std::vector<float>& g
                   }});
   ways.push_back({"bfloat16 encode", 6 * n, [&] { narrow_pass<BFloat16>(gradients, halves); }});
   ways.push_back({"bfloat16 decode", 6 * n, [&] { widen_pass<BFloat16>(halves, decoded); }});
-  ways.push_back(
-      {"int8 encode", 13 * n, [&] { int8_encode_pass(gradients, error, error, bytes); }});
-  ways.push_back({"int8 decode", 5 * n, [&] { int8_decode_pass(bytes, decoded); }});
+  ways.push_back({"int8 encode", 13 * n, [&, count] {
+                    int8_encode_pass(gradients, error, error, Int8Blocks::in(bytes, count));
+                  }});
+  ways.push_back({"int8 decode", 5 * n,
+                  [&, count] { int8_decode_pass(Int8Blocks::in(bytes, count), decoded); }});
   return ways;
 }
 

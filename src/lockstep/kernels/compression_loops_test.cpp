@@ -46,14 +46,15 @@ Encoded encode(const std::vector<float>& values, const std::vector<float>& error
                InstructionSet set = best_instruction_set()) {
   Encoded result{std::vector<float>(values.size()),
                  std::vector<std::byte>(int8_bytes(values.size()))};
-  int8_encode_pass(values, error, result.residual, result.bytes, set);
+  int8_encode_pass(values, error, result.residual, Int8Blocks::in(result.bytes, values.size()),
+                   set);
   return result;
 }
 
-std::vector<float> decode(const std::vector<std::byte>& bytes, std::size_t count,
+std::vector<float> decode(std::vector<std::byte> bytes, std::size_t count,
                           InstructionSet set = best_instruction_set()) {
   std::vector<float> values(count);
-  int8_decode_pass(bytes, values, set);
+  int8_decode_pass(Int8Blocks::in(bytes, count), values, set);
   return values;
 }
 
@@ -126,6 +127,25 @@ TEST(Int8Blocks, DecodedValuesAndResidualAddUpToTheValues) {
   }
 }
 
+TEST(Int8Blocks, PartsGiveTheBitsOfTheWhole) {
+  const auto values = draw(3000, 8);
+  const auto error = draw(3000, 9);
+  const auto expected = encode(values, error);
+  Encoded parts{std::vector<float>(3000), std::vector<std::byte>(int8_bytes(3000))};
+  std::vector<float> decoded(3000);
+  const auto whole = Int8Blocks::in(parts.bytes, 3000);
+  for (const auto& [begin, end] : {std::pair{0UL, 512UL}, {512UL, 2304UL}, {2304UL, 3000UL}}) {
+    const auto part = [begin = begin, length = end - begin](auto& all) {
+      return std::span(all).subspan(begin, length);
+    };
+    int8_encode_pass(part(values), part(error), part(parts.residual), whole.from(begin));
+    int8_decode_pass(whole.from(begin), part(decoded));
+  }
+  EXPECT_EQ(parts.bytes, expected.bytes);
+  EXPECT_EQ(parts.residual, expected.residual);
+  EXPECT_EQ(decoded, decode(expected.bytes, 3000));
+}
+
 TEST(Int8Blocks, ResidualMayReplaceTheErrorOrTheValues) {
   const auto values = draw(1000, 4);
   const auto error = draw(1000, 5);
@@ -133,10 +153,10 @@ TEST(Int8Blocks, ResidualMayReplaceTheErrorOrTheValues) {
   auto in_error = error;
   auto in_values = values;
   std::vector<std::byte> bytes(int8_bytes(1000));
-  int8_encode_pass(values, in_error, in_error, bytes);
+  int8_encode_pass(values, in_error, in_error, Int8Blocks::in(bytes, 1000));
   EXPECT_EQ(bytes, expected.bytes);
   EXPECT_EQ(in_error, expected.residual);
-  int8_encode_pass(in_values, error, in_values, bytes);
+  int8_encode_pass(in_values, error, in_values, Int8Blocks::in(bytes, 1000));
   EXPECT_EQ(bytes, expected.bytes);
   EXPECT_EQ(in_values, expected.residual);
 }
@@ -194,7 +214,7 @@ TEST(Int8Blocks, SumsAreInTheOrderOfTheTreeAndDividedOnce) {
         expected.push_back(tree_sum(decoded, 0, decoded.size(), i) / 3.0F);
       }
       std::vector<Int8Term> terms;
-      for (const auto& bytes : encoded) terms.push_back({.encoded = bytes.data()});
+      for (auto& bytes : encoded) terms.push_back({.encoded = Int8Blocks::in(bytes, kCount)});
       terms[static_cast<std::size_t>(own)] = {.exact = exact.data()};
       for (const auto set : instruction_sets()) {
         std::vector<float> result(kCount);

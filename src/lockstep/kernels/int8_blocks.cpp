@@ -86,33 +86,19 @@ struct Scale {
   for (std::size_t i = 0; i < kInt8Block; ++i) out[i] = static_cast<float>(integers[i]) * scale;
 }
 
-[[gnu::always_inline]] inline const std::int8_t* integers_of(const std::byte* encoded,
-                                                             std::size_t blocks) noexcept {
-  return reinterpret_cast<const std::int8_t*>(encoded) + blocks * sizeof(float);
-}
-
-[[gnu::always_inline]] inline float scale_at(const std::byte* encoded, std::size_t block) noexcept {
-  float scale = 0;
-  std::memcpy(&scale, encoded + block * sizeof(float), sizeof(float));
-  return scale;
-}
-
 }  // namespace
 
 template <InstructionSet Set>
-void Int8Loops<Set>::encode(const float* values, const float* error, float* residual,
-                            std::byte* encoded, std::size_t count) noexcept {
-  const auto blocks = int8_num_blocks(count);
-  auto* const scales = reinterpret_cast<float*>(encoded);
-  auto* const integers = reinterpret_cast<std::int8_t*>(encoded) + blocks * sizeof(float);
+void Int8Loops<Set>::encode(const float* values, const float* error, float* residual, float* scales,
+                            std::int8_t* integers, std::size_t count) noexcept {
   const auto whole = count / kInt8Block;
   for (std::size_t block = 0; block < whole; ++block) {
     const auto at = block * kInt8Block;
     encode_block(values + at, error == nullptr ? nullptr : error + at, residual + at, scales[block],
                  integers + at);
   }
-  if (whole == blocks) return;
   const auto at = whole * kInt8Block;
+  if (at == count) return;
   const auto bytes = (count - at) * sizeof(float);
   float padded[kInt8Block] = {};
   float lost[kInt8Block] = {};
@@ -124,18 +110,16 @@ void Int8Loops<Set>::encode(const float* values, const float* error, float* resi
 }
 
 template <InstructionSet Set>
-void Int8Loops<Set>::decode(const std::byte* encoded, float* values, std::size_t count) noexcept {
-  const auto blocks = int8_num_blocks(count);
-  const auto* const integers = integers_of(encoded, blocks);
+void Int8Loops<Set>::decode(const float* scales, const std::int8_t* integers, float* values,
+                            std::size_t count) noexcept {
   const auto whole = count / kInt8Block;
   for (std::size_t block = 0; block < whole; ++block) {
-    decode_block(scale_at(encoded, block), integers + block * kInt8Block,
-                 values + block * kInt8Block);
+    decode_block(scales[block], integers + block * kInt8Block, values + block * kInt8Block);
   }
-  if (whole == blocks) return;
   const auto at = whole * kInt8Block;
+  if (at == count) return;
   float padded[kInt8Block];
-  decode_block(scale_at(encoded, whole), integers + at, padded);
+  decode_block(scales[whole], integers + at, padded);
   std::memcpy(values + at, padded, (count - at) * sizeof(float));
 }
 
@@ -161,7 +145,7 @@ void Int8Loops<Set>::sum(std::span<const int> instructions, const Int8Term* term
       const auto& term = terms[program[i]];
       float* const top = stack[height++];
       if (term.exact == nullptr) {
-        decode_block(scale_at(term.encoded, block), integers_of(term.encoded, blocks) + at, top);
+        decode_block(term.encoded.scales[block], term.encoded.integers + at, top);
       } else {
         std::memcpy(top, term.exact + at, length * sizeof(float));
         for (auto k = length; k < kInt8Block; ++k) top[k] = 0;

@@ -34,43 +34,60 @@ constexpr int kInt8MaxDepth = 34;
   return int8_num_blocks(count) * (sizeof(float) + kInt8Block);
 }
 
-/// A term of a sum: floats, or the encoded values of a rank if `exact` is null.
+/// The encoded values of whole blocks.
+struct Int8Blocks {
+  float* scales = nullptr;
+  std::int8_t* integers = nullptr;
+
+  /// `encoded` is memory for `count` values, aligned as float.
+  [[nodiscard]] static Int8Blocks in(std::span<std::byte> encoded, std::size_t count) noexcept {
+    LOCKSTEP_ASSERT(encoded.size() == int8_bytes(count), "Int8Blocks: not the size of the values");
+    const auto scale_bytes = int8_num_blocks(count) * sizeof(float);
+    return {reinterpret_cast<float*>(encoded.data()),
+            reinterpret_cast<std::int8_t*>(encoded.data() + scale_bytes)};
+  }
+  /// The values from `begin` on, which is a multiple of kInt8Block.
+  [[nodiscard]] Int8Blocks from(std::size_t begin) const noexcept {
+    return {scales + begin / kInt8Block, integers + begin};
+  }
+};
+
+/// A term of a sum: floats, or encoded values if `exact` is null.
 struct Int8Term {
-  const std::byte* encoded = nullptr;
+  Int8Blocks encoded = {};
   const float* exact = nullptr;
 };
 
 template <InstructionSet>
 struct Int8Loops {
-  static void encode(const float* values, const float* error, float* residual, std::byte* encoded,
+  static void encode(const float* values, const float* error, float* residual, float* scales,
+                     std::int8_t* integers, std::size_t count) noexcept;
+  static void decode(const float* scales, const std::int8_t* integers, float* values,
                      std::size_t count) noexcept;
-  static void decode(const std::byte* encoded, float* values, std::size_t count) noexcept;
   static void sum(std::span<const int> instructions, const Int8Term* terms, float divisor,
                   float* result, std::size_t count) noexcept;
 };
 
-/// Encodes values + error, and sets `residual`. `error` may be empty; the others have the length of
-/// `values`. `residual` may be identical with `values` or `error`. `encoded` has
-/// int8_bytes(values.size()) bytes, aligned as float.
+/// Encodes values + error into `to`, and sets `residual`. `error` may be empty; the others have the
+/// length of `values`. `residual` may be identical with `values` or `error`.
 inline void int8_encode_pass(std::span<const float> values, std::span<const float> error,
-                             std::span<float> residual, std::span<std::byte> encoded,
+                             std::span<float> residual, Int8Blocks to,
                              InstructionSet set = best_instruction_set()) noexcept {
-  LOCKSTEP_ASSERT((error.empty() || error.size() == values.size()) &&
-                      residual.size() == values.size() &&
-                      encoded.size() == int8_bytes(values.size()),
-                  "int8_encode_pass: lengths differ");
+  LOCKSTEP_ASSERT(
+      (error.empty() || error.size() == values.size()) && residual.size() == values.size(),
+      "int8_encode_pass: lengths differ");
   dispatch<Int8Loops>(set, [&](auto loops) {
-    loops.encode(values.data(), error.empty() ? nullptr : error.data(), residual.data(),
-                 encoded.data(), values.size());
+    loops.encode(values.data(), error.empty() ? nullptr : error.data(), residual.data(), to.scales,
+                 to.integers, values.size());
   });
 }
 
 /// Decodes into `values`.
-inline void int8_decode_pass(std::span<const std::byte> encoded, std::span<float> values,
+inline void int8_decode_pass(Int8Blocks from, std::span<float> values,
                              InstructionSet set = best_instruction_set()) noexcept {
-  LOCKSTEP_ASSERT(encoded.size() == int8_bytes(values.size()), "int8_decode_pass: lengths differ");
-  dispatch<Int8Loops>(
-      set, [&](auto loops) { loops.decode(encoded.data(), values.data(), values.size()); });
+  dispatch<Int8Loops>(set, [&](auto loops) {
+    loops.decode(from.scales, from.integers, values.data(), values.size());
+  });
 }
 
 /// result = (sum of the decoded terms, in the order of `plan`) / divisor. Each term has the length
