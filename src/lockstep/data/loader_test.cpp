@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <random>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/test_counting_data_internal.h"
 
@@ -19,6 +21,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using Samples = std::vector<std::int64_t>;
+
+// More than a hundred times what a test needs on an idle machine.
+constexpr auto kLongEnough = 30s;
 
 TEST_F(LoaderTest, GivesTheSamplersStreamWhateverTheNumberOfWorkers) {
   CountingData data(103);
@@ -255,14 +260,27 @@ TEST_F(LoaderTest, MeasuresWaitReadBytesAndReadyBatches) {
   ASSERT_TRUE(loader.advice().has_value());  // the loop only reads
   EXPECT_NE(loader.advice()->find("set workers = "), std::string::npos) << *loader.advice();
 
+  // The first worker that reads waits for the other one, so that both have read.
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::thread::id> threads;
+  data.before_sample = [&](std::int64_t) {
+    std::unique_lock lock(mutex);
+    if (threads.insert(std::this_thread::get_id()).second) changed.notify_all();
+    changed.wait_for(lock, kLongEnough, [&] { return threads.size() == 2; });
+  };
   Loader ahead(data, {.batch = {.local = 10}, .workers = 2, .prefetch = 2, .trace = &trace});
-  (void)ahead.next();
-  std::this_thread::sleep_for(100ms);
-  EXPECT_GE(ahead.next().metrics.ready, 4);
+  int ready = 0;
   std::set<int> readers;
-  for (const auto& event : trace.drain()) {
-    if (event.kind == EventKind::data_read) readers.insert(event.index);
+  const auto deadline = Deadline::after(kLongEnough);
+  while ((ready < 4 || readers.size() < 2) && !deadline.expired()) {
+    ready = std::max(ready, ahead.next().metrics.ready);
+    for (const auto& event : trace.drain()) {
+      if (event.kind == EventKind::data_read) readers.insert(event.index);
+    }
+    std::this_thread::sleep_for(10ms);  // the workers fill the ring
   }
+  EXPECT_GE(ready, 4) << "two per worker";
   EXPECT_EQ(readers, (std::set<int>{0, 1})) << "each worker has its line";
 }
 

@@ -36,6 +36,7 @@ class FakeGroup final : public WatchedGroup {
   [[nodiscard]] std::optional<Cause> find_cause() noexcept override {
     const std::lock_guard lock(mutex_);
     ++checks_;
+    changed_.notify_all();
     if (deadline_ && deadline_->expired()) return Cause{1, "late"};
     return cause_;
   }
@@ -66,6 +67,10 @@ class FakeGroup final : public WatchedGroup {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kLongEnough, [&] { return releases_ >= releases_needed; });
     return failure_;
+  }
+  void wait_for_checks(int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kLongEnough, [&] { return checks_ >= count; });
   }
   [[nodiscard]] int checks() {
     const std::lock_guard lock(mutex_);
@@ -123,7 +128,7 @@ TEST(WatcherOfGpus, FailsAGroupWhenAProcessOfItIsKilled) {
   watcher->add(group);
   group.enqueue(Deadline::after(kNever));
   watcher->wake();
-  while (group.checks() == 0) std::this_thread::yield();
+  group.wait_for_checks(1);
   std::this_thread::sleep_for(milliseconds(20));  // the watcher sleeps again
   // Only the end of the process wakes it: the interval is an hour.
   group.set_cause({1, "rank 1 has ended"});
@@ -153,7 +158,7 @@ TEST(WatcherOfGpus, AsksForErrorsThatHaveNoDescriptorWhileWorkIsEnqueued) {
   watcher->add(group);
   group.enqueue(Deadline::after(kNever));
   watcher->wake();
-  while (group.checks() < 3) std::this_thread::yield();
+  group.wait_for_checks(3);
   group.set_cause({0, "asynchronous error"});
   const auto cause = group.wait_for_release();
   ASSERT_TRUE(cause);
@@ -174,14 +179,20 @@ TEST(WatcherOfGpus, SleepsWhileNoWorkIsEnqueued) {
 TEST(WatcherOfGpus, DoesNotSpinOnAProcessThatHasEndedAfterLeaving) {
   const Child child;
   FakeGroup group({{.rank = 1, .process = child.descriptor()}});
-  const auto watcher = make_watcher({.query_interval = milliseconds(20)});
+  constexpr milliseconds interval(20);
+  const auto watcher = make_watcher({.query_interval = interval});
   child.kill();
+  const auto begin = std::chrono::steady_clock::now();
   watcher->add(group);
   group.enqueue(Deadline::after(kNever));
   watcher->wake();
-  std::this_thread::sleep_for(milliseconds(200));
-  EXPECT_GE(group.checks(), 1);
-  EXPECT_LE(group.checks(), 20);  // about one per interval; without the rule, tens of thousands
+  group.wait_for_checks(1);
+  std::this_thread::sleep_for(10 * interval);
+  const auto checks = group.checks();
+  const auto intervals = (std::chrono::steady_clock::now() - begin) / interval;
+  EXPECT_GE(checks, 1);
+  // About one per interval; without the rule, thousands.
+  EXPECT_LE(checks, 10 + 2 * intervals);
   watcher->remove(group);
 }
 
@@ -210,7 +221,7 @@ TEST(WatcherOfGpus, ServesANewGroupAfterAnotherHasFailed) {
   watcher->add(next);
   next.enqueue(Deadline::after(kNever));
   watcher->wake();
-  while (next.checks() < 2) std::this_thread::yield();
+  next.wait_for_checks(2);
   EXPECT_EQ(next.failures(), 0);
   next.set_cause({0, "second"});
   EXPECT_EQ(next.wait_for_release()->text, "second");

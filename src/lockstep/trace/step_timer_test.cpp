@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <optional>
+#include <vector>
+
 #include "lockstep/trace/rank_state.h"
 
 namespace lockstep {
@@ -21,11 +25,28 @@ double milliseconds(std::chrono::nanoseconds time) {
   return 1e-6 * static_cast<double>(time.count());
 }
 
+// The times before and after a call, which reads the timer's clock between them, however long this
+// thread does not run.
+struct Moment {
+  Clock::time_point before;
+  Clock::time_point after;
+
+  template <typename Call>
+  explicit Moment(const Call& call) : before(Clock::now()), after((call(), Clock::now())) {}
+};
+
+// The two clocks may differ by 500 parts per million.
+void expect_between(const Moment& begin, const Moment& end, std::chrono::nanoseconds time) {
+  EXPECT_GE(milliseconds(time), 0.999 * milliseconds(end.before - begin.after) - 0.01);
+  EXPECT_LE(milliseconds(time), 1.001 * milliseconds(end.after - begin.before) + 0.01);
+}
+
 TEST(StepTimer, PartsSumToTheStep) {
   StepTimer timer({.trace = nullptr});
+  std::optional<Moment> begin;  // of the step: the end of the previous one
   for (int step = 1; step <= 3; ++step) {
-    timer.begin_step(step);
-    const auto begin = Clock::now();
+    const Moment call([&] { timer.begin_step(step); });
+    if (!begin) begin = call;
     spin(1ms);
     timer.enter(StepPart::data_wait);
     spin(2ms);
@@ -35,10 +56,10 @@ TEST(StepTimer, PartsSumToTheStep) {
     spin(2ms);
     timer.enter(StepPart::optimizer);
     spin(1ms);
-    const auto split = timer.end_step();
-    const auto whole = Clock::now() - begin;
-    // The two clocks may differ by 500 parts per million, and the reads are a few 100 ns apart.
-    EXPECT_NEAR(milliseconds(split.whole()), milliseconds(whole), 0.05);
+    StepSplit split;
+    const Moment end([&] { split = timer.end_step(); });
+    expect_between(*begin, end, split.whole());
+    begin = end;
     EXPECT_GE(milliseconds(split[StepPart::data_wait]), 3.99);
     EXPECT_GE(milliseconds(split[StepPart::forward]), 2.99);
     EXPECT_GE(milliseconds(split[StepPart::other]), 0.99);
@@ -49,17 +70,19 @@ TEST(StepTimer, PartsSumToTheStep) {
 TEST(StepTimer, TheTimeBetweenTwoStepsBelongsToTheSecond) {
   StepTimer timer({.trace = nullptr});
   spin(2ms);  // before the first step: no part of it
-  const auto begin = Clock::now();
-  timer.begin_step(1);
-  auto sum = timer.end_step();
-  EXPECT_LT(milliseconds(sum.whole()), 1);
+  StepSplit first;
+  StepSplit second;
+  const Moment begin([&] { timer.begin_step(1); });
+  const Moment middle([&] { first = timer.end_step(); });
+  expect_between(begin, middle, first.whole());
   spin(3ms);
   timer.begin_step(2);
   timer.enter(StepPart::forward);
-  const auto second = timer.end_step();
+  const Moment end([&] { second = timer.end_step(); });
   EXPECT_GE(milliseconds(second[StepPart::other]), 2.99);
-  sum += second;
-  EXPECT_NEAR(milliseconds(sum.whole()), milliseconds(Clock::now() - begin), 0.05);
+  expect_between(middle, end, second.whole());
+  first += second;
+  expect_between(begin, end, first.whole());
 }
 
 TEST(StepTimer, MovedTimeLeavesItsPart) {
