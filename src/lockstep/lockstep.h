@@ -17,6 +17,7 @@
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/token_windows.h"
 #include "lockstep/data/torch_data.h"
+#include "lockstep/ddp/compress_16bit.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/launch/init.h"
 #include "lockstep/rendezvous/world.h"

@@ -139,9 +139,17 @@ bool Ddp::State::is_non_finite() {
 void Ddp::State::report_non_finite() {
   if (!has(group_flags, StepFlags::kNonFinite) || non_finite_reported) return;
   non_finite_reported = true;  // on all ranks: later ones may be consequences
+  const Log log({.rank = group.global_rank(group.rank())});
+  if (non_finite.empty() && hooked != nullptr && hooked->has_overflowed()) {
+    log.warning(fmt::format(
+        "hook {} got finite gradients on this rank in backward {}, and what it sends is "
+        "non-finite: "
+        "the average is non-finite on all ranks, and ddp.non_finite() is true. Use a GradScaler "
+        "with a smaller scale, or bf16, which has the range of float32. This is reported once",
+        hooked->hook().name(), reduced().number()));
+  }
   if (non_finite.empty()) return;
   const auto& first = flat.parameters()[static_cast<std::size_t>(non_finite.front())];
-  const Log log({.rank = group.global_rank(group.rank())});
   log.warning(fmt::format(
       "the gradient of {}{} is non-finite on this rank in backward {}: the average is non-finite "
       "on all ranks, and ddp.non_finite() is true. Check this rank's batch and loss, or use a "

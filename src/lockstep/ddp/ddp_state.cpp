@@ -348,6 +348,7 @@ void Ddp::State::finish_reduction() {
     }
     if (!planned_by_arrival) replan();
   }
+  if (hooked != nullptr) hooked->choose_if_due();
   if (check.begins_round()) flat.expect_in_place();
   group.page().enter(StepPart::other);
 }

@@ -1,5 +1,9 @@
 #include "lockstep/ddp/gradient_hook.h"
 
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -11,6 +15,35 @@ HookSteps await_call(const std::function<Work(GradientBucket&)>& call, GradientB
 
 HookSteps GradientHook::operator()(GradientBucket& bucket) const {
   return is_simple() ? await_call(*call_, bucket) : (*steps_)(bucket);
+}
+
+GradientHook GradientHook::fastest_of(std::vector<GradientHook> candidates) {
+  if (candidates.empty()) {
+    throw UsageError(
+        "GradientHook::fastest_of() needs a candidate; the first one is used until "
+        "they are measured: all_reduce_hook()");
+  }
+  std::string name = "fastest of";
+  for (const auto& each : candidates) {
+    if (!each.candidates().empty()) {
+      throw UsageError(
+          fmt::format("GradientHook::fastest_of() has {} as a candidate: list its "
+                      "candidates instead",
+                      each.name()));
+    }
+    name += fmt::format("{} {}", &each == &candidates.front() ? "" : ",", each.name());
+  }
+  GradientHook hook(
+      [name](GradientBucket& /*bucket*/) -> Work {
+        throw UsageError(fmt::format("{} was wrapped by another hook: wrap its candidates", name));
+      },
+      name);
+  hook.candidates_ = std::move(candidates);
+  return hook;
+}
+
+GradientHook all_reduce_hook() {
+  return {[](GradientBucket& bucket) { return bucket.all_reduce(bucket.values()); }, "none"};
 }
 
 }  // namespace lockstep

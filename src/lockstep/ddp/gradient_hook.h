@@ -19,9 +19,11 @@
 #include <concepts>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "lockstep/ddp/gradient_bucket.h"
 #include "lockstep/ddp/hook_steps.h"
@@ -48,6 +50,15 @@ class GradientHook {
     }
   }
 
+  /// A hook that uses the fastest of `candidates`, per size of bucket. After the second step each
+  /// candidate reduces a copy of a bucket of each size, and the times of the slowest rank decide,
+  /// so that all ranks choose the same; rank 0 logs the choice with its figures. Until then, and
+  /// where all ranks are on one host, the first candidate is used: the one without compression. It
+  /// is measured again after rebind() and adopt(). It cannot be wrapped: wrap its candidates.
+  [[nodiscard]] static GradientHook fastest_of(std::vector<GradientHook> candidates);
+  /// The candidates of fastest_of(); empty for other hooks.
+  [[nodiscard]] std::span<const GradientHook> candidates() const noexcept { return candidates_; }
+
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Whether the function returns Work.
   [[nodiscard]] bool is_simple() const noexcept { return call_ != nullptr; }
@@ -60,9 +71,13 @@ class GradientHook {
 
  private:
   std::string name_;
+  std::vector<GradientHook> candidates_;
   // One of the two is set.
   std::shared_ptr<std::function<Work(GradientBucket&)>> call_;
   std::shared_ptr<std::function<HookSteps(GradientBucket&)>> steps_;
 };
+
+/// One all-reduce per bucket, without compression, as without a hook. Its name is "none".
+[[nodiscard]] GradientHook all_reduce_hook();
 
 }  // namespace lockstep

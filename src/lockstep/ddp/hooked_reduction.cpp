@@ -1,11 +1,12 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/peer_calls.h"
+#include "lockstep/ddp/hook_choice_internal.h"
 #include "lockstep/ddp/hooked_reduction_internal.h"
 #include "lockstep/ddp/peer_follower_internal.h"
 #include "lockstep/ddp/reducer.h"
@@ -30,39 +31,28 @@ std::optional<PeerCall> next_call_of_hooks(const PeerCalls& calls, const Process
 
 }  // namespace
 
-struct HookedReduction::Entry {
-  Entry(GradientBucket::State::Facts facts, const GradientBucket::State::Groups& groups,
-        HookScratch& scratch)
-      : state(std::move(facts), groups, scratch), bucket(state) {}
-
-  GradientBucket::State state;
-  GradientBucket bucket;
-  HookSteps steps;
-  bool ended = false;
-};
-
-class HookedReduction::EntryWork final : public BucketWork {
+class HookedReduction::RunWork final : public BucketWork {
  public:
-  /// `entry` is null in a step that has failed here.
-  EntryWork(HookedReduction& reduction, std::shared_ptr<Entry> entry)
-      : reduction_(reduction), entry_(std::move(entry)) {}
+  /// `run` is null in a step that has failed here.
+  RunWork(HookedReduction& reduction, std::shared_ptr<HookRun> run)
+      : reduction_(reduction), run_(std::move(run)) {}
 
   void advance() override { reduction_.advance(); }
   void wait() override {
-    while (entry_ && !entry_->ended) (void)reduction_.continue_front(/*waits=*/true);
+    while (run_ && !run_->has_ended()) (void)reduction_.continue_front(/*waits=*/true);
   }
   [[nodiscard]] const GroupFlags& flags() const override {
     static const GroupFlags none;
-    return entry_ && !reduction_.failure_ ? entry_->state.works.front().flags() : none;
+    return run_ && !reduction_.failure_ ? run_->state().works.front().flags() : none;
   }
   [[nodiscard]] WorkTimes times() const override {
-    if (!entry_ || reduction_.failure_) return {};
-    const auto& works = entry_->state.works;
+    if (!run_ || reduction_.failure_) return {};
+    const auto& works = run_->state().works;
     return {.all_entered = works.front().times().all_entered, .done = works.back().times().done};
   }
   [[nodiscard]] std::optional<BucketCost> cost() const override {
-    if (!entry_) return std::nullopt;
-    const auto& state = entry_->state;
+    if (!run_) return std::nullopt;
+    const auto& state = run_->state();
     return BucketCost{.wire_bytes = static_cast<std::int64_t>(state.wire_bytes),
                       .encode = state.encode,
                       .decode = state.decode};
@@ -70,7 +60,7 @@ class HookedReduction::EntryWork final : public BucketWork {
 
  private:
   HookedReduction& reduction_;
-  std::shared_ptr<Entry> entry_;
+  std::shared_ptr<HookRun> run_;
 };
 
 HookedReduction::HookedReduction(const ProcessGroup& group, at::Device device, GradientHook hook)
@@ -81,67 +71,66 @@ HookedReduction::HookedReduction(const ProcessGroup& group, at::Device device, G
   if (group.size() > 1) failures_ = group.split(0);
 }
 
-HookedReduction::~HookedReduction() = default;
-
 void HookedReduction::set_buckets(std::vector<std::vector<BucketParameter>> parameters) {
-  entries_.clear();
+  runs_.clear();
   parameters_ = std::move(parameters);
+  values_.assign(parameters_.size(), {});
   scratch_.clear();
+  chosen_.clear();
+}
+
+const GradientHook& HookedReduction::hook_of(int index) const {
+  if (hook_.candidates().empty()) return hook_;
+  const auto candidate = chosen_.empty() ? 0 : chosen_[static_cast<std::size_t>(index)];
+  return hook_.candidates()[static_cast<std::size_t>(candidate)];
+}
+
+void HookedReduction::choose_if_due() {
+  // The first step may change the buckets.
+  constexpr std::int64_t kStepsBefore = 2;
+  if (hook_.candidates().empty() || !chosen_.empty() || steps_ < kStepsBefore) return;
+  chosen_ = choose_hooks(groups_, device_, hook_.candidates(), parameters_, values_);
 }
 
 void HookedReduction::begin() {
-  entries_.clear();
+  runs_.clear();
   front_ = 0;
   failure_ = nullptr;
+  overflowed_ = false;
 }
 
 std::unique_ptr<BucketWork> HookedReduction::start(at::Tensor& bucket, const BucketCall& call) {
-  if (failure_) return std::make_unique<EntryWork>(*this, nullptr);
+  if (failure_) return std::make_unique<RunWork>(*this, nullptr);
   auto flags = call.flags;
-  for (const auto& entry : entries_) {
-    if (entry->state.non_finite) flags.any |= StepFlags::kNonFinite;
+  for (const auto& run : runs_) {
+    if (run->state().non_finite) flags.any |= StepFlags::kNonFinite;
   }
-  const auto& parameters = parameters_[static_cast<std::size_t>(call.index)];
-  auto entry = std::make_shared<Entry>(
-      GradientBucket::State::Facts{.values = bucket.dim() == 1 ? bucket : bucket.view({-1}),
-                                   .parameters = parameters,
-                                   .index = call.index,
-                                   .is_last = call.is_last,
-                                   .name = std::string(call.name),
-                                   .flags = flags,
-                                   .weight = call.weight},
-      groups_, scratch_);
-  entries_.push_back(entry);
-  begin_entry(*entry);
-  return std::make_unique<EntryWork>(*this, std::move(entry));
-}
-
-void HookedReduction::begin_entry(Entry& entry) {
+  const auto index = static_cast<std::size_t>(call.index);
+  values_[index] = bucket.dim() == 1 ? bucket : bucket.view({-1});
+  auto run =
+      std::make_shared<HookRun>(GradientBucket::State::Facts{.values = values_[index],
+                                                             .parameters = parameters_[index],
+                                                             .index = call.index,
+                                                             .is_last = call.is_last,
+                                                             .name = std::string(call.name),
+                                                             .flags = flags,
+                                                             .weight = call.weight},
+                                groups_, scratch_);
+  runs_.push_back(run);
   try {
-    if (hook_.is_simple()) {
-      (void)hook_.call(entry.bucket);
-    } else {
-      entry.steps = hook_(entry.bucket);
-      entry.steps.resume();
-    }
-    // Every bucket has a call, because its flags are awaited.
-    if (entry.state.works.empty()) {
-      (void)entry.state.make_call(ReduceOp::sum, 0,
-                                  [](const ProcessGroup& group, const CallOptions& options) {
-                                    return group.barrier(options);
-                                  });
-    }
+    run->begin(hook_of(call.index));
   } catch (const PeerError&) {
     throw;  // the group has failed
   } catch (...) {
     fail();
   }
+  return std::make_unique<RunWork>(*this, std::move(run));
 }
 
 void HookedReduction::fail() noexcept {
   if (!failure_) failure_ = std::current_exception();
-  for (const auto& entry : entries_) entry->ended = true;
-  front_ = entries_.size();
+  for (const auto& run : runs_) run->give_up();
+  front_ = runs_.size();
 }
 
 void HookedReduction::advance() {
@@ -149,30 +138,17 @@ void HookedReduction::advance() {
 }
 
 bool HookedReduction::continue_front(bool waits) {
-  if (front_ == entries_.size()) return false;
-  auto& entry = *entries_[front_];
-  const auto is_done = [waits](Work& work) {
-    if (waits) work.wait();
-    return waits || work.done();
-  };
-  if (entry.steps.done()) {
-    auto& works = entry.state.works;
-    if (!std::all_of(works.begin(), works.end(), is_done)) return false;
-    entry.ended = true;
-    ++front_;
-    return true;
-  }
-  // On a GPU the rest of the steps is enqueued on one stream, that of the end of backward().
-  if (!waits && entry.bucket.values().is_cuda()) return false;
-  if (!is_done(entry.steps.awaited())) return false;
-  entry.state.is_suspended = true;
+  if (front_ == runs_.size()) return false;
+  auto& run = *runs_[front_];
   try {
-    entry.steps.resume();
+    if (!run.advance(waits)) return false;
   } catch (const PeerError&) {
     throw;
   } catch (...) {
     fail();
+    return true;
   }
+  if (run.has_ended()) ++front_;
   return true;
 }
 
@@ -187,24 +163,24 @@ GroupFlags HookedReduction::end(const GroupFlags& last) {
     work.wait();
     all.any |= work.flags().any;
   }
+  for (const auto& run : runs_) overflowed_ = overflowed_ || run->state().non_finite;
   if (has(all, StepFlags::kFailed)) {
     if (failures_) take_part_until_all_know();
   } else if (!has(all, StepFlags::kNonFinite) && all.sum > 0) {
-    for (const auto& entry : entries_) {
-      for (const auto& change : entry->state.commits) change();
+    ++steps_;
+    for (const auto& run : runs_) {
+      for (const auto& change : run->state().commits) change();
     }
   }
-  entries_.clear();
-  front_ = 0;
   return all;
 }
 
 // Sums of finite gradients may overflow, and gradients on a GPU are not noted when they arrive. A
 // hook that keeps state must not keep such a step.
 bool HookedReduction::has_non_finite_result() const {
-  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-    return entry->state.non_finite ||
-           (!entry->state.commits.empty() && has_non_finite(entry->state.facts.values));
+  return std::any_of(runs_.begin(), runs_.end(), [](const auto& run) {
+    const auto& state = run->state();
+    return state.non_finite || (!state.commits.empty() && has_non_finite(state.facts.values));
   });
 }
 
@@ -235,8 +211,8 @@ void HookedReduction::take_part_until_all_know() {
     pause_between_looks(idle++);
   }
   for (auto& work : works) work.wait();
-  for (const auto& entry : entries_) {
-    for (auto& work : entry->state.works) work.wait();
+  for (const auto& run : runs_) {
+    for (auto& work : run->state().works) work.wait();
   }
 }
 

@@ -12,9 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <deque>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -24,6 +22,7 @@
 #include "lockstep/ddp/gradient_bucket.h"
 #include "lockstep/ddp/gradient_bucket_state_internal.h"
 #include "lockstep/ddp/gradient_hook.h"
+#include "lockstep/ddp/hook_run_internal.h"
 
 namespace lockstep {
 
@@ -31,10 +30,12 @@ class HookedReduction final : public BucketReduction {
  public:
   /// For gradients on `device`. Collective: makes groups of the ranks of `group`.
   HookedReduction(const ProcessGroup& group, at::Device device, GradientHook hook);
-  ~HookedReduction() override;
 
   /// The parameters of each bucket. Discards the memory of GradientBucket::scratch().
   void set_buckets(std::vector<std::vector<BucketParameter>> parameters);
+  /// After a step: measures the candidates of GradientHook::fastest_of(), when it is time.
+  /// Collective. Throws PeerError, and what a candidate throws.
+  void choose_if_due();
 
   void begin() override;
   [[nodiscard]] int num_ranks() const override { return groups_.gradients.size(); }
@@ -44,12 +45,16 @@ class HookedReduction final : public BucketReduction {
   [[nodiscard]] std::exception_ptr failure() const noexcept override { return failure_; }
   [[nodiscard]] std::vector<bool> combine_used(const std::vector<bool>& used) override;
 
- private:
-  struct Entry;
-  class EntryWork;
+  [[nodiscard]] const GradientHook& hook() const noexcept { return hook_; }
+  /// Whether the hook has called report_non_finite() on this rank in the last step.
+  [[nodiscard]] bool has_overflowed() const noexcept { return overflowed_; }
 
-  void begin_entry(Entry& entry);
-  /// Continues the first bucket that has not ended. Returns whether it has made progress.
+ private:
+  class RunWork;
+
+  /// The hook of bucket `index`.
+  [[nodiscard]] const GradientHook& hook_of(int index) const;
+  /// Continues the first bucket that has not ended. Returns whether there was progress.
   bool continue_front(bool waits);
   void advance();
   void fail() noexcept;
@@ -62,11 +67,15 @@ class HookedReduction final : public BucketReduction {
   std::optional<ProcessGroup> failures_;  // of the barrier; none with one rank
   std::unique_ptr<BucketReduction> plain_;
   std::vector<std::vector<BucketParameter>> parameters_;  // by bucket
+  std::vector<at::Tensor> values_;                        // by bucket, of the last step
   HookScratch scratch_;
+  std::vector<int> chosen_;  // by bucket, of the candidates; empty until they were measured
+  std::int64_t steps_ = 0;   // that succeeded
+  bool overflowed_ = false;
 
   // State of the reduction that has begun.
-  std::vector<std::shared_ptr<Entry>> entries_;  // in bucket order
-  std::size_t front_ = 0;                        // the first one that has not ended
+  std::vector<std::shared_ptr<HookRun>> runs_;  // in bucket order
+  std::size_t front_ = 0;                       // the first one that has not ended
   std::exception_ptr failure_;
 };
 
