@@ -26,6 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using testing::Rank;
 
+constexpr double kDetectionLimit = 1.0;  // seconds; usually 0.06
+
 // The time of the kill and the victim's process, in a file that all ranks find by their parent's
 // pid. The steady clock is the same in all processes of a host.
 struct KillRecord {
@@ -174,6 +176,16 @@ double kill_one_of(TransportKind kind, int size, std::uint64_t seed) {
   return longest;
 }
 
+// The shortest time of several kills. On a busy machine a survivor may not run for a second; a
+// transport that detects a kill by a timer is late every time.
+double fastest_kill_of(TransportKind kind, int size, std::uint64_t seed) {
+  double fastest = kill_one_of(kind, size, seed);
+  for (int more = 0; more < 9 && fastest >= kDetectionLimit && !::testing::Test::HasFailure();
+       ++more)
+    fastest = std::min(fastest, kill_one_of(kind, size, seed));
+  return fastest;
+}
+
 class Kill : public TransportTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, Kill, kTransports);
 INSTANTIATE_TEST_SUITE_P(Devices, Kill, kDeviceTransports);
@@ -182,15 +194,14 @@ TEST_P(Kill, SurvivorsNameAKilledRankWithinASecondAndContinueWithoutIt) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) : 1;
   const std::uint64_t count = soak ? 200 : 5;
-  std::vector<double> seconds;
+  double longest = 0;
   for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) {
-    seconds.push_back(kill_one_of(GetParam(), 2 + static_cast<int>(i % 4), first + i));
+    longest =
+        std::max(longest, fastest_kill_of(GetParam(), 2 + static_cast<int>(i % 4), first + i));
   }
-  std::sort(seconds.begin(), seconds.end());
   ::printf("%d kills; the last survivor detected them after at most %.3f s\n",
-           static_cast<int>(count), seconds.back());
-  // Usually 0.06 s. On a busy machine a few take longer.
-  EXPECT_LT(seconds[seconds.size() / 2], 1.0);
+           static_cast<int>(count), longest);
+  EXPECT_LT(longest, kDetectionLimit);
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     EXPECT_EQ(entry.path().string().find("lockstep"), std::string::npos) << entry.path();
   }
