@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -119,19 +120,47 @@ class PartLoader {
   void open_own(int rank) {
     NamedTensors tensors;
     for (const auto& [name, thing] : parts_) {
-      if (!thing->is_per_rank()) continue;
-      own_.emplace_back(thing.get(), thing->named_tensors());
+      own_.emplace_back(thing.get(), own_tensors(*thing));
       for (const auto& [tensor_name, tensor] : own_.back().second) {
-        tensors.emplace_back(fmt::format("{}.{}", name, tensor_name), tensor);
+        tensors.emplace_back(fmt::format("{}.{}", saved_name(name), tensor_name), tensor);
       }
     }
     open(fmt::format("rank {}", rank), rank_file(rank), std::move(tensors));
+  }
+
+  // In a world of another size: the tensors of saved ranks rank, rank + world and so on are added,
+  // so that each saved rank counts once. Returns the parts that have such tensors.
+  std::vector<std::string> open_summed(int rank, int world) {
+    std::vector<std::string> names;
+    for (const auto& [name, thing] : parts_) {
+      if (thing->is_per_rank() || left_.contains(name)) continue;
+      const auto tensors = thing->rank_tensors();
+      if (!tensors.empty()) names.push_back(name);
+      for (const auto& [tensor_name, tensor] : tensors) {
+        summed_.push_back({tensor, fmt::format("{}.{}", saved_name(name), tensor_name)});
+      }
+    }
+    if (summed_.empty()) return names;
+    for (auto saved = rank; saved < checkpoint_.manifest.world; saved += world) {
+      const auto file = rank_file(saved);
+      if (has_file(checkpoint_.manifest, file)) {
+        add_terms(SafetensorsFile(files_.read(checkpoint_.path + "/" + file)), saved);
+      } else {
+        faults_.push_back(fmt::format("the checkpoint has no file {}", file));
+      }
+    }
+    return names;
   }
 
   void load_tensors() {
     throw_faults();
     for (const auto& [file, tensors] : opened_) copy_into(tensors, file);
     for (const auto& [thing, tensors] : own_) thing->load_tensors(tensors);
+    const at::NoGradGuard no_grad;
+    for (const auto& [tensor, name, terms] : summed_) {
+      tensor.zero_();
+      for (const auto& term : terms) tensor.add_(term.to(tensor.device()));
+    }
   }
 
  private:
@@ -155,6 +184,22 @@ class PartLoader {
     opened_.emplace_back(std::move(file), std::move(tensors));
   }
 
+  void add_terms(const SafetensorsFile& file, int rank) {
+    for (auto& [tensor, name, terms] : summed_) {
+      try {
+        auto term = read_tensor(file, name);
+        if (term.sizes() == tensor.sizes() && term.scalar_type() == tensor.scalar_type()) {
+          terms.push_back(std::move(term));
+        } else {
+          faults_.push_back(
+              fmt::format("rank {}: {} has another shape or dtype in the checkpoint", rank, name));
+        }
+      } catch (const UsageError&) {
+        faults_.push_back(fmt::format("rank {}: {} is missing in the checkpoint", rank, name));
+      }
+    }
+  }
+
   void throw_faults() const {
     if (faults_.empty()) return;
     throw UsageError(
@@ -172,6 +217,12 @@ class PartLoader {
   std::set<std::string> left_;  // parts that an import lacks
   std::vector<std::pair<SafetensorsFile, NamedTensors>> opened_;
   std::vector<std::pair<Tracked*, NamedTensors>> own_;
+  struct Sum {
+    at::Tensor tensor;
+    std::string name = {};  // in the rank files
+    std::vector<at::Tensor> terms = {};
+  };
+  std::vector<Sum> summed_;
 };
 
 void derive_own(const ValidCheckpoint& checkpoint, const Parts& parts, int rank) {
@@ -186,6 +237,10 @@ void derive_own(const ValidCheckpoint& checkpoint, const Parts& parts, int rank)
 }
 
 }  // namespace
+
+NamedTensors own_tensors(Tracked& thing) {
+  return thing.is_per_rank() ? thing.named_tensors() : thing.rank_tensors();
+}
 
 std::optional<ValidCheckpoint> newest_common(FileSystem& files, const std::string& folder,
                                              const ProcessGroup& group, const Log& log) {
@@ -241,16 +296,27 @@ void load_parts(FileSystem& files, const ValidCheckpoint& checkpoint, const Part
   loader.open_replicated();
   const bool same_world =
       checkpoint.manifest.world == world && checkpoint.manifest.reason != SaveReason::import;
-  if (same_world) loader.open_own(rank);
+  std::vector<std::string> summed;
+  if (same_world) {
+    loader.open_own(rank);
+  } else if (checkpoint.manifest.reason != SaveReason::import) {
+    summed = loader.open_summed(rank, world);
+  }
   loader.load_tensors();
   if (same_world) return;
   derive_own(checkpoint, parts, rank);
-  if (rank == 0) {
-    log.info(
-        fmt::format("{} was saved by {} ranks and resumes with {}: random generators are seeded "
-                    "from seed {}, step and rank",
-                    checkpoint.path, checkpoint.manifest.world, world, checkpoint.manifest.seed));
+  if (rank != 0) return;
+  auto text = fmt::format(
+      "{} was saved by {} ranks and resumes with {}: random generators are seeded from seed {}, "
+      "step and rank",
+      checkpoint.path, checkpoint.manifest.world, world, checkpoint.manifest.seed);
+  if (!summed.empty()) {
+    text += fmt::format(
+        "; the per-rank tensors of {} are redistributed, their sums over the ranks "
+        "are preserved",
+        fmt::join(summed, ", "));
   }
+  log.info(text);
 }
 
 }  // namespace lockstep

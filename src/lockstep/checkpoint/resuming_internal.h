@@ -18,6 +18,9 @@ namespace lockstep {
 /// The tracked objects by name, in the order of saving.
 using Parts = std::vector<std::pair<std::string, std::unique_ptr<Tracked>>>;
 
+/// The tensors of `thing` that each rank saves.
+[[nodiscard]] NamedTensors own_tensors(Tracked& thing);
+
 /// The newest checkpoint that is valid on every rank; empty if no rank sees a checkpoint.
 /// Collective. Logs each skipped checkpoint. Throws as decide_common does.
 [[nodiscard]] std::optional<ValidCheckpoint> newest_common(FileSystem& files,
@@ -30,8 +33,9 @@ using Parts = std::vector<std::pair<std::string, std::unique_ptr<Tracked>>>;
 void expect_same_run(const Manifest& saved, const RunOptions& options, int rank, const Log& log);
 
 /// Loads the checkpoint into the parts: JSON values first; then, if the tensors of all parts match,
-/// their bytes. If the checkpoint is from a world of another size, per-rank states are derived from
-/// the seed, which is logged. Throws UsageError naming every difference.
+/// their bytes. If the checkpoint is from a world of another size, which is logged, per-rank
+/// objects are derived from the seed, and rank_tensors() are sums of those of the saved ranks
+/// (tracked.h). Throws UsageError naming every difference.
 void load_parts(FileSystem& files, const ValidCheckpoint& checkpoint, const Parts& parts, int rank,
                 int world, const Log& log);
 

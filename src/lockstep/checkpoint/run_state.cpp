@@ -62,14 +62,12 @@ std::vector<FileToStage> Run::State::files_to_stage() const {
   std::vector<FileToStage> files;
   FileToStage own{rank_file(world.rank()), {}};
   for (const auto& [name, thing] : parts) {
-    if (thing->is_per_rank()) {
-      for (auto& [tensor_name, tensor] : thing->named_tensors()) {
-        own.tensors.emplace_back(fmt::format("{}.{}", name, tensor_name), std::move(tensor));
-      }
-    } else if (world.rank() == 0) {
-      auto tensors = thing->named_tensors();
-      if (!tensors.empty()) files.push_back({part_file(name), std::move(tensors)});
+    for (auto& [tensor_name, tensor] : own_tensors(*thing)) {
+      own.tensors.emplace_back(fmt::format("{}.{}", name, tensor_name), std::move(tensor));
     }
+    if (world.rank() != 0 || thing->is_per_rank()) continue;
+    auto tensors = thing->named_tensors();
+    if (!tensors.empty()) files.push_back({part_file(name), std::move(tensors)});
   }
   files.push_back(std::move(own));
   return files;

@@ -11,6 +11,16 @@
 // named_tensors() then returns. The saved bytes are copied into these tensors in place; no memory
 // moves. LibTorch's modules, optimizers and generators do not have these members; this file has
 // adapters for them.
+//
+// These tensors are equal on all ranks, and rank 0 saves them. An object with a JSON value may also
+// have tensors that differ between ranks, such as the error feedback of compressed gradients:
+//
+//   NamedTensors rank_tensors();  // the same names and shapes on every rank
+//
+// Every rank saves its own and gets them back, byte for byte. Only their sum over the ranks may
+// matter: when the run resumes with another number of ranks, rank r of n gets the sum of those of
+// the saved ranks r, r + n, r + 2n and so on, or zeros, so that the sum over all ranks is
+// preserved.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -47,6 +57,11 @@ concept HasStateJson = requires(T& thing, const T& constant, std::string_view js
   thing.load_state_json(json);
 };
 
+template <typename T>
+concept HasRankTensors = requires(T& thing) {
+  { thing.rank_tensors() } -> std::convertible_to<NamedTensors>;
+};
+
 /// A tracked object of any type. Borrows the object.
 class Tracked {
  public:
@@ -63,10 +78,13 @@ class Tracked {
   [[nodiscard]] virtual std::optional<std::string> state_json() const = 0;
   /// Loads a value of state_json(). Throws UsageError if it is invalid for this object.
   virtual void load_state_json(std::string_view json) = 0;
+  /// The tensors that differ between ranks, beside named_tensors().
+  [[nodiscard]] virtual NamedTensors rank_tensors() { return {}; }
   /// Called after the saved bytes have been copied into the result of named_tensors(). For an
   /// object whose named_tensors() are copies of its state.
   virtual void load_tensors(const NamedTensors& /*loaded*/) {}
-  /// True if each rank has its own state that no other rank can use.
+  /// True if each rank has its own state that no other rank can use: named_tensors() are saved per
+  /// rank.
   [[nodiscard]] virtual bool is_per_rank() const noexcept { return false; }
   /// For is_per_rank(): sets a new state from `seed`, when the run resumes at another world size.
   virtual void derive(std::uint64_t /*seed*/) {}
@@ -90,6 +108,10 @@ class TrackedThing final : public Tracked {
   }
   NamedTensors named_tensors() override {
     if constexpr (HasNamedTensors<T>) return thing_.named_tensors();
+    return {};
+  }
+  NamedTensors rank_tensors() override {
+    if constexpr (HasRankTensors<T>) return thing_.rank_tensors();
     return {};
   }
   std::optional<std::string> state_json() const override {
@@ -122,6 +144,8 @@ template <typename T>
   } else if constexpr (std::derived_from<T, at::Generator>) {
     return track_generator(thing);
   } else if constexpr (HasNamedTensors<T> || HasStateJson<T>) {
+    static_assert(HasStateJson<T> || !HasRankTensors<T>,
+                  "a tracked object with rank_tensors() needs state_json() and load_state_json()");
     return std::make_unique<TrackedThing<T>>(thing);
   } else {
     static_assert(HoldsModule<T>,
