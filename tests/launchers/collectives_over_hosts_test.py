@@ -18,10 +18,10 @@ PROGRAM = os.environ["LOCKSTEP_COLLECTIVES_OVER_HOSTS"]
 
 
 class CollectivesOverHosts(JobTest):
-    def nodes(self, sizes, *arguments, port):
+    def nodes(self, sizes, *arguments, port, options=()):
         return [self.start("on", f"h{node}", LOCKSTEP, "run", "-n", str(ranks), "--nnodes", str(len(sizes)),
                            "--node-rank", str(node), "--rendezvous", f"h0:{port}", "--grace", "2s", "--run-dir",
-                           f"run{node}", "--timeout", "20s", PROGRAM, *arguments)
+                           f"run{node}", "--timeout", "20s", *options, PROGRAM, *arguments)
                 for node, ranks in reversed(list(enumerate(sizes)))]
 
     def logs(self):
@@ -58,9 +58,9 @@ class CollectivesOverHosts(JobTest):
             for run in self.folder.glob("run*"):
                 shutil.rmtree(run)
 
-    def lost(self, act, port):
+    def lost(self, act, port, *options):
         """Ranks 0 and 1 on h0, 2 on h1; returns what the ranks of h0 print after `act`."""
-        jobs = self.nodes([2, 1], "forever", port=port)
+        jobs = self.nodes([2, 1], "forever", port=port, options=options)
         self.wait_for(lambda: len(re.findall("uses hierarchical", self.logs())) == 3, "three ranks that sum")
         time.sleep(1)
         act()
@@ -83,11 +83,13 @@ class CollectivesOverHosts(JobTest):
                 return pid
         self.fail(f"no rank on {host}")
 
-    def test_a_killed_rank_is_named_within_a_second(self):
-        lost = self.lost(lambda: os.kill(self.program_on("h1"), signal.SIGKILL), 29410)
+    # The limits below are at least ten times what an idle machine needs.
+
+    def test_a_killed_rank_is_named_long_before_the_heartbeat(self):
+        lost = self.lost(lambda: os.kill(self.program_on("h1"), signal.SIGKILL), 29410, "--heartbeat", "60s")
         for rank, seconds, text in lost:
             self.assertEqual(rank, "2", text)
-            self.assertLess(float(seconds), 1.0, text)
+            self.assertLess(float(seconds), 10.0, text)
             self.assertIn("has ended", text)
 
     def test_a_cut_link_is_named_at_the_heartbeat(self):
@@ -98,7 +100,7 @@ class CollectivesOverHosts(JobTest):
         lost = [each for each in self.lost(cut, 29411) if each[0] == "2"]
         self.assertGreaterEqual(len(lost), 2)
         for _, seconds, text in lost:
-            self.assertLess(float(seconds), 6.0, text)
+            self.assertLess(float(seconds), 30.0, text)  # the heartbeat is 3 s
             self.assertRegex(text, "its machine does not answer|Connection timed out")
             self.assertIn("is lost", text)
 
@@ -113,7 +115,7 @@ class CollectivesOverHosts(JobTest):
         os.kill(stopped[0], signal.SIGKILL)
         for rank, seconds, text in lost:
             self.assertEqual(rank, "2", text)
-            self.assertLess(float(seconds), 6.0, text)
+            self.assertLess(float(seconds), 30.0, text)  # the heartbeat is 3 s
             self.assertRegex(text, "its machine answers, its process does not|Connection timed out")
 
 
