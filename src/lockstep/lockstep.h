@@ -33,6 +33,7 @@
 #include "lockstep/train/cuda_graph_step.h"
 #include "lockstep/train/gelu.h"
 #include "lockstep/train/grad_scaler.h"
+#include "lockstep/train/host_syncs.h"
 #include "lockstep/train/lr_scaling.h"
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/recompute.h"

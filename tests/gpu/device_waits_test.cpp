@@ -89,6 +89,23 @@ TEST_F(Waiting, TheCounterCounts) {
   EXPECT_GT(count_waits().all(), before.all());
 }
 
+// HostSyncs sees LibTorch's operations; count_waits.h sees CUDA's functions.
+TEST_F(Waiting, HostSyncsCountsEveryReadAndNoStep) {
+  Loop loop(gpu, at::kBFloat16);
+  for (int i = 0; i < 5; ++i) loop.step(i);
+  HostSyncs syncs;
+  for (int i = 0; i < kSteps; ++i) loop.step(5 + i);
+  EXPECT_EQ(syncs.take(), 0);
+  const auto before = count_waits();
+  for (int i = 0; i < 3; ++i) (void)torch::ones({1}, gpu).item<float>();
+  EXPECT_EQ(count_waits().all() - before.all(), 3);
+  EXPECT_EQ(syncs.take(), 3);
+  auto x = torch::ones({2}, torch::device(gpu).requires_grad(true));
+  x.register_hook([](const at::Tensor& gradient) { (void)gradient.sum().item<float>(); });
+  x.sum().backward();
+  EXPECT_EQ(syncs.take(), 1) << "on autograd's thread";
+}
+
 TEST_F(Waiting, NoStepWaitsWithClippingAndAutocast) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     Loop loop(gpu, dtype);

@@ -214,11 +214,9 @@ void NcclTransport::exchange_shards(const DeviceCall& call, const NcclPiece& pie
   const auto element = bytes_of(call.call.dtype);
   const auto* const input = call.call.input.data() + piece.offset * element;
   const auto* const rest = input + piece.shard * size() * element;
+  const auto bytes = piece.shard * element;
   comm_->enqueue([&](NcclFunctions& nccl, void* comm) {
-    DeviceStatus status;
-    if (piece.shard > 0) {
-      status = nccl.all_to_all(scratch_, input, piece.shard * element, comm, stream());
-    }
+    auto status = swap_shards(nccl, comm, input, bytes, bytes);
     if (status.ok() && piece.remainder > 0) {
       status = nccl.all_gather(remainder_, rest, piece.remainder * element, comm, stream());
     }
@@ -226,16 +224,32 @@ void NcclTransport::exchange_shards(const DeviceCall& call, const NcclPiece& pie
   });
 }
 
+// The own shard stays where it is, and costs no copy.
+DeviceStatus NcclTransport::swap_shards(NcclFunctions& nccl, void* comm, const std::byte* input,
+                                        std::size_t stride, std::size_t bytes) {
+  DeviceStatus status;
+  for (int other = 0; bytes > 0 && other < parts_.size() && status.ok(); ++other) {
+    if (other == rank()) continue;
+    const auto at = static_cast<std::size_t>(other);
+    status = nccl.send(input + at * stride, bytes, other, comm, stream());
+    if (status.ok()) status = nccl.receive(scratch_ + at * bytes, bytes, other, comm, stream());
+  }
+  return status;
+}
+
 void NcclTransport::reduce_own_shard(const DeviceCall& call, const NcclPiece& piece) {
   const auto element = bytes_of(call.call.dtype);
+  const auto* const input = call.call.input.data() + piece.offset * element;
   const bool has_output = call.call.kind == Collective::all_reduce || rank() == call.call.root;
   auto* const output = has_output ? call.call.output.data() + piece.offset * element : nullptr;
   const auto own = static_cast<std::size_t>(rank()) * piece.shard * element;
   if (piece.shard > 0) {
-    reduce_scratch(call, scratch_, piece.shard, has_output ? output + own : scratch_ + own);
+    reduce_scratch(call, scratch_, piece.shard, input + own,
+                   has_output ? output + own : scratch_ + own);
   }
   if (piece.remainder > 0 && has_output) {
-    reduce_scratch(call, remainder_, piece.remainder, output + piece.shard * size() * element);
+    const auto rest = piece.shard * size() * element;
+    reduce_scratch(call, remainder_, piece.remainder, input + rest, output + rest);
   }
 }
 
@@ -268,22 +282,14 @@ Recipe NcclTransport::reduce_scatter(DeviceCall& call) {
   for (std::size_t offset = 0; offset < count; offset += largest) {
     const auto length = std::min(largest, count - offset);
     const auto bytes = length * element;
+    const auto* const input = own.input.data() + offset * element;
     comm_->enqueue([&](NcclFunctions& nccl, void* comm) {
-      if (length == count) {
-        return nccl.all_to_all(scratch_, own.input.data(), bytes, comm, stream());
-      }
-      DeviceStatus status;
-      for (std::size_t other = 0; other < size() && status.ok(); ++other) {
-        const auto* const from = own.input.data() + (other * count + offset) * element;
-        status = nccl.send(from, bytes, static_cast<int>(other), comm, stream());
-        if (!status.ok()) break;
-        status =
-            nccl.receive(scratch_ + other * bytes, bytes, static_cast<int>(other), comm, stream());
-      }
-      return status;
+      return swap_shards(nccl, comm, input, count * element, bytes);
     });
     co_await enqueued();
-    reduce_scratch(call, scratch_, length, own.output.data() + offset * element);
+    reduce_scratch(call, scratch_, length,
+                   input + static_cast<std::size_t>(rank()) * count * element,
+                   own.output.data() + offset * element);
   }
   end(call);
 }
@@ -312,12 +318,13 @@ Recipe NcclTransport::reduce_fast(DeviceCall& call) {
   end(call);
 }
 
-void NcclTransport::reduce_scratch(const DeviceCall& call, std::byte* scratch, std::size_t count,
-                                   std::byte* to) {
+void NcclTransport::reduce_scratch(const DeviceCall& call, const std::byte* scratch,
+                                   std::size_t count, const std::byte* own, std::byte* to) {
   std::vector<const std::byte*> sources;
   for (std::size_t other = 0; other < size(); ++other) {
     sources.push_back(scratch + other * count * bytes_of(call.call.dtype));
   }
+  sources[static_cast<std::size_t>(rank())] = own;
   const auto selected = parts_.context->scope();
   expect(parts_.context->functions().reduce({call.call.dtype, call.call.op, call.weight},
                                             call.tree(), sources, {&to, 1}, count, stream()),

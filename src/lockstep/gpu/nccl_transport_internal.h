@@ -83,7 +83,13 @@ class NcclTransport final : public DeviceTransport {
   void exchange_shards(const DeviceCall& call, const NcclPiece& piece);
   void reduce_own_shard(const DeviceCall& call, const NcclPiece& piece);
   void collect_shards(const DeviceCall& call, const NcclPiece& piece);
-  void reduce_scratch(const DeviceCall& call, std::byte* scratch, std::size_t count, std::byte* to);
+  // Sends `bytes` at other · stride of `input` to each other rank, and receives those of the others
+  // into scratch_.
+  [[nodiscard]] DeviceStatus swap_shards(NcclFunctions& nccl, void* comm, const std::byte* input,
+                                         std::size_t stride, std::size_t bytes);
+  // Reduces `count` elements of each rank: `own`, and those of the others in `scratch`.
+  void reduce_scratch(const DeviceCall& call, const std::byte* scratch, std::size_t count,
+                      const std::byte* own, std::byte* to);
   [[nodiscard]] bool is_fast(const Call& call) const noexcept;
   [[nodiscard]] std::size_t largest_piece(const Call& call) const noexcept;
   [[nodiscard]] Awaited enqueued() const noexcept { return {.local = &enqueued_}; }
@@ -99,7 +105,7 @@ class NcclTransport final : public DeviceTransport {
   const std::filesystem::path ratios_;
   DeviceMemory memory_;
   const Enqueued enqueued_;
-  std::byte* scratch_ = nullptr;    // the inputs of this rank's shard, by rank
+  std::byte* scratch_ = nullptr;    // the other ranks' inputs of this rank's shard, by rank
   std::byte* remainder_ = nullptr;  // in the same allocation: the remainders, by rank
   std::atomic<std::uint64_t> last_call_ = 0;
   std::optional<Deadline::Clock::time_point> error_since_;  // used by the watcher only

@@ -322,7 +322,7 @@ TEST(NcclFailures, ADeviceThatDoesNotEndItsWorkIsNamedAfterTheDeadline) {
 }
 
 TEST(NcclFailures, ACallThatNcclRefusesFailsTheGroupOnAllRanks) {
-  for (const std::string_view refused : {"all_to_all", "all_gather", "end_group", "query"}) {
+  for (const std::string_view refused : {"send", "receive", "all_gather", "end_group", "query"}) {
     Cards cards({.size = 2});
     cards.run([&](Group& group) {
       const auto device = cards.device(group.rank());
