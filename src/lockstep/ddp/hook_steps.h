@@ -2,11 +2,11 @@
 // next call. The reducer resumes it when the awaited call is done: at a gradient that arrives
 // during backward(), or at the end of backward(). All of it runs on the thread of backward().
 //
-//   HookSteps steps_of(GradientBucket& bucket) {
-//     encode(bucket.values(), wire);
-//     co_await bucket.all_reduce(wire);
-//     decode(wire, bucket.values());
-//   }
+//   ddp.set_hook([](GradientBucket& bucket) -> HookSteps {
+//     auto wire = bucket.values().to(at::kHalf);
+//     co_await bucket.all_reduce(wire);  // backward() continues
+//     bucket.values().copy_(wire);
+//   });
 //
 // A coroutine may be destroyed while it awaits a call, when the group has failed. Its references
 // and captures must stay valid until it has ended: a lambda lives in its GradientHook.
