@@ -1,9 +1,11 @@
 #include "lockstep/collectives/backends.h"
 
+#include "lockstep/base/environment.h"
 #include "lockstep/collectives/backends_internal.h"
 #include "lockstep/fabric/backend_choice.h"
 #include "lockstep/fabric/group.h"
 #include "lockstep/mpi/connect.h"
+#include "lockstep/rendezvous/network_link.h"
 #include "lockstep/shm/connect.h"
 #include "lockstep/tcp/connect.h"
 
@@ -12,15 +14,22 @@ namespace {
 
 // Also connects the groups of split(): their ranks may all be on one host, for example.
 Planes connect(const Membership& membership, AddressExchange& addresses, Deadline deadline,
-               const Watch& watch, const BackendOptions& options) {
+               const Watch& watch, const BackendOptions& options, bool is_fast) {
   const bool has_mpi = membership.registry->given_network() != nullptr;
   const auto choice = choose_backend(
       {membership.global_ranks, membership.hosts, membership.addresses, has_mpi}, options);
-  const auto connect_by = choice.kind == BackendKind::tcp ? connect_by_tcp()
-                          : choice.kind == BackendKind::hierarchical
-                              ? connect_by_tcp({.within_host = connect_by_shm()})
-                          : choice.kind == BackendKind::mpi ? connect_by_mpi()
-                                                            : connect_by_shm();
+  if (choice.kind == BackendKind::shm) {
+    auto planes = connect_by_shm()(membership, addresses, deadline, watch);
+    planes.reason = choice.reason;
+    return planes;
+  }
+  const ExchangeOptions exchange{.link = network_link(Environment::of_process()),
+                                 .is_fast = is_fast};
+  const auto connect_by =
+      choice.kind == BackendKind::tcp ? connect_by_tcp({.exchange = exchange})
+      : choice.kind == BackendKind::hierarchical
+          ? connect_by_tcp({.within_host = connect_by_shm(), .exchange = exchange})
+          : connect_by_mpi({.exchange = exchange});
   auto planes = connect_by(membership, addresses, deadline, watch);
   planes.reason = choice.reason;
   return planes;
@@ -34,13 +43,17 @@ std::shared_ptr<Group> make_group(const World& world) {
 
 std::shared_ptr<Group> make_group(const World& world, const GroupOptions& options,
                                   const BackendOptions& backend) {
-  return make_group(world, options, connect_ranks(backend));
+  return make_group(world, options, connect_ranks(backend, /*is_fast=*/false));
 }
 
-Connect connect_ranks(const BackendOptions& backend) {
-  return [backend](const Membership& membership, AddressExchange& addresses, Deadline deadline,
-                   const Watch& watch) {
-    return connect(membership, addresses, deadline, watch, backend);
+std::vector<LinkCount> link_counts(const World& world) {
+  return link_counts(world.groups()->network());
+}
+
+Connect connect_ranks(const BackendOptions& backend, bool is_fast) {
+  return [backend, is_fast](const Membership& membership, AddressExchange& addresses,
+                            Deadline deadline, const Watch& watch) {
+    return connect(membership, addresses, deadline, watch, backend, is_fast);
   };
 }
 

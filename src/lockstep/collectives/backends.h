@@ -3,6 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
+
+#include "lockstep/trace/link_speed.h"
 
 namespace lockstep {
 
@@ -19,5 +22,9 @@ class World;
 [[nodiscard]] std::shared_ptr<Group> make_group(const World& world);
 [[nodiscard]] std::shared_ptr<Group> make_group(const World& world, const GroupOptions& options,
                                                 const BackendOptions& backend);
+
+/// How fast this rank has sent to ranks on other hosts so far, as its kernel counts it
+/// (trace/link_speed.h). Empty without backend tcp or hierarchical. Not collective.
+[[nodiscard]] std::vector<LinkCount> link_counts(const World& world);
 
 }  // namespace lockstep

@@ -10,16 +10,17 @@
 
 namespace lockstep {
 
-enum class NcclSums : std::uint8_t;  // collectives/process_group.h
+enum class Sums : std::uint8_t;  // collectives/process_group.h
 
-/// Connects the ranks of a group, and of those that split() creates, for CPU memory.
-[[nodiscard]] Connect connect_ranks(const BackendOptions& backend);
+/// Connects the ranks of a group, and of those that split() creates, for CPU memory. `is_fast`:
+/// between hosts, sums of floating point may use the ring.
+[[nodiscard]] Connect connect_ranks(const BackendOptions& backend, bool is_fast);
 
 /// As make_group() of backends.h, with GPU memory. In a library with LibTorch: a program that uses
 /// none does not load the CUDA runtime.
 [[nodiscard]] std::shared_ptr<Group> make_group_with_devices(const World& world,
                                                              const GroupOptions& options,
                                                              const BackendOptions& backend,
-                                                             NcclSums nccl_sums);
+                                                             Sums sums);
 
 }  // namespace lockstep

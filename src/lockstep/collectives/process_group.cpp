@@ -7,12 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/backends_internal.h"
 #include "lockstep/collectives/current_stream_internal.h"
 #include "lockstep/collectives/device_alone_internal.h"
 #include "lockstep/collectives/tensor_span_internal.h"
 #include "lockstep/fabric/backend_choice.h"
+#include "lockstep/rendezvous/network_link.h"
 
 namespace lockstep {
 namespace {
@@ -187,7 +189,7 @@ ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& option
                                                         .timeout = options.timeout,
                                                         .stall_report = options.stall_report},
                                            BackendOptions{.backend = kind_of(options.backend)},
-                                           options.nccl_sums)) {}
+                                           options.sums)) {}
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Group> group)
     : group_(std::move(group)), reservation_(std::make_shared<Reservation>()) {}
@@ -200,6 +202,12 @@ std::string ProcessGroup::backend(at::Device device) const {
 }
 std::string ProcessGroup::backend_reason(at::Device device) const {
   return device.is_cpu() ? group_->reason() : group_->device_reason();
+}
+
+std::optional<NetworkLink> ProcessGroup::link() const {
+  const auto kind = group_->kind();
+  if (kind != "tcp" && kind != "hierarchical" && kind != "mpi") return std::nullopt;
+  return network_link(Environment::of_process());
 }
 
 RankPage& ProcessGroup::page() const noexcept { return group_->page(); }

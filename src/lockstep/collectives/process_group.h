@@ -38,8 +38,9 @@
 
 namespace lockstep {
 
-class RankPage;  // trace/rank_page.h
-class World;     // rendezvous/world.h
+struct NetworkLink;  // rendezvous/network_link.h
+class RankPage;      // trace/rank_page.h
+class World;         // rendezvous/world.h
 
 /// The backend that moves the data of a group.
 enum class Backend : std::uint8_t {
@@ -54,16 +55,18 @@ enum class Backend : std::uint8_t {
   nccl,    // NCCL, for ranks with one GPU each
 };
 
-/// How backend nccl adds floating point: exact, bit-identical to the other backends; or fast, in an
-/// order of NCCL's choice.
-enum class NcclSums : std::uint8_t { exact, fast };
+/// How floating point is added. exact: in a fixed tree, bit-identical for all backends. fast: the
+/// bits depend on the number of ranks; backend nccl adds in an order of NCCL's choice, the backends
+/// between hosts in a ring (docs/collectives.md states when that is faster). shm, ipc and staged
+/// are exact with both.
+enum class Sums : std::uint8_t { exact, fast };
 
 struct ProcessGroupOptions {
   std::string name = "world";                      // for messages
   std::chrono::milliseconds timeout{600'000};      // long, because a rank may be evaluating
   std::chrono::milliseconds stall_report{10'000};  // a longer wait is reported once
   Backend backend = Backend::automatic;
-  NcclSums nccl_sums = NcclSums::exact;
+  Sums sums = Sums::exact;
 };
 
 /// Optional arguments of a call.
@@ -95,6 +98,8 @@ class ProcessGroup {
   /// rank without a requested backend, which moves no data.
   [[nodiscard]] std::string backend(at::Device device = at::kCPU) const;
   [[nodiscard]] std::string backend_reason(at::Device device = at::kCPU) const;
+  /// The link between the hosts of the ranks, measured or assumed; nullopt for ranks of one host.
+  [[nodiscard]] std::optional<NetworkLink> link() const;
   /// The page of this rank, as World::page().
   [[nodiscard]] RankPage& page() const noexcept;
   /// Throws UsageError, naming `what`, if the backend does not support memory on `device`.

@@ -33,8 +33,13 @@ bool HostCall::handles(const Call& call) noexcept {
          call.kind == Collective::broadcast;
 }
 
-HostCall::HostCall(NetworkCall& call, std::shared_ptr<HostMemory> memory)
-    : call_(call), memory_(std::move(memory)), parts_(parts_of_call()), own_part_(parts_.size()) {
+HostCall::HostCall(NetworkCall& call, std::shared_ptr<HostMemory> memory,
+                   ExchangeAlgorithm algorithm)
+    : call_(call),
+      memory_(std::move(memory)),
+      algorithm_(algorithm),
+      parts_(parts_of_call()),
+      own_part_(parts_.size()) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     if (parts_[i].owner == rank()) own_part_ = i;
   }
@@ -46,7 +51,11 @@ HostCall::HostCall(NetworkCall& call, std::shared_ptr<HostMemory> memory)
   if (output) registered_.push_back(output->memory);
   call_.memory_words = {(input ? input->allocation : 0) | (output ? output->allocation << 32 : 0),
                         input ? input->offset : 0, output ? output->offset : 0};
-  expect_data();
+  if (uses_rails()) {
+    expect_by_rails();
+  } else {
+    expect_data();
+  }
 }
 
 bool HostCall::spreads_results() const noexcept {
@@ -57,6 +66,10 @@ std::vector<HostCall::OwnedPart> HostCall::parts_of_call() const {
   const auto bytes = static_cast<std::size_t>(made().count) * bytes_of(made().dtype);
   if (made().kind == Collective::broadcast) return {{made().root, {0, bytes}}};
   std::vector<OwnedPart> parts;
+  for (std::size_t i = 0; uses_rails() && i < memory_->size(); ++i) {
+    parts.push_back({memory_->ranks()[i], part_of(bytes, i, memory_->size(), kLine)});
+  }
+  if (uses_rails()) return parts;
   for (int owner = 0; owner < plan().num_ranks(); ++owner) {
     const bool is_piece =
         made().kind == Collective::reduce_scatter || made().kind == Collective::all_gather;
@@ -216,6 +229,10 @@ std::byte* HostCall::own_result_at(std::size_t part, std::size_t offset) {
 
 Recipe HostCall::move() {
   find_memory();
+  return uses_rails() ? move_by_rails() : move_directly();
+}
+
+Recipe HostCall::move_directly() {
   const int here = memory_->host();
   const auto& ranks = memory_->ranks();
   const auto rounds = num_rounds();

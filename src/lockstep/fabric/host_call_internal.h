@@ -11,6 +11,11 @@
 // other's inputs and results in registered memory. If the memory of one of them is not registered,
 // they are *staged*: copied through a stage in shared memory, round by round. The hosts decide this
 // independently of each other: the network sees the same rounds.
+//
+// An all_reduce among many hosts of equal sizes can use *rails* instead (host_rails.cpp): the
+// elements are divided among the ranks of a host. Each reduces its part over its host, exchanges
+// the partial with the ranks of the same index on the other hosts in steps (exchange_plan.h), and
+// the ranks of a host copy the results from each other.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +34,9 @@ class HostCall {
   /// Whether the data of such a call move this way, if it is not inline.
   [[nodiscard]] static bool handles(const Call& call) noexcept;
 
-  /// States what this rank will receive. Called before it enters.
-  HostCall(NetworkCall& call, std::shared_ptr<HostMemory> memory);
+  /// States what this rank will receive. Called before it enters. `algorithm` is direct, or that of
+  /// the rails of an all_reduce (HostPlan::has_rails).
+  HostCall(NetworkCall& call, std::shared_ptr<HostMemory> memory, ExchangeAlgorithm algorithm);
   /// Called when all ranks have entered. `call` must outlive the recipe.
   [[nodiscard]] Recipe move();
 
@@ -47,6 +53,12 @@ class HostCall {
   // Whether all ranks, and therefore all hosts, receive the results.
   [[nodiscard]] bool spreads_results() const noexcept;
   [[nodiscard]] std::vector<OwnedPart> parts_of_call() const;
+  // By rails, each rank of a host handles one part, which ranks of other hosts handle there.
+  [[nodiscard]] bool uses_rails() const noexcept { return algorithm_ != ExchangeAlgorithm::direct; }
+  void expect_by_rails();
+  void reduce_for_rail(std::size_t round);
+  [[nodiscard]] Recipe move_by_rails();
+  [[nodiscard]] Recipe move_directly();
   [[nodiscard]] int handler_of(const OwnedPart& part, int host) const;
   [[nodiscard]] bool is_handled_here(const OwnedPart& part) const {
     return handler_of(part, memory_->host()) == rank();
@@ -80,6 +92,7 @@ class HostCall {
 
   NetworkCall& call_;
   std::shared_ptr<HostMemory> memory_;
+  ExchangeAlgorithm algorithm_;
   std::vector<OwnedPart> parts_;
   std::size_t own_part_;  // parts_.size() if this rank owns none
   std::size_t block_bytes_;

@@ -80,6 +80,14 @@ int HostPlan::num_partials_of(int host) const noexcept {
                                         [&](const auto& each) { return each.host == host; }));
 }
 
+bool HostPlan::has_rails() const noexcept {
+  const auto each = ranks_.front().size();
+  for (std::size_t rank = 0; rank < host_of_.size(); ++rank) {
+    if (static_cast<std::size_t>(host_of_[rank]) != rank / each) return false;
+  }
+  return std::has_single_bit(each) && host_of_.size() == each * ranks_.size();
+}
+
 Part HostPlan::owned_by(int rank, std::size_t count, std::size_t alignment) const noexcept {
   const auto host = static_cast<std::size_t>(host_of(rank));
   const auto& ranks = ranks_[host];

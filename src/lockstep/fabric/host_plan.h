@@ -58,6 +58,11 @@ class HostPlan {
   /// The order in which the owner of a part reduces the partials.
   [[nodiscard]] const TreePlan& tree() const noexcept { return tree_; }
 
+  /// Whether all hosts have the same power of two of consecutive ranks. Then the ranks with the
+  /// same index in their hosts, a *rail*, can exchange the partials of their hosts in steps: the
+  /// tree over the hosts is the top of the tree over the ranks.
+  [[nodiscard]] bool has_rails() const noexcept;
+
   /// The elements that `rank` reduces and returns: each host owns an equal part, because its
   /// network card is the limit, and cuts it among its ranks.
   [[nodiscard]] Part owned_by(int rank, std::size_t count, std::size_t alignment) const noexcept;

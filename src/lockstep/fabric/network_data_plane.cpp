@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/fabric/group.h"
 #include "lockstep/fabric/host_call_internal.h"
 #include "lockstep/fabric/network_control_plane_internal.h"
 #include "lockstep/fabric/network_data_plane_internal.h"
@@ -12,7 +13,7 @@ namespace lockstep {
 namespace {
 
 using Kind = NetworkMessage::Kind;
-constexpr std::uint32_t kMessagePart = 2;        // of a transfer; calls use 0 and 1
+constexpr std::uint32_t kMessagePart = 2;        // of a transfer; calls use all others
 constexpr std::uint64_t kMaxWaitingOffers = 16;  // messages of one rank without an answer
 
 // Registered memory is ordinary memory, which the network reads and writes in place.
@@ -51,6 +52,7 @@ NetworkCall::~NetworkCall() {
   if (!transfers) return;
   if (!done) group->forget(number);
   group->give_back(std::move(scratch));
+  group->give_back(std::move(steps_scratch));
 }
 
 NetworkMessageOperation::~NetworkMessageOperation() {
@@ -73,6 +75,31 @@ std::string NetworkDataPlane::settings() const {
   return fmt::format("{}, inline_bytes {}", kind_, options_.inline_bytes);
 }
 
+// Ranks with other settings would choose other algorithms. The defaults need no comparison: a rank
+// that has others makes a call that the rank with the defaults does not make.
+void NetworkDataPlane::tune(Group& group) {
+  const auto& own = options_.exchange;
+  if (own == ExchangeOptions{} || size() == 1) return;
+  const auto name = fmt::format("sums {}, link {}", own.is_fast ? "fast" : "exact",
+                                own.algorithm ? to_string(*own.algorithm) : to_string(own.link));
+  group.wait(*group.start({.kind = Collective::barrier, .name = name}, nullptr));
+}
+
+ExchangeAlgorithm NetworkDataPlane::algorithm_of(const Call& call, int members, std::size_t bytes,
+                                                 bool is_carried) const noexcept {
+  const auto& options = options_.exchange;
+  const bool is_plain_sum = call.kind == Collective::all_reduce && is_floating(call.dtype) &&
+                            (call.op == ReduceOp::sum || divides(call.op));
+  const auto chosen = choose_exchange({.members = members,
+                                       .bytes = bytes,
+                                       .has_wide_sums = partial_dtype(call.dtype) != call.dtype,
+                                       .most_carried = is_carried ? options_.inline_bytes : 0},
+                                      options.link);
+  if (chosen == ExchangeAlgorithm::carried) return chosen;
+  if (options.is_fast && is_plain_sum) return ExchangeAlgorithm::ring;
+  return options.algorithm.value_or(chosen);
+}
+
 std::optional<std::string> NetworkDataPlane::refusal_of(const Device& device) const {
   if (device.kind == DeviceKind::cpu) return std::nullopt;
   return "it supports CPU memory only; copy the tensor to the CPU";
@@ -83,11 +110,27 @@ std::shared_ptr<CallOperation> NetworkDataPlane::prepare(const Call& call, std::
   own->call = call;
   own->number = number;
   const auto largest = std::max(input_bytes(call, call.root, size()), call.input.size());
-  own->is_inline = largest <= options_.inline_bytes;
+  // The tree of a call with leaves is not that over the ranks.
+  const bool in_steps = reduces(call.kind) && !call.leaves && size() > 1;
+  const auto algorithm = in_steps ? algorithm_of(call, size(), largest, /*is_carried=*/true)
+                                  : ExchangeAlgorithm::direct;
+  own->is_inline =
+      in_steps ? algorithm == ExchangeAlgorithm::carried : largest <= options_.inline_bytes;
   group_->set_next_input(call, own->is_inline ? exchange::input_for : nullptr);
   if (own->is_inline) return own;
   if (host_ && HostCall::handles(call)) {
-    own->host = std::make_unique<HostCall>(*own, host_);
+    const auto& plan = host_->plan();
+    const bool has_rails =
+        plan.has_rails() && plan.num_hosts() > 1 && call.kind == Collective::all_reduce;
+    const auto per_element =
+        host_->size() == 1 ? bytes_of(call.dtype) : bytes_of(partial_dtype(call.dtype));
+    const auto per_rank = largest / bytes_of(call.dtype) / host_->size() * per_element;
+    own->host = std::make_unique<HostCall>(
+        *own, host_,
+        has_rails ? algorithm_of(call, plan.num_hosts(), per_rank, /*is_carried=*/false)
+                  : ExchangeAlgorithm::direct);
+  } else if (algorithm != ExchangeAlgorithm::direct) {
+    own->steps = make_exchange(algorithm, *own, whole_data_of(*own));
   } else {
     expect_data(*own);
   }
@@ -126,6 +169,7 @@ void NetworkDataPlane::expect_data(NetworkCall& call) {
 Recipe NetworkDataPlane::begin(CallOperation& operation, bool /*same_memory*/) {
   auto& call = static_cast<NetworkCall&>(operation);
   if (call.host) return call.host->move();
+  if (call.steps) return move_in_steps(call);
   if (!call.is_inline) return move_data(call);
   run_inline(call);
   return {};
@@ -134,6 +178,7 @@ Recipe NetworkDataPlane::begin(CallOperation& operation, bool /*same_memory*/) {
 void NetworkDataPlane::retire(CallOperation& operation, bool /*is_last*/) noexcept {
   auto& call = static_cast<NetworkCall&>(operation);
   group_->give_back(std::exchange(call.scratch, {}));
+  group_->give_back(std::exchange(call.steps_scratch, {}));
   call.host.reset();
 }
 

@@ -2,10 +2,11 @@
 //
 // Inputs up to inline_bytes travel with their call: when all ranks have entered, each computes what
 // it needs. Larger data follow when all ranks have entered, so that every byte is received at its
-// destination. A reduction is *direct*: the elements are divided into one part per rank, its owner.
-// Every rank sends each part to its owner, which reduces it in the order of the tree, block by
-// block, and sends the result back. Per rank, 2S(N-1)/N bytes are sent and received. If the ranks
-// of a host share memory, such data cross the network once per host (host_call_internal.h).
+// destination. A *direct* reduction divides the elements into one part per rank, its owner. Every
+// rank sends each part to its owner, which reduces it in the order of the tree, block by block, and
+// sends the result back. Per rank, 2S(N-1)/N bytes are sent and received. Other reductions move in
+// steps (exchange_plan.h, ring.h). If the ranks of a host share memory, such data cross the network
+// once per host (host_call_internal.h).
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/fabric/exchange_internal.h"
 #include "lockstep/fabric/host_plan.h"
 #include "lockstep/fabric/network_group_internal.h"
 #include "lockstep/fabric/network_planes.h"
@@ -58,7 +60,11 @@ class NetworkCall final : public CallOperation {
   std::vector<Word> sent;
   std::vector<std::uint64_t> queued;
   Bytes scratch = {};              // the parts that this rank reduces, one per rank
+  Bytes steps_scratch = {};        // of `steps`
   std::unique_ptr<HostCall> host;  // if the data cross the network once per host
+  // If a reduction moves in steps. Not dropped before this object: another thread may wait for one
+  // of its words.
+  std::unique_ptr<Exchange> steps;
 
   [[nodiscard]] std::byte* scratch_of(int rank) {
     const auto bytes = exchange::owned_by(call, group->rank(), group->size()).length;
@@ -95,7 +101,7 @@ class NetworkDataPlane final : public DataPlane {
   [[nodiscard]] std::string kind() const override { return kind_; }
   [[nodiscard]] std::string settings() const override;
   [[nodiscard]] std::optional<std::string> refusal_of(const Device& device) const override;
-  void tune(Group& /*group*/) override {}
+  void tune(Group& group) override;
 
   [[nodiscard]] std::shared_ptr<CallOperation> prepare(const Call& call,
                                                        std::uint64_t number) override;
@@ -122,6 +128,10 @@ class NetworkDataPlane final : public DataPlane {
 
   [[nodiscard]] int rank() const noexcept { return group_->rank(); }
   [[nodiscard]] int size() const noexcept { return group_->size(); }
+  // How `call` is reduced among `members` that contribute `bytes` each; `is_carried`: it may travel
+  // with the call.
+  [[nodiscard]] ExchangeAlgorithm algorithm_of(const Call& call, int members, std::size_t bytes,
+                                               bool is_carried) const noexcept;
   void expect_data(NetworkCall& call);
   static Recipe deliver(NetworkMessageOperation& operation, std::span<const std::byte> bytes,
                         std::uint64_t number);
@@ -138,6 +148,8 @@ class NetworkDataPlane final : public DataPlane {
 
 /// Computes an inline call that all ranks have entered.
 void run_inline(NetworkCall& call);
+/// Moves the data of a reduction that has `steps`.
+[[nodiscard]] Recipe move_in_steps(NetworkCall& call);
 /// Moves the data of any other call.
 [[nodiscard]] Recipe move_data(NetworkCall& call);
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/fabric/exchange_plan.h"
 #include "lockstep/fabric/host_planes.h"
 #include "lockstep/fabric/network.h"
 #include "lockstep/fabric/transport.h"
@@ -19,6 +20,7 @@ namespace lockstep {
 struct NetworkPlaneOptions {
   // The largest input that travels with its call, at most 16 KiB; equal on all ranks.
   std::size_t inline_bytes = 16U << 10;
+  ExchangeOptions exchange = {};
 };
 
 /// The planes under construction: the ends of all ranks must be known before the planes exist.

@@ -119,6 +119,10 @@ void run_inline(NetworkCall& call) {
   reduce_bytes(call, sources, made.output.data(), made.output.size());
 }
 
+Recipe move_in_steps(NetworkCall& call) {
+  while (const auto awaited = call.steps->advance()) co_await *awaited;
+}
+
 Recipe move_data(NetworkCall& call) {
   const auto& made = call.call;
   const int own = call.group->rank();

@@ -49,7 +49,7 @@ Planes connect(const Membership& membership, AddressExchange& addresses,
                      how_to_get_mpi());
   }
   NetworkPlanes planes(network, "mpi", membership.rank, membership.global_ranks,
-                       {.inline_bytes = options.inline_bytes});
+                       {.inline_bytes = options.inline_bytes, .exchange = options.exchange});
   addresses.exchange(to_string({ProcessIdentity::of(::getpid()), planes.end()}));
   NetworkPlanes::Facts facts;
   std::vector<ProcessIdentity> processes;

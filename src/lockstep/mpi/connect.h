@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "lockstep/fabric/exchange_plan.h"
 #include "lockstep/fabric/transport.h"
 
 namespace lockstep {
@@ -11,6 +12,8 @@ namespace lockstep {
 struct MpiOptions {
   // The largest input that travels with its call, at most 16 KiB; equal on all ranks.
   std::size_t inline_bytes = 16U << 10;
+  // How the group reduces.
+  ExchangeOptions exchange = {};
 };
 
 /// Connects ranks on any hosts by the communicator with which init(MPI_Comm) created their world.

@@ -62,7 +62,8 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
   expect_reachable(membership);
   const auto network = network_of(membership, options);
   NetworkPlanes planes(network, options.within_host ? "hierarchical" : "tcp", membership.rank,
-                       membership.global_ranks, {.inline_bytes = options.inline_bytes});
+                       membership.global_ranks,
+                       {.inline_bytes = options.inline_bytes, .exchange = options.exchange});
   NetworkPlanes::Facts facts;
   const auto own_address = to_string(network->address_of(planes.end()));
   if (options.within_host) {

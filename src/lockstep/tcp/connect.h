@@ -4,9 +4,13 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <vector>
 
+#include "lockstep/fabric/exchange_plan.h"
 #include "lockstep/fabric/transport.h"
+#include "lockstep/trace/link_speed.h"
 
 namespace lockstep {
 
@@ -23,6 +27,8 @@ struct TcpOptions {
   // With within_host, the shared memory per rank through which data pass that are not in registered
   // memory: this much for inputs, and for results; equal on all ranks.
   std::size_t stage_bytes = 2U << 20;
+  // How the group reduces.
+  ExchangeOptions exchange = {};
   // For tests: the host of a global rank, instead of that of the world.
   std::function<int(int global_rank)> host_of = {};
 };
@@ -31,5 +37,9 @@ struct TcpOptions {
 /// job's network settings.
 /// The transport throws UsageError if ranks of several hosts are to use a loopback address.
 [[nodiscard]] Connect connect_by_tcp(const TcpOptions& options = {});
+
+/// What the kernel has counted for the connections of `network`, which connect_by_tcp() has made
+/// (GroupRegistry::network); empty for null.
+[[nodiscard]] std::vector<LinkCount> link_counts(const std::shared_ptr<void>& network);
 
 }  // namespace lockstep

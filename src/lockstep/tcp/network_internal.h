@@ -32,6 +32,7 @@
 #include "lockstep/rendezvous/group_registry.h"
 #include "lockstep/tcp/link_internal.h"
 #include "lockstep/tcp/wire.h"
+#include "lockstep/trace/link_speed.h"
 
 namespace lockstep {
 
@@ -49,6 +50,8 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   /// and any exception of `watch`.
   void connect(int peer, const RankAddress& address, Deadline deadline, const Watch& watch);
   [[nodiscard]] ProcessIdentity process_of(int peer) const;
+  /// What the kernel has counted for the data connections.
+  [[nodiscard]] std::vector<LinkCount> counts() const;
 
   [[nodiscard]] std::uint64_t open(NetworkEnd& end) override;
   void close(std::uint64_t end) noexcept override;
