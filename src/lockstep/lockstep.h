@@ -19,6 +19,8 @@
 #include "lockstep/data/torch_data.h"
 #include "lockstep/ddp/compress_16bit.h"
 #include "lockstep/ddp/ddp.h"
+#include "lockstep/ddp/int8_compression.h"
+#include "lockstep/ddp/power_sgd.h"
 #include "lockstep/launch/init.h"
 #include "lockstep/rendezvous/world.h"
 #include "lockstep/tokenizers/tokenizer.h"
