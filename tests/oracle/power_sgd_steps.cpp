@@ -26,7 +26,7 @@ struct Parameters : torch::nn::Module {
   Parameters() {
     const std::vector<std::pair<std::string, std::vector<std::int64_t>>> shapes{
         {"first", {64, 48}}, {"second", {64, 48}}, {"convolution", {32, 16, 3, 3}},
-        {"wide", {40, 200}}, {"small", {4, 6}},    {"bias", {64}}};
+        {"wide", {40, 200}}, {"small", {4, 4}},    {"bias", {64}}};
     for (const auto& [name, sizes] : shapes) register_parameter(name, torch::zeros(sizes));
   }
 };

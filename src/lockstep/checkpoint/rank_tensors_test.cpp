@@ -116,7 +116,7 @@ TEST(RankTensors, WithAnotherNumberOfRanksTheSumIsPreservedAndLogged) {
   }
 }
 
-TEST(RankTensors, TensorsOfAnotherShapeAreNamedAndNothingIsLoaded) {
+TEST(RankTensors, TensorsOfTheWrongShapeAreNamedAndNothingIsLoaded) {
   const TestFolder folder;
   (void)train(folder.path(), 2, 2);
   for (const int ranks : {2, 1}) {
