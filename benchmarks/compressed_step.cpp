@@ -1,7 +1,7 @@
 // The time of a training step with compressed gradients, for compression_between_hosts:
 //   compressed_step METHOD WIDTH BATCH STEPS
-// METHOD: none, bf16, fp16 or auto. The model has 8 layers of WIDTH. Rank 0 prints one
-// line of JSON: the median of the steps after the first four, and the bytes of a step.
+// METHOD: none, bf16, fp16, int8, powersgd (rank 4) or auto. The model has 8 layers of WIDTH. Rank
+// 0 prints one line of JSON: the median of the steps after the first four, and the bytes of a step.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -22,14 +22,20 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 
 // The codecs, whose state lives as long as their hooks.
 struct Codecs {
+  Int8Compression int8;
+  PowerSgd power_sgd{{.rank = 4, .start_step = 0}};
+
   [[nodiscard]] GradientHook hook_of(const std::string& method) {
     if (method == "none") return all_reduce_hook();
     if (method == "bf16") return compress_bf16();
     if (method == "fp16") return compress_fp16();
+    if (method == "int8") return int8.hook();
+    if (method == "powersgd") return power_sgd.hook();
     if (method == "auto") {
-      return GradientHook::fastest_of({all_reduce_hook(), compress_bf16()});
+      return GradientHook::fastest_of(
+          {all_reduce_hook(), compress_bf16(), int8.hook(), power_sgd.hook()});
     }
-    throw UsageError("unknown method " + method + ": none, bf16, fp16 or auto");
+    throw UsageError("unknown method " + method + ": none, bf16, fp16, int8, powersgd or auto");
   }
 };
 

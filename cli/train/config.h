@@ -20,6 +20,8 @@ enum class HeadKind { tied, separate };
 enum class KernelKind { own, libtorch };
 enum class Augment { none, flip };
 enum class ResumeKind { automatic, required };
+enum class TailKind { drop, pad, uneven };
+enum class Compress { none, bf16, fp16, int8, powersgd, automatic };
 
 /// The defaults are those of a tiny GPT; default_config() has those of the other models.
 struct TrainConfig {
@@ -44,6 +46,7 @@ struct TrainConfig {
   double val_fraction = 0.1;  // fraction of the data that only evaluations use
   Augment augment = Augment::none;
   std::int64_t workers = 0;  // reader threads per rank
+  TailKind tail = TailKind::drop;
 
   // Training step
   std::int64_t batch = 8;         // samples per rank per micro-batch
@@ -66,6 +69,9 @@ struct TrainConfig {
   std::int64_t recompute = 0;            // checkpoint activations of every n-th block; 0: of none
   bool sync_batch_norm = false;          // BatchNorm over the batches of all ranks
   std::int64_t bucket_bytes = 25 << 20;  // 0: chosen by measurement
+  Compress compress = Compress::none;    // of gradients between ranks
+  std::int64_t powersgd_rank = 0;        // 0: kPowerSgdRank, and no candidate of `automatic`
+  std::int64_t powersgd_start = 1000;    // steps before it are not compressed
   std::int64_t seed = 1;
   bool deterministic = false;
   bool cuda_graph = false;
@@ -87,6 +93,8 @@ struct TrainConfig {
 
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
+
+constexpr std::int64_t kPowerSgdRank = 4;
 
 /// The configuration of `lockstep train <kind>` without options.
 [[nodiscard]] TrainConfig default_config(ModelKind kind);

@@ -141,6 +141,10 @@ std::string deciding_json(const SavedConfig& saved) {
     // Runs made before the setting existed do not have it, and this value is what they did.
     if (setting.name == "vocabulary" && saved.resolved.config.vocabulary == 0) continue;
     if (setting.name == "sync-batch-norm" && !saved.resolved.config.sync_batch_norm) continue;
+    if (setting.name == "tail" && saved.resolved.config.tail == TailKind::drop) continue;
+    const bool is_of_compression =
+        setting.name == "compress" || setting.name.starts_with("powersgd-");
+    if (is_of_compression && saved.resolved.config.compress == Compress::none) continue;
     json[setting.name] = setting.text(saved.resolved.config);
   }
   return json.dump();

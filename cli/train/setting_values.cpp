@@ -121,5 +121,9 @@ std::vector<std::string_view> words_of(HeadKind) { return {"tied", "separate"}; 
 std::vector<std::string_view> words_of(KernelKind) { return {"own", "libtorch"}; }
 std::vector<std::string_view> words_of(Augment) { return {"none", "flip"}; }
 std::vector<std::string_view> words_of(ResumeKind) { return {"auto", "required"}; }
+std::vector<std::string_view> words_of(TailKind) { return {"drop", "pad", "uneven"}; }
+std::vector<std::string_view> words_of(Compress) {
+  return {"none", "bf16", "fp16", "int8", "powersgd", "auto"};
+}
 
 }  // namespace lockstep::cli

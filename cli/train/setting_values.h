@@ -39,5 +39,7 @@ std::vector<std::string_view> words_of(HeadKind);
 std::vector<std::string_view> words_of(KernelKind);
 std::vector<std::string_view> words_of(Augment);
 std::vector<std::string_view> words_of(ResumeKind);
+std::vector<std::string_view> words_of(TailKind);
+std::vector<std::string_view> words_of(Compress);
 
 }  // namespace lockstep::cli

@@ -130,6 +130,9 @@ void add_data(Table& table) {
   table.add("val-fraction", &C::val_fraction, kAll,
             "fraction of the data kept for validation; 0: no validation data");
   table.add("augment", &C::augment, kResnet, "training images: none, or flip (mirrored at random)");
+  table.add("tail", &C::tail, kAll,
+            "samples at the end of an epoch that fill no global batch: drop, pad (repeat others), "
+            "or uneven (smaller batches, weighted by their true counts)");
   table.add_free("workers", &C::workers, kAll,
                  "data loading threads per rank; 0: the training thread loads");
 }
@@ -190,6 +193,13 @@ void add_computation(Table& table) {
     config.bucket_bytes = read_bytes("--bucket-bytes", text);
   };
   bucket.text = [](const TrainConfig& config) { return spell_bytes(config.bucket_bytes); };
+  table.add("compress", &C::compress, kAll,
+            "gradients between ranks: none, bf16, fp16, int8, powersgd, or auto (the fastest by "
+            "measurement; none on one host)");
+  table.add("powersgd-rank", &C::powersgd_rank, kAll,
+            "rank of --compress powersgd, 0: 4; with auto, PowerSGD is a candidate if it is given");
+  table.add("powersgd-start", &C::powersgd_start, kAll,
+            "first step that PowerSGD compresses; earlier ones are sent as they are");
   table.add("seed", &C::seed, kAll, "seed of initial weights, data order and dropout");
   table.add("deterministic", &C::deterministic, kAll,
             "refuse operators without a deterministic implementation");

@@ -42,6 +42,8 @@ void check_counts(const TrainConfig& c) {
            {"global-batch", c.global_batch},
            {"grad-accum", c.grad_accum},
            {"recompute", c.recompute},
+           {"powersgd-rank", c.powersgd_rank},
+           {"powersgd-start", c.powersgd_start},
            {"seed", c.seed},
            {"eval-batches", c.eval_batches},
            {"patience", c.patience},
@@ -91,6 +93,11 @@ void refuse_ignored(const ResolvedConfig& resolved) {
   needs("base-batch-size", c.lr_scaling != LrScaling::none, "without --lr-scaling");
   const bool decays = c.schedule == ScheduleKind::cosine || c.schedule == ScheduleKind::linear;
   needs("min-lr-ratio", decays, "without --schedule cosine or linear");
+  const bool may_be_powersgd =
+      c.compress == Compress::powersgd || c.compress == Compress::automatic;
+  for (const auto* name : {"powersgd-rank", "powersgd-start"}) {
+    needs(name, may_be_powersgd, "without --compress powersgd or auto");
+  }
   for (const auto* name : {"patience", "eval-every", "eval-batches"}) {
     needs(name, c.val_fraction > 0 || !takes_tokens(c.model), "with --val-fraction 0");
   }
@@ -121,6 +128,11 @@ void check(ResolvedConfig& resolved) {
     throw UsageError(
         "--cuda-graph replays whole steps on a GPU: leave out --grad-accum and --device cpu, or "
         "--cuda-graph");
+  }
+  if (c.cuda_graph && c.tail == TailKind::uneven) {
+    throw UsageError(
+        "--cuda-graph replays steps of one shape, and --tail uneven has smaller ones: give --tail "
+        "drop or pad");
   }
   if (c.global_batch > 0 && resolved.origins["grad-accum"] == "default") c.grad_accum = 0;
   if (c.global_batch == 0) c.grad_accum = std::max<std::int64_t>(c.grad_accum, 1);

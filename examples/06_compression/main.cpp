@@ -50,10 +50,13 @@ int main() {
   const auto world = lockstep::init();
   const lockstep::ProcessGroup group(world);
   const double plain = train(world, group, lockstep::all_reduce_hook());
+  const lockstep::Int8Compression int8;  // its state: what each rank's gradients have lost so far
+  const lockstep::PowerSgd power_sgd({.rank = 2, .start_step = 20});
   double worst = 0;
-  for (const auto& hook : {lockstep::compress_bf16(), lockstep::compress_fp16(),
-                           lockstep::GradientHook::fastest_of(
-                               {lockstep::all_reduce_hook(), lockstep::compress_bf16()})}) {
+  for (const auto& hook :
+       {lockstep::compress_bf16(), lockstep::compress_fp16(), int8.hook(), power_sgd.hook(),
+        lockstep::GradientHook::fastest_of(
+            {lockstep::all_reduce_hook(), lockstep::compress_bf16()})}) {
     worst = std::max(worst, train(world, group, hook));
   }
   return worst < plain + 0.15 ? 0 : 1;

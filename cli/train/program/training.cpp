@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "cli/train/program/run_end.h"
@@ -75,13 +76,9 @@ void Training::step() {
       cost.data_wait += batch.metrics.wait;
       break;
     }
-    const auto mean = loss_of(batch);
-    timer_->enter(StepPart::backward);
-    backward_ = Clock::now();
-    scaler_.scale(mean).backward();  // the last one of a step averages gradients over ranks
+    compute(batch, loss);
     if (batch.ends_step) timer_->move(StepPart::exposed, ddp_.record().exposed);
     timer_->enter(StepPart::other);
-    loss.add(mean.detach(), static_cast<double>(batch.count()));
     cost.data_wait += batch.metrics.wait;
     ends_step = batch.ends_step;
   }
@@ -99,7 +96,8 @@ void Training::step() {
   meter_.add(cost, loss);
   if (logs) log_interval();
   if (reporter_->live_due()) {
-    reporter_->show_live(live_progress(work_, meter_, state(), loss.value()));
+    const auto own = loss.try_value().value_or(std::numeric_limits<double>::quiet_NaN());
+    reporter_->show_live(live_progress(work_, meter_, state(), own));
   }
 }
 
@@ -144,6 +142,24 @@ at::Tensor Training::loss_of(const Batch& batch) {
   if (!lower) return task_->loss(batch);
   const Autocast autocast(*lower, device_.type());
   return task_->loss(batch);
+}
+
+// With --tail uneven gradients are divided by the number of samples of all ranks.
+void Training::compute(const Batch& batch, Mean& loss) {
+  const bool is_uneven = config_.tail == TailKind::uneven;
+  if (is_uneven && batch.count() == 0) {
+    timer_->enter(StepPart::backward);
+    backward_ = Clock::now();
+    ddp_.sit_out();
+    return;
+  }
+  const auto count = static_cast<double>(batch.count());
+  const auto mean = loss_of(batch);
+  timer_->enter(StepPart::backward);
+  backward_ = Clock::now();
+  if (is_uneven) ddp_.count(batch.count());
+  scaler_.scale(is_uneven ? mean * count : mean).backward();
+  loss.add(mean.detach(), count);
 }
 
 Pending<double> Training::update_weights(std::optional<double> lr) {
@@ -197,13 +213,14 @@ void Training::refuse_non_finite(std::int64_t first) const {
   throw UsageError(fmt::format(
       "the gradient of {} is not finite on at least one rank{}: the run has diverged. Earlier "
       "checkpoints are in {}; start again with --fresh and a lower --lr, a longer --warmup or "
-      "--precision fp32",
+      "--precision fp32{}",
       first < last ? fmt::format("a step from {} to {}", first, last)
                    : fmt::format("step {}", last),
       names.empty() ? ""
                     : fmt::format(" (on rank {}: {}, {} parameter{} in total)", world_.rank(),
                                   names[0], names.size(), names.size() == 1 ? "" : "s"),
-      run_.checkpoints_folder()));
+      run_.checkpoints_folder(),
+      config_.compress == Compress::fp16 ? ", or --compress bf16, which does not overflow" : ""));
 }
 
 }  // namespace lockstep::cli

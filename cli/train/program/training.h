@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/train/program/compression.h"
 #include "cli/train/program/evaluation.h"
 #include "cli/train/program/interval_log.h"
 #include "cli/train/program/meter.h"
@@ -54,6 +55,9 @@ class Training {
   /// Writes the event of a checkpoint that was committed since the last call.
   void note_save();
   [[nodiscard]] at::Tensor loss_of(const Batch& batch);
+  /// Forward and backward of a micro-batch; the last one of a step averages gradients over ranks.
+  /// Adds its loss to `loss`.
+  void compute(const Batch& batch, Mean& loss);
   /// With `lr`, or with that of the optimizer in a captured step. Returns the gradient norm.
   Pending<double> update_weights(std::optional<double> lr);
   /// The step of `batch` as a CUDA graph; returns its loss.
@@ -82,6 +86,7 @@ class Training {
   std::unique_ptr<Task> task_;
   BatchSizes sizes_;
   Ddp ddp_;
+  Compression compression_;
   std::unique_ptr<FlatOptimizer> optimizer_;
   Loader loader_;
   StepCounts counts_;

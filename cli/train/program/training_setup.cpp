@@ -37,8 +37,14 @@ std::unique_ptr<Task> seeded_task(const SavedConfig& saved, const std::string& f
 
 DdpOptions ddp_options(const TrainConfig& config, const BatchSizes& sizes) {
   return {.bucket_bytes = static_cast<std::size_t>(config.bucket_bytes),
+          .normalize = config.tail == TailKind::uneven ? Normalize::by_count : Normalize::by_rank,
           .accumulate = static_cast<int>(sizes.accumulation),
           .sync_batch_norm = config.sync_batch_norm};
+}
+
+Tail tail_of(TailKind kind) {
+  if (kind == TailKind::uneven) return Tail::uneven;
+  return kind == TailKind::pad ? Tail::pad : Tail::drop;
 }
 
 LoaderOptions loader_options(const TrainConfig& config, const BatchSizes& sizes, const Task& task,
@@ -48,6 +54,7 @@ LoaderOptions loader_options(const TrainConfig& config, const BatchSizes& sizes,
   return {.batch = sizes,
           .rank = rank,
           .order = {.seed = static_cast<std::uint64_t>(config.seed)},
+          .tail = tail_of(config.tail),
           .workers = static_cast<int>(config.workers),
           .transforms = std::move(transforms),
           .device = task.device()};
@@ -78,6 +85,7 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
       task_(seeded_task(saved_, folder_, seeds_, device_)),
       sizes_(batch_sizes_for(saved_, world.size())),
       ddp_(task_->net(), group_, ddp_options(config_, sizes_)),
+      compression_(config_),
       optimizer_(make_optimizer(config_, ddp_.flat())),
       loader_(task_->training(), loader_options(config_, sizes_, *task_, world.rank())),
       counts_(step_counts(
@@ -88,6 +96,7 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
       schedule_(schedule_for(config_, counts_, peak_lr_.value)),
       scaler_({.enabled = config_.precision == Precision::float16}),
       run_(world, folder_, run_options(saved_, counts_, *task_, world.rank())) {
+  if (const auto hook = compression_.hook()) ddp_.set_hook(*hook);
   group_.barrier().wait();  // all ranks measure at the same time, as they compute
   Mean speed;
   speed.add(matrix_product_speed(device_, autocast_type(config_.precision).value_or(at::kFloat)));
@@ -105,6 +114,7 @@ void Training::open_run() {
   run_.track("optimizer", *optimizer_);
   run_.track("loader", loader_);
   run_.track("best", best_);
+  compression_.track(run_);
   if (config_.precision == Precision::float16) run_.track("scaler", scaler_);
   run_.track("clock", clock_);  // 0 unless the length is a time
   const auto resumed_at = run_.resume();
