@@ -66,18 +66,25 @@ class Injected(unittest.TestCase):
 
     def expect_advice(self, cause, first, second):
         """`first` runs the job with a fault, `second` without. Returns the result of the first and its advice about
-        `cause`, which gave at least half of its gain. Other programs on this machine are a fault too, which the
-        analysis names: then both are run again."""
-        for _ in range(4):
-            before, after = first(), second()
+        `cause`, which gave at least half of its gain. Other programs on this machine lengthen single runs, and are a
+        fault too, which the analysis names. So both are run up to six times, and of each the fastest run without that
+        fault counts, or the fastest of all. If three of the twelve runs were disturbed, the test is skipped."""
+        def is_disturbed(run):
+            return any(advice["cause"] in ("processor", "steal") for advice in run["analysis"]["advice"])
+
+        faulty, fixed = [], []
+        for _ in range(6):
+            faulty.append(first())
+            fixed.append(second())
+            before, after = (min(runs, key=lambda run: (is_disturbed(run), run["ms_per_batch"]))
+                             for runs in (faulty, fixed))
             found = [advice for advice in before["analysis"]["advice"] if advice["cause"] == cause]
             gain = 1 - after["ms_per_batch"] / before["ms_per_batch"]
             if found and gain >= found[0]["gain"] / 2:
                 self.assertEqual(len(found), 1, before)
                 return before, found[0]
-            busy = [advice for result in (before, after) for advice in result["analysis"]["advice"]
-                    if advice["cause"] in ("processor", "steal")]
-            self.assertTrue(busy, f"{cause}, gain {gain:.3f}: " + json.dumps([before, after], indent=1))
+        self.assertGreaterEqual(sum(map(is_disturbed, faulty + fixed)), 3,
+                                f"{cause}, gain {gain:.3f}: " + json.dumps([before, after], indent=1))
         self.skipTest("other programs use the processors of this machine")
 
     def expect_split_is_whole(self, result):
