@@ -153,31 +153,39 @@ double seconds_of(ExchangeAlgorithm algorithm, const ExchangeSize& size,
   const auto bytes = static_cast<double>(size.bytes);
   const double wide = size.has_wide_sums ? 2 : 1;
   const double others = members - 1;
+  // A member of a short block hands over its whole sums.
+  const bool is_power = std::has_single_bit(static_cast<unsigned>(size.members));
+  const double least = is_power ? 2 / members : 0;
   double steps = 0;
   double messages = 0;
   double moved = 0;
+  double combined = 2 * bytes * others / members;
   switch (algorithm) {
     case ExchangeAlgorithm::carried:
       moved = others * bytes;
+      combined = members * bytes;
       break;
     case ExchangeAlgorithm::direct:
     case ExchangeAlgorithm::ring:
       steps = algorithm == ExchangeAlgorithm::direct ? 2 : 2 * others;
       messages = 2 * others;
       moved = 2 * bytes * others / members;
+      if (algorithm == ExchangeAlgorithm::direct) combined = bytes;
       break;
     case ExchangeAlgorithm::doubling:
       steps = doubling_steps(size.members);
       messages = steps;
       moved = bytes * (1 + wide * (steps - 1));  // the first step sends inputs
+      combined = 2 * bytes * log2_up(size.members);
       break;
     case ExchangeAlgorithm::halving:
       steps = 2 * log2_up(size.members);
       messages = steps;
-      moved = bytes / 2 + wide * bytes * (0.5 - 1 / members) + bytes * others / members;
+      moved = bytes / 2 + wide * bytes * (0.5 - least / 2) + bytes * (1 - least / 2);
       break;
   }
-  return steps * link.latency + messages * link.message + moved / link.bandwidth;
+  return steps * link.latency + messages * link.message + moved / link.bandwidth +
+         combined / kCombineBandwidth;
 }
 
 ExchangeAlgorithm choose_exchange(const ExchangeSize& size, const NetworkLink& link) noexcept {
@@ -185,8 +193,8 @@ ExchangeAlgorithm choose_exchange(const ExchangeSize& size, const NetworkLink& l
   const auto consider = [&](ExchangeAlgorithm other) {
     if (seconds_of(other, size, link) < seconds_of(best, size, link)) best = other;
   };
+  if (size.members <= kMostDirect && !size.excludes_direct) consider(ExchangeAlgorithm::direct);
   consider(ExchangeAlgorithm::halving);
-  if (size.members <= kMostDirect) consider(ExchangeAlgorithm::direct);
   if (size.bytes <= size.most_carried) consider(ExchangeAlgorithm::carried);
   return best;
 }

@@ -73,10 +73,14 @@ struct ExchangeSize {
   std::size_t bytes = 0;         // of one member's input
   bool has_wide_sums = false;    // sums of several members have twice the bytes of an input
   std::size_t most_carried = 0;  // inputs up to this size may be carried by the call
+  bool excludes_direct = false;
 };
 
+/// Bytes per second in which a member combines inputs and sums. Assumed.
+constexpr double kCombineBandwidth = 10e9;
+
 /// The seconds that an all_reduce takes on `link`: steps that follow each other, messages that a
-/// member sends, and bytes that it sends or receives, whichever are more.
+/// member sends, bytes that it sends or receives, whichever are more, and bytes that it combines.
 [[nodiscard]] double seconds_of(ExchangeAlgorithm algorithm, const ExchangeSize& size,
                                 const NetworkLink& link) noexcept;
 

@@ -241,17 +241,27 @@ TEST(ExchangeChoice, AMeasuredLinkMovesTheThreshold) {
   EXPECT_EQ(choose_exchange(size, fast), ExchangeAlgorithm::doubling) << "messages count";
 }
 
-// Costs of the table in docs/collectives.md.
+TEST(ExchangeChoice, TwoMembersDoubleUntilCombiningCostsMoreThanAStep) {
+  EXPECT_EQ(choose_exchange({.members = 2, .bytes = 64U << 10}, {}), ExchangeAlgorithm::doubling);
+  EXPECT_EQ(choose_exchange({.members = 2, .bytes = 25U << 20}, {}), ExchangeAlgorithm::direct);
+  EXPECT_EQ(choose_exchange({.members = 2, .bytes = 25U << 20, .excludes_direct = true}, {}),
+            ExchangeAlgorithm::halving);
+}
+
+// Costs of the table in docs/collectives.md. Combining costs 1e-10 s per byte.
 TEST(ExchangeChoice, CostsAreStepsMessagesAndBytes) {
-  const NetworkLink link{.latency = 1, .message = 1e-3, .bandwidth = 1e6};
-  const ExchangeSize size{.members = 4, .bytes = 1000};
-  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::direct, size, link), 2 + 6e-3 + 1.5e-3, 1e-9);
-  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::doubling, size, link), 2 + 2e-3 + 2e-3, 1e-9);
-  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::halving, size, link), 4 + 4e-3 + 1.5e-3, 1e-9);
-  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::ring, size, link), 6 + 6e-3 + 1.5e-3, 1e-9);
-  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::carried, size, link), 3e-3, 1e-9);
-  const ExchangeSize three{.members = 3, .bytes = 1000};
-  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::doubling, three, link), 3 + 3e-3 + 3e-3, 1e-9);
+  const NetworkLink link{.latency = 1, .message = 1e-3, .bandwidth = 1e9};
+  const ExchangeSize size{.members = 4, .bytes = 1'000'000};
+  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::direct, size, link), 2 + 6e-3 + 1.5e-3 + 1e-4, 1e-9);
+  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::doubling, size, link), 2 + 2e-3 + 2e-3 + 4e-4, 1e-9);
+  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::halving, size, link), 4 + 4e-3 + 1.5e-3 + 1.5e-4, 1e-9);
+  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::ring, size, link), 6 + 6e-3 + 1.5e-3 + 1.5e-4, 1e-9);
+  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::carried, size, link), 3e-3 + 4e-4, 1e-9);
+  const ExchangeSize three{.members = 3, .bytes = 1'000'000};
+  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::doubling, three, link), 3 + 3e-3 + 3e-3 + 4e-4, 1e-9);
+  const ExchangeSize narrow{.members = 4, .bytes = 1'000'000, .has_wide_sums = true};
+  EXPECT_NEAR(seconds_of(ExchangeAlgorithm::halving, narrow, link), 4 + 4e-3 + 1.75e-3 + 1.5e-4,
+              1e-9);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "lockstep/base/error.h"
@@ -85,19 +86,32 @@ void NetworkDataPlane::tune(Group& group) {
   group.wait(*group.start({.kind = Collective::barrier, .name = name}, nullptr));
 }
 
-ExchangeAlgorithm NetworkDataPlane::algorithm_of(const Call& call, int members, std::size_t bytes,
-                                                 bool is_carried) const noexcept {
+ExchangeAlgorithm NetworkDataPlane::algorithm_of(const Call& call,
+                                                 const ExchangeSize& size) const noexcept {
   const auto& options = options_.exchange;
   const bool is_plain_sum = call.kind == Collective::all_reduce && is_floating(call.dtype) &&
                             (call.op == ReduceOp::sum || divides(call.op));
-  const auto chosen = choose_exchange({.members = members,
-                                       .bytes = bytes,
-                                       .has_wide_sums = partial_dtype(call.dtype) != call.dtype,
-                                       .most_carried = is_carried ? options_.inline_bytes : 0},
-                                      options.link);
+  const auto chosen = choose_exchange(size, options.link);
   if (chosen == ExchangeAlgorithm::carried) return chosen;
   if (options.is_fast && is_plain_sum) return ExchangeAlgorithm::ring;
   return options.algorithm.value_or(chosen);
+}
+
+// Each rank of a host contributes a part of its host's sums. Among a power of two of hosts, direct
+// moves as many bytes and waits for the ranks of the host in every block: it is never faster.
+ExchangeAlgorithm NetworkDataPlane::algorithm_of_rails(const Call& call,
+                                                       std::size_t bytes) const noexcept {
+  const auto& plan = host_->plan();
+  if (call.kind != Collective::all_reduce || !plan.has_rails() || plan.num_hosts() == 1) {
+    return ExchangeAlgorithm::direct;
+  }
+  const auto sum_dtype = host_->size() == 1 ? call.dtype : partial_dtype(call.dtype);
+  return algorithm_of(
+      call, {.members = plan.num_hosts(),
+             .bytes = bytes / bytes_of(call.dtype) * bytes_of(sum_dtype) / host_->size(),
+             .has_wide_sums = partial_dtype(call.dtype) != sum_dtype,
+             .excludes_direct = host_->size() > 1 &&
+                                std::has_single_bit(static_cast<unsigned>(plan.num_hosts()))});
 }
 
 std::optional<std::string> NetworkDataPlane::refusal_of(const Device& device) const {
@@ -112,23 +126,18 @@ std::shared_ptr<CallOperation> NetworkDataPlane::prepare(const Call& call, std::
   const auto largest = std::max(input_bytes(call, call.root, size()), call.input.size());
   // The tree of a call with leaves is not that over the ranks.
   const bool in_steps = reduces(call.kind) && !call.leaves && size() > 1;
-  const auto algorithm = in_steps ? algorithm_of(call, size(), largest, /*is_carried=*/true)
-                                  : ExchangeAlgorithm::direct;
+  const auto algorithm =
+      in_steps ? algorithm_of(call, {.members = size(),
+                                     .bytes = largest,
+                                     .has_wide_sums = partial_dtype(call.dtype) != call.dtype,
+                                     .most_carried = options_.inline_bytes})
+               : ExchangeAlgorithm::direct;
   own->is_inline =
       in_steps ? algorithm == ExchangeAlgorithm::carried : largest <= options_.inline_bytes;
   group_->set_next_input(call, own->is_inline ? exchange::input_for : nullptr);
   if (own->is_inline) return own;
   if (host_ && HostCall::handles(call)) {
-    const auto& plan = host_->plan();
-    const bool has_rails =
-        plan.has_rails() && plan.num_hosts() > 1 && call.kind == Collective::all_reduce;
-    const auto per_element =
-        host_->size() == 1 ? bytes_of(call.dtype) : bytes_of(partial_dtype(call.dtype));
-    const auto per_rank = largest / bytes_of(call.dtype) / host_->size() * per_element;
-    own->host = std::make_unique<HostCall>(
-        *own, host_,
-        has_rails ? algorithm_of(call, plan.num_hosts(), per_rank, /*is_carried=*/false)
-                  : ExchangeAlgorithm::direct);
+    own->host = std::make_unique<HostCall>(*own, host_, algorithm_of_rails(call, largest));
   } else if (algorithm != ExchangeAlgorithm::direct) {
     own->steps = make_exchange(algorithm, *own, whole_data_of(*own));
   } else {

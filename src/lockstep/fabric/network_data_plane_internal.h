@@ -128,10 +128,11 @@ class NetworkDataPlane final : public DataPlane {
 
   [[nodiscard]] int rank() const noexcept { return group_->rank(); }
   [[nodiscard]] int size() const noexcept { return group_->size(); }
-  // How `call` is reduced among `members` that contribute `bytes` each; `is_carried`: it may travel
-  // with the call.
-  [[nodiscard]] ExchangeAlgorithm algorithm_of(const Call& call, int members, std::size_t bytes,
-                                               bool is_carried) const noexcept;
+  // How `call` is reduced among its members, and among the ranks of a rail (HostPlan::has_rails).
+  [[nodiscard]] ExchangeAlgorithm algorithm_of(const Call& call,
+                                               const ExchangeSize& size) const noexcept;
+  [[nodiscard]] ExchangeAlgorithm algorithm_of_rails(const Call& call,
+                                                     std::size_t bytes) const noexcept;
   void expect_data(NetworkCall& call);
   static Recipe deliver(NetworkMessageOperation& operation, std::span<const std::byte> bytes,
                         std::uint64_t number);
