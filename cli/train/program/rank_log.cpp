@@ -1,6 +1,10 @@
 #include "cli/train/program/rank_log.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "lockstep/base/environment.h"
+#include "lockstep/collectives/backends.h"
 #include "lockstep/collectives/gather_values.h"
 #include "lockstep/metrics/rank_rows.h"
 
@@ -19,12 +23,18 @@ GpuMeter::GpuMeter(int index) : nvml_(Nvml::open()) {
   }
 }
 
-std::optional<GpuFigures> GpuMeter::read() const {
-  if (!nvml_ || !gpu_) return std::nullopt;
+void GpuMeter::look() {
+  if (!nvml_ || !gpu_) return;
   const auto load = read_gpu_load(*nvml_, *gpu_);
-  return GpuFigures{.utilization = load.utilization.value_or(0),
-                    .memory_bytes = load.memory_used_bytes.value_or(0),
-                    .clock_mhz = load.sm_clock_mhz.value_or(0)};
+  seen_ = GpuFigures{.utilization = load.utilization.value_or(0),
+                     .memory_bytes = load.memory_used_bytes.value_or(0),
+                     .clock_mhz = load.sm_clock_mhz.value_or(0)};
+}
+
+std::optional<GpuFigures> GpuMeter::take(std::int64_t steps) {
+  const auto syncs = static_cast<double>(syncs_.take());
+  if (seen_) seen_->host_syncs = syncs / static_cast<double>(std::max<std::int64_t>(steps, 1));
+  return std::exchange(seen_, std::nullopt);
 }
 
 RankLog::RankLog(const World& world, const ProcessGroup& group, Reporter& reporter,
@@ -35,6 +45,7 @@ RankLog::RankLog(const World& world, const ProcessGroup& group, Reporter& report
       facts_(options.facts),
       clock_(align_clocks(world, "train", Deadline::after(kClockTime))) {
   if (options.gpu) gpu_.emplace(*options.gpu);
+  counts_ = link_counts(world);
 }
 
 void RankLog::add(const StepSplit& split, const StepRecord& record,
@@ -48,6 +59,10 @@ void RankLog::add(const StepSplit& split, const StepRecord& record,
   bucket_meter_.add(record, backward);
 }
 
+void RankLog::before_wait() {
+  if (gpu_) gpu_->look();
+}
+
 void RankLog::end_interval(std::int64_t step, double loss) {
   const std::vector<double> entries(meter_.entries().begin(), meter_.entries().end());
   auto own = meter_.take();
@@ -55,7 +70,13 @@ void RankLog::end_interval(std::int64_t step, double loss) {
   own.rank = world_.rank();
   own.host = world_.host_of(world_.rank());
   own.loss = loss;
-  if (gpu_) own.gpu = gpu_->read();
+  if (gpu_) own.gpu = gpu_->take(own.steps);
+  auto counts = link_counts(world_);
+  const auto speeds = link_speeds(counts_, counts);
+  counts_ = std::move(counts);
+  own.slowest_peer = speeds.slowest_peer;
+  own.slowest_peer_mb_per_s = speeds.slowest_mb_per_s;
+  own.fastest_peer_mb_per_s = speeds.fastest_mb_per_s;
   const auto numbers = to_numbers(own, entries);
   std::vector<GatheredInterval> ranks;
   for (const auto& each : gather_values(group_, std::span(numbers), {.name = "figures of ranks"})) {

@@ -19,18 +19,25 @@
 #include "lockstep/rendezvous/host_clocks.h"
 #include "lockstep/rendezvous/world.h"
 #include "lockstep/trace/interval_meter.h"
+#include "lockstep/trace/link_speed.h"
 #include "lockstep/trace/run_analysis.h"
+#include "lockstep/train/host_syncs.h"
 
 namespace lockstep::cli {
 
-/// The GPU of a rank, read through NVML.
+/// The GPU of a rank, read through NVML, and how often the host waits for it.
 class GpuMeter {
  public:
   /// `index` counts the GPUs that this process may use.
   explicit GpuMeter(int index);
-  [[nodiscard]] std::optional<GpuFigures> read() const;
+  /// Reads the GPU. Takes milliseconds: call it while the GPU still computes.
+  void look();
+  /// The figures of the last look, and the waits per step of `steps` steps.
+  [[nodiscard]] std::optional<GpuFigures> take(std::int64_t steps);
 
  private:
+  std::optional<GpuFigures> seen_;
+  HostSyncs syncs_;
   std::shared_ptr<const Nvml> nvml_;  // null: not installed
   std::optional<Gpu> gpu_;
 };
@@ -48,6 +55,8 @@ class RankLog {
 
   /// Adds a step whose backward began at `backward`.
   void add(const StepSplit& split, const StepRecord& record, StepClock::time_point backward);
+  /// Call it in the last step of an interval, before the host waits for the device.
+  void before_wait();
   /// Ends an interval after `step`; `loss` is the mean of this rank. Collective.
   void end_interval(std::int64_t step, double loss);
   /// Writes the rows of buckets and, if it has changed, advice. Collective.
@@ -67,6 +76,7 @@ class RankLog {
   HostClock clock_;
   IntervalMeter meter_;
   BucketMeter bucket_meter_;
+  std::vector<LinkCount> counts_;  // at the begin of the interval
   // Of rank 0.
   std::deque<std::vector<RankInterval>> recent_;  // by interval
   std::vector<BucketFigures> buckets_;            // the newest

@@ -234,7 +234,7 @@ TEST(ExchangeChoice, MoreThan64MembersNeverExchangeDirectly) {
 }
 
 TEST(ExchangeChoice, AMeasuredLinkMovesTheThreshold) {
-  const ExchangeSize size{.members = 16, .bytes = 100'000};
+  const ExchangeSize size{.members = 16, .bytes = 20'000};
   NetworkLink slow{.bandwidth = 1e8};
   NetworkLink fast{.latency = 5e-6, .message = 1e-5, .bandwidth = 2.5e10};
   EXPECT_EQ(choose_exchange(size, slow), ExchangeAlgorithm::direct) << "bytes count";

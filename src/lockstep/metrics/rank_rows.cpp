@@ -66,6 +66,11 @@ MetricRow to_row(const RankInterval& interval) {
   for (const auto& [name, member] : kTimes) add(row, name, interval.*member);
   for (std::size_t i = 0; i < kNumStepParts; ++i) add(row, part_name(i), interval.split_ms[i]);
   for (const auto& [name, member] : kFigures) add(row, name, interval.*member);
+  if (interval.slowest_peer_mb_per_s > 0) {
+    row.metrics.push_back({"slowest_peer", static_cast<std::int64_t>(interval.slowest_peer)});
+    add(row, "slowest_peer_mb_per_s", interval.slowest_peer_mb_per_s);
+    add(row, "fastest_peer_mb_per_s", interval.fastest_peer_mb_per_s);
+  }
   if (interval.gpu) {
     add(row, "gpu_utilization", interval.gpu->utilization);
     add(row, "gpu_memory_bytes", interval.gpu->memory_bytes);
@@ -105,6 +110,9 @@ std::optional<RankInterval> try_rank_interval(const MetricRow& row) {
   for (const auto& [name, member] : kTimes) result.*member = number(name);
   for (std::size_t i = 0; i < kNumStepParts; ++i) result.split_ms[i] = number(part_name(i));
   for (const auto& [name, member] : kFigures) result.*member = number(name);
+  result.slowest_peer = row.number("slowest_peer").value_or(-1);
+  result.slowest_peer_mb_per_s = number("slowest_peer_mb_per_s");
+  result.fastest_peer_mb_per_s = number("fastest_peer_mb_per_s");
   if (row.find("gpu_utilization") != nullptr) {
     result.gpu = {.utilization = number("gpu_utilization"),
                   .memory_bytes = number("gpu_memory_bytes"),

@@ -90,6 +90,12 @@ RankInterval merged(const RankInterval& a, const RankInterval& b) {
   result.max_ms = std::max(a.max_ms, b.max_ms);
   result.p95_ms = std::max(a.p95_ms, b.p95_ms);
   result.peak_rss_bytes = std::max(a.peak_rss_bytes, b.peak_rss_bytes);
+  if (a.slowest_peer_mb_per_s > 0 &&
+      (b.slowest_peer_mb_per_s <= 0 || a.slowest_peer_mb_per_s < b.slowest_peer_mb_per_s)) {
+    result.slowest_peer = a.slowest_peer;
+    result.slowest_peer_mb_per_s = a.slowest_peer_mb_per_s;
+  }
+  result.fastest_peer_mb_per_s = std::max(a.fastest_peer_mb_per_s, b.fastest_peer_mb_per_s);
   return result;
 }
 
@@ -245,6 +251,11 @@ void MetricsReader::add_rank() {
     row.gpu = GpuFigures{.utilization = cursor.number("gpu_utilization"),
                          .memory_bytes = cursor.number("gpu_memory_bytes"),
                          .clock_mhz = cursor.number("gpu_clock_mhz")};
+  }
+  if (line_.find("slowest_peer")) {
+    row.slowest_peer = cursor.number("slowest_peer", -1);
+    row.slowest_peer_mb_per_s = cursor.number("slowest_peer_mb_per_s");
+    row.fastest_peer_mb_per_s = cursor.number("fastest_peer_mb_per_s");
   }
   if (metrics_.ranks.size() <= static_cast<std::size_t>(row.rank)) {
     metrics_.ranks.resize(static_cast<std::size_t>(row.rank) + 1);

@@ -48,6 +48,9 @@ void visit_numbers(Interval& interval, const Visit& visit) {
   visit(interval.involuntary_switches);
   visit(interval.steal);
   visit(interval.throttled_ms);
+  visit(interval.slowest_peer);
+  visit(interval.slowest_peer_mb_per_s);
+  visit(interval.fastest_peer_mb_per_s);
 }
 
 }  // namespace

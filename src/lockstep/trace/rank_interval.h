@@ -50,6 +50,10 @@ struct RankInterval {
   double steal = 0;         // fraction of the host's processor time that its hypervisor withheld
   double throttled_ms = 0;  // the cgroup had used up its quota
   std::optional<GpuFigures> gpu = {};
+  // Between hosts (link_speed.h); rates are 0 if too little was sent to tell.
+  double slowest_peer = -1;  // the rank to which this one sends at the lowest rate
+  double slowest_peer_mb_per_s = 0;
+  double fastest_peer_mb_per_s = 0;
 
   [[nodiscard]] double part_ms(StepPart part) const noexcept {
     return split_ms[static_cast<std::size_t>(part)];

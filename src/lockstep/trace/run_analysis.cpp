@@ -7,6 +7,7 @@
 #include <map>
 
 #include "lockstep/trace/bucket_analysis_internal.h"
+#include "lockstep/trace/link_speed.h"
 #include "lockstep/trace/median_internal.h"
 
 namespace lockstep {
@@ -26,7 +27,23 @@ constexpr double kSmallBucket = 256 << 10;
 struct RankMeans {
   RankInterval mean;
   std::vector<double> p50;
+  LinkSpeeds speeds = {};
 };
+
+// The peer that was the slowest one in most intervals, and its median rate.
+LinkSpeeds speeds_over(const std::vector<const RankInterval*>& intervals) {
+  std::map<int, std::vector<double>> slowest;  // rates, by peer
+  std::vector<double> fastest;
+  for (const auto* each : intervals) {
+    if (each->slowest_peer_mb_per_s <= 0) continue;
+    slowest[static_cast<int>(each->slowest_peer)].push_back(each->slowest_peer_mb_per_s);
+    fastest.push_back(each->fastest_peer_mb_per_s);
+  }
+  if (slowest.empty()) return {};
+  const auto most =
+      std::ranges::max_element(slowest, {}, [](const auto& each) { return each.second.size(); });
+  return {most->first, median(most->second), median(std::move(fastest))};
+}
 
 RankMeans means_of(const std::vector<const RankInterval*>& intervals) {
   RankMeans result;
@@ -52,6 +69,7 @@ RankMeans means_of(const std::vector<const RankInterval*>& intervals) {
     mean.peak_rss_bytes = std::max(mean.peak_rss_bytes, each->peak_rss_bytes);
     result.p50.push_back(each->p50_ms);
   }
+  result.speeds = speeds_over(intervals);
   return result;
 }
 
@@ -175,7 +193,9 @@ std::string action_for(Cause cause, const RunFacts& facts) {
     case Cause::evaluation:
       return "Evaluate less often (--eval-every) or on fewer batches";
     case Cause::link:
-      return "Use a faster link, or accumulate gradients: --grad-accum";
+      return "Use a faster link, or accumulate gradients: --grad-accum. If one rank is named, "
+             "compare "
+             "the rate of its network card with the others: ethtool";
     case Cause::small_buckets:
       return "Use larger buckets: --bucket-bytes 25MiB";
   }
@@ -249,6 +269,17 @@ class Advisor {
 
  private:
   void advise_on_communication() {
+    const auto exposed = pure_exposed();
+    if (analysis_.world > 1 && exposed >= kExposed * analysis_.step_ms) {
+      // The kernels' rates are valid also on machines with too few processors.
+      std::vector<RankSpeeds> speeds;
+      for (const auto& each : ranks_) speeds.push_back({each.mean.rank, each.speeds});
+      if (const auto slow = find_slow_link(speeds)) {
+        return add(Cause::link, slow->rank, exposed / 2,
+                   fmt::format("communication takes {:.1f} ms per step after backward: {}", exposed,
+                               slow->text));
+      }
+    }
     // Ranks that do not run make every all-reduce long.
     for (const auto& advice : analysis_.advice) {
       if (!advice.rank && (advice.cause == Cause::throttled || advice.cause == Cause::steal ||
@@ -257,7 +288,6 @@ class Advisor {
       }
     }
     if (analysis_.world < 2) return;
-    const auto exposed = pure_exposed();
     const auto& buckets = analysis_.buckets;
     if (buckets.count >= 8 && buckets.total_bytes / buckets.count < kSmallBucket) {
       // With few bytes, nearly all of this time is that of the calls.
@@ -320,7 +350,7 @@ RunAnalysis analyse(const AnalysisInput& input) {
   const auto ranks = means_by_rank(input.intervals);
   if (ranks.empty()) return analysis;
   analysis.world = static_cast<int>(ranks.size());
-  for (const auto& [mean, p50] : ranks) {
+  for (const auto& [mean, p50, speeds] : ranks) {
     analysis.ranks.push_back({.rank = mean.rank,
                               .host = mean.host,
                               .steps = mean.steps,

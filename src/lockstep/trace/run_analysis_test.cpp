@@ -56,6 +56,23 @@ TEST(RunAnalysis, AQuietRunHasNoAdvice) {
   EXPECT_NE(to_text(analysis).find("Advice: none"), std::string::npos);
 }
 
+// The links of rank 2 are slow, in both directions; all machines are busy.
+TEST(RunAnalysis, TheRankWithSlowLinksIsNamed) {
+  const auto analysis = analyse(run_with([](RankInterval& r) {
+    r.split_ms[at(StepPart::exposed)] = 60;
+    r.run_queue_ms = 80;
+    r.slowest_peer = r.rank == 2 ? 0 : 2;
+    r.slowest_peer_mb_per_s = 12;
+    r.fastest_peer_mb_per_s = r.rank == 2 ? 12.5 : 400;
+  }));
+  const auto found = std::ranges::find(analysis.advice, Cause::link, &Advice::cause);
+  ASSERT_NE(found, analysis.advice.end()) << to_text(analysis);
+  EXPECT_EQ(found->rank, 2);
+  EXPECT_NE(found->text.find("the links of rank 2 move 12.0 MB/s, others 400.0 MB/s"),
+            std::string::npos)
+      << found->text;
+}
+
 // What is injected on rank 2, the cause to be named, and the time that is lost.
 struct Injected {
   const char* name;
