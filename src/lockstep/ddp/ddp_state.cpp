@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/call_size.h"
 #include "lockstep/ddp/batch_norm_calls_internal.h"
 #include "lockstep/ddp/bucket_size.h"
 #include "lockstep/ddp/buffer_sync.h"
@@ -81,7 +82,12 @@ void Ddp::State::prepare() {
   // First, because a call below may throw: the old reducers refer to old slots and the old group.
   reducers.clear();
   make_reduction();
+  std::size_t total = 0;
+  for (int i = 0; i < flat.num_segments(); ++i) total += flat.gradients(i).nbytes();
   bucket_bytes = options.bucket_bytes == kAutotune ? kDefaultBucketBytes : options.bucket_bytes;
+  if (bucket_bytes == kDefaultBucketBytes) {
+    bucket_bytes = best_call_bytes(group, total).value_or(bucket_bytes);
+  }
   make_reducers(plan_buckets(flat.layout(), bucket_bytes));
   planned_by_arrival = false;
   check = {};
@@ -110,8 +116,6 @@ void Ddp::State::prepare() {
     follow_on_this_thread(followed);
   }
   if (options.bucket_bytes != kAutotune) return;
-  std::size_t total = 0;
-  for (int i = 0; i < flat.num_segments(); ++i) total += flat.gradients(i).nbytes();
   bucket_bytes = measure_bucket_bytes(group, total, flat.values(0).device());
   make_reducers(plan_buckets(flat.layout(), bucket_bytes));
 }
