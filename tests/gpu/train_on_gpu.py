@@ -3,6 +3,7 @@
 The oracle of an interrupted run is an uninterrupted one: `lockstep ckpt diff` finds no difference.
 """
 
+import json
 import os
 import pathlib
 import random
@@ -49,6 +50,12 @@ class TrainOnGpu(unittest.TestCase):
         self.assertIn("ranks: 1 on the GPU cuda:0", out)
         last = [line for line in out.splitlines() if "validation loss" in line and line.startswith("step")][-1]
         self.assertLess(float(last.split("validation loss ")[1].split(",")[0]), 2.8, out)
+        rows = [json.loads(line) for line in (self.folder / "a/metrics.jsonl").read_text().splitlines()]
+        ranks = [row for row in rows if row["kind"] == "rank"]
+        self.assertGreater(ranks[-1]["gpu_memory_bytes"], 0)
+        # An interval of 20 steps without an evaluation waits for the device at its end, to log the loss.
+        least = min(row["host_syncs"] for row in ranks if row["steps"] == 20)
+        self.assertTrue(0 < least < 1, ranks)
         text = self.run_command([LOCKSTEP, "generate", "--run", "a", "--prompt", "the", "--tokens", "8"])
         self.assertIn("8 tokens", text)
 

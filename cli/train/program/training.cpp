@@ -88,6 +88,7 @@ void Training::step() {
   timer_->enter(StepPart::other);
   const auto next = run_.step() + 1;
   const bool logs = next % counts_.log_every == 0 || next == 1 || next == counts_.total;
+  if (logs) rank_log_->before_wait();
   // On a GPU these are the only waits for the device: the steps of an interval end here.
   if (logs) (void)loss.try_value();
   if (device_.is_cpu() || logs || next % counts_.save_every == 0) expect_finite();
