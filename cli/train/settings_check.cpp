@@ -129,6 +129,10 @@ void check(ResolvedConfig& resolved) {
         "--cuda-graph replays whole steps on a GPU: leave out --grad-accum and --device cpu, or "
         "--cuda-graph");
   }
+  if (c.cuda_graph && c.compress != Compress::none) {
+    throw UsageError(
+        "--cuda-graph trains with one rank, which sends no gradients: leave out --compress");
+  }
   if (c.cuda_graph && c.tail == TailKind::uneven) {
     throw UsageError(
         "--cuda-graph replays steps of one shape, and --tail uneven has smaller ones: give --tail "

@@ -44,11 +44,12 @@ void Ddp::State::expect_no_average(int index) const {
 // A replay makes none of the calls between ranks.
 void Ddp::State::expect_not_captured() const {
   const auto device = flat.values(0).device();
-  if (group.size() == 1 || !device.is_cuda() || !is_capturing(current_stream(device))) return;
+  const bool is_capturable = group.size() == 1 && !hook;
+  if (is_capturable || !device.is_cuda() || !is_capturing(current_stream(device))) return;
   throw UsageError(fmt::format(
-      "a CUDA graph of a step of {} ranks is unsupported: capture steps of one rank, or run them "
-      "without CudaGraphStep",
-      group.size()));
+      "a CUDA graph of a step of {} ranks{} is unsupported: capture steps of one rank without a "
+      "hook, or run them without CudaGraphStep",
+      group.size(), hook ? " with a hook" : ""));
 }
 
 void Ddp::State::give_up() noexcept {

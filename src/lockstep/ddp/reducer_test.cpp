@@ -189,6 +189,19 @@ TEST_F(Reduction, AddsAdviceToErrorsAboutRanksThatMakeOtherCalls) {
   EXPECT_FALSE(reducer->is_begun()) << "there is nothing left to wait for";
 }
 
+// As a hook that throws after its last call does.
+TEST_F(Reduction, IsDiscardedIfItFailsAtItsEnd) {
+  give(all, 3);
+  script.end_bits = StepFlags::kFailed;
+  EXPECT_TRUE(has(reduce(), StepFlags::kFailed));
+  for (const int i : all) EXPECT_EQ(slots->state(i), GradientState::stale);
+  script.end_bits = StepFlags::kNonFinite;
+  script.calls.clear();
+  give(all, 3);
+  EXPECT_TRUE(has(reduce(), StepFlags::kNonFinite));
+  EXPECT_TRUE(gradient_is(3, kAverage + 2));
+}
+
 TEST_F(Reduction, BeginsAgainAfterOneThatFailed) {
   give(all, 3);
   script.wait_error = "rank 1 died";

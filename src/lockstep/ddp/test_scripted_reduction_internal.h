@@ -43,6 +43,13 @@ class ScriptedReduction final : public BucketReduction {
     return std::make_unique<ScriptedWork>(*this, calls.size() - 1, bucket);
   }
 
+  [[nodiscard]] GroupFlags end(const GroupFlags& last) override {
+    for (const auto& call : calls) EXPECT_TRUE(call.waited) << call.name;
+    auto all = last;
+    all.any |= end_bits;
+    return all;
+  }
+
   [[nodiscard]] std::vector<bool> combine_used(const std::vector<bool>& used) override {
     maps.push_back(used);
     auto all = used;
@@ -56,6 +63,7 @@ class ScriptedReduction final : public BucketReduction {
   // The answers of the other rank.
   CallFlags other = {.sum = 1};
   std::vector<int> used_elsewhere;
+  std::uint32_t end_bits = 0;  // found at the end of the step
   std::string start_error;
   std::string advance_error;
   std::string wait_error;
