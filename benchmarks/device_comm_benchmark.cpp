@@ -3,17 +3,16 @@
 //     lockstep run -n 2 --allow-shared-gpu build/…/device_comm_benchmark [ipc|staged] [MiB]
 //
 // Prints one line of JSON on rank 0. Times are device times, between two events of the caller's
-// stream. With ipc the streams wait at a gate until all hosts have enqueued their part, so that a
-// time has no share of the host; the gate occupies no device, whose time the ranks share. With
-// staged, whose calls need the host, a time has the host's share. copy_ms is the time in which this
-// rank, with all ranks copying at the same time, copies the same bytes within the device: an
-// all_reduce reads and writes each byte of each rank at least once, as a copy does.
+// stream, which the ranks record after a barrier of the hosts: they include the hosts' time between
+// two operations of a call. Nothing else keeps the device busy meanwhile, because ranks that share
+// it take turns, and one would wait for the other's work. copy_ms is the time in which this rank,
+// with all ranks copying at the same time, copies the same bytes within the device: an all_reduce
+// reads and writes each byte of each rank at least once, as a copy does.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -30,28 +29,8 @@ using lockstep::ProcessGroup;
 constexpr int kRounds = 20;
 constexpr int kInARow = 10;
 
-// A stream waits here until the host opens it.
-class Gate {
- public:
-  void enqueue() {
-    open_ = false;
-    (void)cudaLaunchHostFunc(
-        nullptr, [](void* gate) { static_cast<Gate*>(gate)->pass(); }, this);
-  }
-  void open() {
-    open_ = true;
-    open_.notify_one();
-  }
-
- private:
-  void pass() const { open_.wait(false); }
-
-  std::atomic<bool> open_ = true;
-};
-
 // The median over rounds of the slowest rank's device time of `act`, in milliseconds.
-double measure(const ProcessGroup& group, bool gated, const std::function<void()>& act) {
-  Gate gate;
+double measure(const ProcessGroup& group, const std::function<void()>& act) {
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
   (void)cudaEventCreate(&begin);
@@ -60,14 +39,9 @@ double measure(const ProcessGroup& group, bool gated, const std::function<void()
   for (int round = -3; round < kRounds; ++round) {
     torch::cuda::synchronize();
     group.barrier().wait();
-    if (gated) gate.enqueue();
     (void)cudaEventRecord(begin, nullptr);
     act();
     (void)cudaEventRecord(end, nullptr);
-    if (gated) {
-      group.barrier().wait();
-      gate.open();
-    }
     torch::cuda::synchronize();
     float milliseconds = 0;
     (void)cudaEventElapsedTime(&milliseconds, begin, end);
@@ -87,16 +61,15 @@ int main(int argc, char** argv) {
   const ProcessGroup group(
       world, {.backend = backend == "ipc" ? lockstep::Backend::ipc : lockstep::Backend::staged});
   const torch::Device gpu(torch::kCUDA, 0);
-  const bool gated = backend == "ipc";
   auto bucket = group.allocate(bytes, gpu).view(torch::kFloat);
   auto ordinary = torch::zeros_like(bucket);
   auto other = torch::zeros_like(bucket);
-  const auto single = measure(group, gated, [&] { group.all_reduce(bucket).wait(); });
-  const auto row = measure(group, gated, [&] {
+  const auto single = measure(group, [&] { group.all_reduce(bucket).wait(); });
+  const auto row = measure(group, [&] {
     for (int i = 0; i < kInARow; ++i) group.all_reduce(bucket).wait();
   });
-  const auto unregistered = measure(group, gated, [&] { group.all_reduce(ordinary).wait(); });
-  const auto copy = measure(group, gated, [&] { other.copy_(ordinary); });
+  const auto unregistered = measure(group, [&] { group.all_reduce(ordinary).wait(); });
+  const auto copy = measure(group, [&] { other.copy_(ordinary); });
   if (group.rank() == 0) {
     fmt::print(
         "{{\"backend\": \"{}\", \"ranks\": {}, \"mib\": {}, \"single_ms\": {:.4f}, "
