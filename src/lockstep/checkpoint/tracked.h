@@ -13,14 +13,12 @@
 // adapters for them.
 //
 // These tensors are equal on all ranks, and rank 0 saves them. An object with a JSON value may also
-// have tensors that differ between ranks, such as the error feedback of compressed gradients:
-//
-//   NamedTensors rank_tensors();  // the same names and shapes on every rank
-//
-// Every rank saves its own and gets them back, byte for byte. Only their sum over the ranks may
-// matter: when the run resumes with another number of ranks, rank r of n gets the sum of those of
-// the saved ranks r, r + n, r + 2n and so on, or zeros, so that the sum over all ranks is
-// preserved.
+// have tensors that differ between ranks, such as the error feedback of compressed gradients, as
+// the member rank_tensors(), with the same names and shapes on every rank and the type of
+// named_tensors(). Every rank saves its own and gets them back, byte for byte. Only their sum over
+// the ranks may matter: when the run resumes with another number of ranks, rank r of n gets the sum
+// of those of the saved ranks r, r + n, r + 2n and so on, or zeros, so that the sum over all ranks
+// is preserved.
 #pragma once
 
 #include <ATen/core/Generator.h>
