@@ -76,6 +76,8 @@ class BucketReduction {
   /// flags of the step.
   /// Collective. Throws PeerError.
   [[nodiscard]] virtual GroupFlags end(const GroupFlags& last) { return last; }
+  /// Whether BucketWork::wait() computes, on a GPU on the current stream.
+  [[nodiscard]] virtual bool computes() const noexcept { return false; }
   /// What a hook has thrown on this rank in this step; end() then returns StepFlags::kFailed.
   [[nodiscard]] virtual std::exception_ptr failure() const noexcept { return nullptr; }
 

@@ -287,7 +287,7 @@ TEST(AHookWithDifferentResults, IsFoundByTheReplicaCheck) {
 }
 
 TEST(AHookWithoutACall, LeavesGradientsAsTheyAre) {
-  with_ddp_groups(3, [](ProcessGroup& group) {
+  with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     Ddp ddp(*net, group, {.bucket_bytes = 1});
     ddp.set_hook([](GradientBucket&) { return Work(); });

@@ -39,7 +39,11 @@ class HookedReduction::RunWork final : public BucketWork {
 
   void advance() override { reduction_.advance(); }
   void wait() override {
+    const bool had_ended = run_ && run_->has_ended();
     while (run_ && !run_->has_ended()) (void)reduction_.continue_front(/*waits=*/true);
+    // The current stream may be another one than that of the first wait().
+    if (!had_ended || !reduction_.device_.is_cuda() || reduction_.failure_) return;
+    for (auto& work : run_->state().works) work.wait();
   }
   [[nodiscard]] const GroupFlags& flags() const override {
     static const GroupFlags none;

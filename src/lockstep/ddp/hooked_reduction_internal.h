@@ -42,6 +42,7 @@ class HookedReduction final : public BucketReduction {
   [[nodiscard]] std::unique_ptr<BucketWork> start(at::Tensor& bucket,
                                                   const BucketCall& call) override;
   [[nodiscard]] GroupFlags end(const GroupFlags& last) override;
+  [[nodiscard]] bool computes() const noexcept override { return true; }
   [[nodiscard]] std::exception_ptr failure() const noexcept override { return failure_; }
   [[nodiscard]] std::vector<bool> combine_used(const std::vector<bool>& used) override;
 

@@ -122,8 +122,13 @@ GroupFlags Reducer::finish() {
     if (!works_[i]) continue;
     page_.enter(StepPart::exposed, static_cast<int>(i));
     with_advice(kAdvice, [&] {
-      if (timeline_) timeline_->mark_done(i, [&] { works_[i]->wait(); });
+      const auto mark = [&] {
+        if (timeline_) timeline_->mark_done(i, [&] { works_[i]->wait(); });
+      };
+      // A hook computes on the caller's stream, not on that of the timeline.
+      if (!reduction_.computes()) mark();
       works_[i]->wait();
+      if (reduction_.computes()) mark();
     });
     record_.buckets[i].done = StepClock::now();
     all = works_[i]->flags();
