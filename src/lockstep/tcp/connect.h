@@ -21,6 +21,10 @@ struct TcpOptions {
   // example by a debugger, does not answer; one that computes does. Valid for all groups of a
   // world: the first one sets it. nullopt: that of the job's network settings.
   std::optional<std::chrono::milliseconds> heartbeat = {};
+  // Whether data are checked by CRC-32C, so that a changed bit is an error and never a wrong sum.
+  // Without, TCP's own checksum of 16 bits remains. For measurements; equal on all ranks, valid for
+  // all groups of a world. Ranks that differ lose their connections at the first data.
+  bool checks_data = true;
   // If set, connects the ranks of each host: large data then cross the network once per host, and
   // move through the memory of this transport inside a host.
   Connect within_host = {};

@@ -119,6 +119,10 @@ void Link::flush_messages() {
 }
 
 // The next group in turn.
+std::array<std::uint32_t, 3> Link::checksums_of(std::span<const std::byte> bytes) const {
+  return checks_data_ ? crc32c_of_thirds(bytes) : std::array<std::uint32_t, 3>{};
+}
+
 bool Link::next_frame() {
   if (queues_.empty()) return false;
   auto turn = queues_.upper_bound(last_served_);
@@ -135,7 +139,7 @@ bool Link::next_frame() {
                                      .key = outgoing.key,
                                      .offset = outgoing.offset,
                                      .length = static_cast<std::uint32_t>(bytes.size()),
-                                     .checksums = crc32c_of_thirds(bytes)});
+                                     .checksums = checksums_of(bytes)});
   outgoing.offset += bytes.size();
   outgoing.bytes = outgoing.bytes.subspan(bytes.size());
   if (outgoing.bytes.empty()) turn->second.pop_front();
@@ -305,7 +309,7 @@ void Link::end_frame() {
   const auto* const destination = handler_.find_destination(peer_, header.end, header.key);
   if (destination == nullptr) return;
   const auto bytes = destination->bytes.subspan(header.offset, header.length);
-  if (crc32c_of_thirds(bytes) != header.checksums) {
+  if (checksums_of(bytes) != header.checksums) {
     return lose("bytes of its connection were changed on the way: the checksum of data differs");
   }
   // Once all have arrived, the operation may end and take its memory with it.

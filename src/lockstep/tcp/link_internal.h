@@ -51,7 +51,9 @@ class Link {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Link(int peer, LinkHandler& handler) : peer_(peer), handler_(handler) {}
+  /// `checks_data`: by CRC-32C; equal in both processes.
+  Link(int peer, LinkHandler& handler, bool checks_data)
+      : peer_(peer), handler_(handler), checks_data_(checks_data) {}
 
   /// An authenticated connection, with the keys of its messages.
   struct Connection {
@@ -109,6 +111,7 @@ class Link {
   void flush_messages();
   void flush_data();
   [[nodiscard]] bool next_frame();
+  [[nodiscard]] std::array<std::uint32_t, 3> checksums_of(std::span<const std::byte> bytes) const;
   bool receive_messages();
   bool receive_data();
   void begin_frame();
@@ -121,6 +124,7 @@ class Link {
 
   const int peer_;
   LinkHandler& handler_;
+  const bool checks_data_;
   std::optional<Connection> messages_;
   std::optional<Connection> data_;
   ProcessIdentity process_ = {};

@@ -34,11 +34,13 @@ FileDescriptor expect_open(int descriptor, const char* what) {
 }  // namespace
 
 TcpNetwork::TcpNetwork(int global_rank, Listener listener, const Secret& secret,
-                       GroupRegistry& registry, std::chrono::milliseconds heartbeat)
+                       GroupRegistry& registry, std::chrono::milliseconds heartbeat,
+                       bool checks_data)
     : rank_(global_rank),
       secret_(secret.copy()),
       registry_(registry),
       heartbeat_(heartbeat),
+      checks_data_(checks_data),
       token_(random_token()),
       listener_(std::move(listener)),
       keys_(std::make_shared<const HandshakeKeys>(secret_, context(token_))),
@@ -210,7 +212,7 @@ void TcpNetwork::drop_destination(int peer, std::uint64_t end, const TransferKey
 TcpNetwork::Peer& TcpNetwork::peer_of(int peer) {
   auto& found = peers_[peer];
   LinkHandler& handler = *this;
-  if (!found.link) found.link = std::make_unique<Link>(peer, handler);
+  if (!found.link) found.link = std::make_unique<Link>(peer, handler, checks_data_);
   return found;
 }
 

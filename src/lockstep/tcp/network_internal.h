@@ -40,7 +40,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
  public:
   /// Accepts the other ranks at `listener`. `registry` must outlive this object.
   TcpNetwork(int global_rank, Listener listener, const Secret& secret, GroupRegistry& registry,
-             std::chrono::milliseconds heartbeat);
+             std::chrono::milliseconds heartbeat, bool checks_data = true);
   /// Says farewell, and returns when the peers have what was sent to them, or after two seconds.
   ~TcpNetwork() override;
 
@@ -132,6 +132,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   const Secret secret_;
   GroupRegistry& registry_;
   const std::chrono::milliseconds heartbeat_;
+  const bool checks_data_;
   const std::string token_;
   Listener listener_;
   const std::shared_ptr<const HandshakeKeys> keys_;
