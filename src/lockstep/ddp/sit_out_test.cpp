@@ -13,6 +13,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/random.h"
 #include "lockstep/ddp/ddp.h"
+#include "lockstep/ddp/test_hooks_internal.h"
 #include "lockstep/ddp/test_ranks_internal.h"
 #include "lockstep/train/recompute.h"
 
@@ -64,6 +65,7 @@ struct Pattern {
     micro_batches = 1 + static_cast<int>(random.below(3));
     uses_option = random.below(2) == 0;
     recomputes = random.below(2) == 0;
+    hook = random.below(2 * equal_hooks().size());
   }
 
   struct Share {
@@ -100,6 +102,7 @@ struct Pattern {
   int micro_batches = 1;
   bool uses_option = false;  // accumulate, otherwise no_sync()
   bool recomputes = false;
+  std::size_t hook = 0;  // of equal_hooks(); none if there is no such one
 };
 
 Tensors values_of(Net& net) {
@@ -182,6 +185,7 @@ void run(const Pattern& pattern, ProcessGroup& group, const std::vector<Tensors>
           {.normalize = Normalize::by_count,
            .accumulate = pattern.uses_option ? pattern.micro_batches : 1,
            .sync_batch_norm = true});
+  if (pattern.hook < equal_hooks().size()) ddp.set_hook(equal_hooks()[pattern.hook]);
   for (int step = 0; step < kSteps; ++step) {
     for (int micro = 0; micro < pattern.micro_batches; ++micro) {
       std::optional<Ddp::NoSync> pause;
