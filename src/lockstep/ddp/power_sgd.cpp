@@ -170,11 +170,20 @@ PowerSgd::State::Memories PowerSgd::State::memories_of(const GradientBucket& buc
 // The matrices are gradients plus error.
 void PowerSgd::State::collect(const GradientBucket& bucket, const PowerSgdPlan& plan,
                               const Memories& memories) const {
+  const auto& [now, next] = *memories.error;
   for (const auto& batch : plan.batches) {
-    for_each_matrix(batch, memories.error->next,
-                    [&](const auto& matrix, at::Tensor to) { to.copy_(bucket.values_of(matrix)); });
+    auto begin = batch.values_begin;
+    for (const auto& matrix : batch.matrices) {
+      const auto end = begin + batch.rows * batch.columns;
+      auto to = next.slice(0, begin, end);
+      if (options.error_feedback) {
+        at::add_out(to, now.slice(0, begin, end), bucket.values_of(matrix));
+      } else {
+        to.copy_(bucket.values_of(matrix));
+      }
+      begin = end;
+    }
   }
-  if (options.error_feedback) memories.error->next.add_(memories.error->now);
 }
 
 // Q of this step, in factors->next.
