@@ -20,7 +20,8 @@ template <typename Stored>
 // half of a float decides whether its upper half, the result, is incremented. Registers of 16 bytes
 // separate the halves in one instruction each, and then hold twice as many values per instruction
 // as the definition does.
-[[gnu::always_inline]] inline bool round_block(const float* from, BFloat16* to) noexcept {
+[[gnu::always_inline, maybe_unused]] inline bool round_block(const float* from,
+                                                             BFloat16* to) noexcept {
   using Halves [[gnu::vector_size(16)]] = std::uint16_t;
   constexpr std::size_t kLanes = 8;
   constexpr std::size_t kChains = 4;
