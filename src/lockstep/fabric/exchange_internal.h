@@ -1,6 +1,6 @@
 // The data of a reduction in flight that moves in steps between members (exchange_plan.h, ring.h):
-// what this rank sends, where it receives, and what it combines. A recipe advances it:
-//   while (const auto awaited = exchange->advance()) co_await *awaited;
+// what this rank sends, where it receives, and what it combines. A recipe calls advance() and
+// awaits what that returns, until it returns nullopt.
 //
 // All that a rank will receive is expected before it enters the call: peers may be steps ahead.
 // The results of a halving and of a ring arrive in their final place, which may be that of the
