@@ -31,6 +31,7 @@ struct Facts {
   Side output;
   bool reduces = false;
   bool has_root = false;
+  bool has_owners = false;
 };
 
 constexpr std::array<Facts, kNumCollectives> kFacts{{
@@ -42,6 +43,8 @@ constexpr std::array<Facts, kNumCollectives> kFacts{{
     {"gather", {Extent::one}, {Extent::each, Holder::root}, false, true},
     {"scatter", {Extent::each, Holder::root}, {Extent::one}, false, true},
     {"all_to_all", {Extent::each}, {Extent::each}},
+    {"reduce_to_owners", {Extent::one}, {Extent::one}, true, false, true},
+    {"gather_from_owners", {Extent::one}, {Extent::one}, false, false, true},
     {"barrier", {}, {}},
     {"allocate", {}, {}},
     {"split", {Extent::one}, {Extent::each}},
@@ -82,11 +85,26 @@ bool works_in_place(const Call& call, int rank, std::size_t piece_bytes) {
                                                 : call.input.data() == call.output.data() + offset;
 }
 
+void expect_owners(const Call& call, int size) {
+  if (call.owners == nullptr) {
+    throw UsageError(fmt::format("{} requires owners", to_string(call.kind)));
+  }
+  if (call.owners->count() != call.count || call.owners->num_ranks() != size) {
+    throw UsageError(fmt::format(
+        "{} has the owners of {} elements among {} ranks, but {} elements and a group of {} ranks",
+        to_string(call.kind), call.owners->count(), call.owners->num_ranks(), call.count, size));
+  }
+  if (call.input.data() == call.output.data()) return;
+  throw UsageError(fmt::format("{} works in place: input and output must be the same span",
+                               to_string(call.kind)));
+}
+
 }  // namespace
 
 std::string_view to_string(Collective kind) noexcept { return facts_of(kind).name; }
 bool reduces(Collective kind) noexcept { return facts_of(kind).reduces; }
 bool has_root(Collective kind) noexcept { return facts_of(kind).has_root; }
+bool has_owners(Collective kind) noexcept { return facts_of(kind).has_owners; }
 
 std::size_t input_bytes(const Call& call, int rank, int size) {
   return bytes_of(facts_of(call.kind).input, call, rank, size);
@@ -111,6 +129,7 @@ void expect_valid(const Call& call, int rank, int size) {
   }
   expect_bytes(call, "input", call.input.size(), input_bytes(call, rank, size));
   expect_bytes(call, "output", call.output.size(), output_bytes(call, rank, size));
+  if (has_owners(call.kind)) return expect_owners(call, size);
   if (!overlap(call.input, call.output)) return;
   if (call.kind == Collective::all_to_all) {
     throw UsageError("all_to_all in place is unsupported: input and output overlap");
@@ -131,7 +150,8 @@ CallDescriptor descriptor_of(const Call& call) noexcept {
                             .has_leaves = call.leaves.has_value(),
                             .device = call.device.kind,
                             .root = has_root(call.kind) ? call.root : 0,
-                            .count = call.count};
+                            .count = call.count,
+                            .owners = call.owners == nullptr ? 0 : call.owners->digest()};
   std::copy_n(call.name.begin(), std::min(call.name.size(), kMaxCallName), descriptor.name);
   return descriptor;
 }
@@ -152,6 +172,7 @@ std::uint64_t fingerprint_of(const CallDescriptor& descriptor) noexcept {
                         static_cast<std::uint64_t>(descriptor.root) << 32;
   state = mix(state + 0x9E3779B97F4A7C15U);
   state = mix(state ^ static_cast<std::uint64_t>(descriptor.count));
+  if (descriptor.owners != 0) state = mix(state ^ descriptor.owners);
   for (std::size_t i = 0; i < sizeof(descriptor.name) && descriptor.name[i] != 0; i += 8) {
     std::uint64_t word = 0;
     std::memcpy(&word, descriptor.name + i, sizeof(word));
@@ -187,6 +208,7 @@ std::string to_string(const CallDescriptor& descriptor) {
     parts.back() += fmt::format(" {} rank {}", outwards ? "from" : "to", descriptor.root);
   }
   if (descriptor.device != DeviceKind::cpu) parts.emplace_back("on CUDA");
+  if (has_owners(kind)) parts.push_back(fmt::format("owners {:08x}", descriptor.owners >> 32));
   if (descriptor.has_flags) parts.emplace_back("with flags");
   if (descriptor.has_leaves) parts.emplace_back("with leaves stated");
   if (!name.empty()) parts.push_back(fmt::format("\"{}\"", name));

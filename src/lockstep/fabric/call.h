@@ -12,27 +12,30 @@
 #include <string_view>
 
 #include "lockstep/base/call_flags.h"
+#include "lockstep/base/owners.h"
 #include "lockstep/fabric/device.h"
 #include "lockstep/kernels/dtype.h"
 #include "lockstep/kernels/leaf_tree.h"
 
 namespace lockstep {
 
-/// `count` elements each:       input              output
+/// `count` elements each:           input              output
 enum class Collective : std::uint8_t {
-  all_reduce,      //          count              count
-  reduce_scatter,  //          size × count       count
-  all_gather,      //          count              size × count
-  broadcast,       //          count, at root     count, elsewhere
-  reduce,          //          count              count, at root
-  gather,          //          count              size × count, at root
-  scatter,         //          size × count, root count
-  all_to_all,      //          size × count       size × count
-  barrier,         //          none               none
-  allocate,        // count is the bytes of new registered memory
-  split,           // count is the bytes that each rank contributes
+  all_reduce,          //          count              count
+  reduce_scatter,      //          size × count       count
+  all_gather,          //          count              size × count
+  broadcast,           //          count, at root     count, elsewhere
+  reduce,              //          count              count, at root
+  gather,              //          count              size × count, at root
+  scatter,             //          size × count, root count
+  all_to_all,          //          size × count       size × count
+  reduce_to_owners,    //          count              in place: what this rank owns
+  gather_from_owners,  //          what it owns       in place: what other ranks own
+  barrier,             //          none               none
+  allocate,            // count is the bytes of new registered memory
+  split,               // count is the bytes that each rank contributes
 };
-constexpr int kNumCollectives = 11;
+constexpr int kNumCollectives = 13;
 
 struct Call {
   Collective kind = Collective::barrier;
@@ -49,12 +52,14 @@ struct Call {
   std::optional<CallFlags> flags = {};
   std::optional<std::int64_t> weight = {};  // of this rank, for ReduceOp::weighted_average
   std::optional<LeafInterval> leaves = {};  // of the contribution; nullopt: the rank is the leaf
+  const Owners* owners = nullptr;  // of the elements, if the kind has owners; the caller keeps it
 };
 constexpr std::size_t kMaxCallName = 47;
 
 [[nodiscard]] std::string_view to_string(Collective kind) noexcept;
 [[nodiscard]] bool reduces(Collective kind) noexcept;
 [[nodiscard]] bool has_root(Collective kind) noexcept;
+[[nodiscard]] bool has_owners(Collective kind) noexcept;
 
 /// The bytes of input and output of rank `rank` of `size`, by the table above.
 [[nodiscard]] std::size_t input_bytes(const Call& call, int rank, int size);
@@ -64,6 +69,7 @@ constexpr std::size_t kMaxCallName = 47;
 /// root, an average of integers, a weighted average without a weight or with a negative one, and a
 /// span of the wrong length. Input and output may be the same span, or the shorter one may be this
 /// rank's piece of the longer one; any other overlap, and every overlap of all_to_all, throws too.
+/// A kind with owners needs them, for these elements and ranks, and the same span on both sides.
 void expect_valid(const Call& call, int rank, int size);
 
 /// The arguments that must be equal on all ranks, without pointers.
@@ -76,6 +82,7 @@ struct CallDescriptor {
   DeviceKind device = DeviceKind::cpu;
   int root = 0;
   std::int64_t count = 0;
+  std::uint64_t owners = 0;          // their digest; 0 if the kind has none
   char name[kMaxCallName + 1] = {};  // null-terminated
 
   friend bool operator==(const CallDescriptor&, const CallDescriptor&) = default;

@@ -95,6 +95,7 @@ void write_record(Writer& to, const CallRecord& record) {
   to.number(static_cast<std::uint8_t>(descriptor.device));
   to.number(static_cast<std::int32_t>(descriptor.root));
   to.number(descriptor.count);
+  to.number(descriptor.owners);
   write_text(to, descriptor.name, kMaxCallName);
 }
 
@@ -117,6 +118,7 @@ CallRecord read_record(Reader& from) {
   descriptor.device = from.one_of<DeviceKind>(2);
   descriptor.root = from.number<std::int32_t>();
   descriptor.count = from.number<std::int64_t>();
+  descriptor.owners = from.number<std::uint64_t>();
   const auto name = from.text(kMaxCallName);
   from.expect(name.find('\0') == std::string::npos);
   std::copy(name.begin(), name.end(), descriptor.name);

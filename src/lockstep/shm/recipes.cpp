@@ -78,6 +78,40 @@ bool has_piece_for_each(Collective kind) {
          kind == Collective::all_to_all;
 }
 
+// Calls move(offset, bytes) for the elements of `owner` in a window; `offset` is from the window's
+// begin.
+template <typename Move>
+void for_owned(const Call& call, int owner, const Window& window, const Move& move) {
+  const auto element = bytes_of(call.dtype);
+  for (const auto& range : call.owners->of(owner)) {
+    const auto begin = std::max(static_cast<std::size_t>(range.begin) * element, window.begin);
+    const auto end = std::min(static_cast<std::size_t>(range.begin + range.count) * element,
+                              window.begin + window.bytes);
+    if (begin < end) move(begin - window.begin, end - begin);
+  }
+}
+
+void reduce_owned(const ShmCall& call, const Window& window) {
+  for_owned(call.call, call.rank(), window, [&](std::size_t offset, std::size_t bytes) {
+    PointerList<const std::byte*> sources;
+    for (int source = 0; source < call.size(); ++source) {
+      sources.push_back(window.piece(source, 0) + offset);
+    }
+    auto* const destination = call.call.output.data() + window.begin + offset;
+    reduce_into(call, sources.span(), std::span(&destination, 1), bytes);
+  });
+}
+
+void copy_owned_by_others(const ShmCall& call, const Window& window) {
+  for (int source = 0; source < call.size(); ++source) {
+    if (source == call.rank()) continue;
+    for_owned(call.call, source, window, [&](std::size_t offset, std::size_t bytes) {
+      copy_bytes(call.call.output.data() + window.begin + offset, window.piece(source, 0) + offset,
+                 bytes);
+    });
+  }
+}
+
 // Reads this rank's part of a window and writes it, reduced or copied, to its output.
 void read_window(const ShmCall& call, const Window& window) {
   const auto piece_bytes = static_cast<std::size_t>(call.call.count) * bytes_of(call.call.dtype);
@@ -112,6 +146,10 @@ void read_window(const ShmCall& call, const Window& window) {
                    window.piece(source, piece), window.bytes);
       }
       return;
+    case Collective::reduce_to_owners:
+      return reduce_owned(call, window);
+    case Collective::gather_from_owners:
+      return copy_owned_by_others(call, window);
     case Collective::barrier:
     case Collective::allocate:
       return;
