@@ -75,7 +75,7 @@ struct Value {
 Frame frame_of(const Value& value) {
   Frame frame{.kind = value.kind};
   const auto put = [&](std::string_view text) {
-    std::memcpy(frame.bytes.data(), text.data(), std::min(text.size(), frame.bytes.size()));
+    std::copy_n(text.data(), std::min(text.size(), frame.bytes.size()), frame.bytes.data());
   };
   if (value.has_failed) {
     frame.length = Frame::kFailed;
