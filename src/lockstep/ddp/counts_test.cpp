@@ -35,7 +35,8 @@ std::vector<at::Tensor> of_one_batch() {
   fill_whole(*net);
   net->forward(samples_of(0, kSamples)).sum().backward();
   auto gradients = gradients_of(*net);
-  for (auto& gradient : gradients) gradient = gradient / kSamples;
+  // By a tensor: on a GPU a division by a number is a multiplication by its reciprocal.
+  for (auto& gradient : gradients) gradient = gradient / torch::full_like(gradient, kSamples);
   return gradients;
 }
 

@@ -53,10 +53,11 @@ inline GradientHook around(GradientHook inner) {
           "around " + inner.name()};
 }
 
-// The sum, divided by the hook itself.
+// The sum, divided by the hook itself. The divisor is a tensor: on a GPU, LibTorch computes a
+// division by a number as a multiplication by its reciprocal, which rounds differently.
 inline HookSteps reduce_and_divide(GradientBucket& bucket) {
   co_await bucket.all_reduce(bucket.values(), ReduceOp::sum);
-  bucket.values().div_(static_cast<double>(bucket.total_weight()));
+  bucket.values().div_(torch::full({}, bucket.total_weight(), bucket.values().options()));
 }
 
 /// Each gives bit-identical averages.
