@@ -1,9 +1,11 @@
 // Ranks without a batch take part in the calls that the others make in forward and backward: those
 // of SyncBatchNorm and the program's own. Random patterns of batches per rank are compared with one
-// process in float64 that has all samples; every wait is bounded by the group's timeout.
+// process in float64 that has all samples; every wait is bounded by the group's timeout. The ranks
+// see each other's calls in shared memory or, over TCP, in messages.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -54,6 +56,20 @@ struct NetImpl : torch::nn::Module {
   Block second;
 };
 TORCH_MODULE(Net);
+
+class RanksThatSitOut : public ::testing::TestWithParam<Backend> {
+ protected:
+  /// Runs `body` on every rank, each in a thread.
+  static void with_ranks(int size, const std::function<void(ProcessGroup&)>& body) {
+    with_groups(size, body, {.timeout = std::chrono::seconds(20), .backend = GetParam()});
+  }
+  static void sit_out_of(const std::function<void(ProcessGroup&)>& call,
+                         const std::function<void(Ddp&)>& sit_out);
+};
+INSTANTIATE_TEST_SUITE_P(Backends, RanksThatSitOut, ::testing::Values(Backend::shm, Backend::tcp),
+                         [](const auto& each) {
+                           return std::string(each.param == Backend::shm ? "shm" : "tcp");
+                         });
 
 enum class Part { batch, empty_batch, sits_out };
 
@@ -200,7 +216,7 @@ void run(const Pattern& pattern, ProcessGroup& group, const std::vector<Tensors>
   }
 }
 
-TEST(RanksThatSitOut, FollowTheOthersInRandomPatterns) {
+TEST_P(RanksThatSitOut, FollowTheOthersInRandomPatterns) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) : 1;
   const std::uint64_t count = soak ? 50 : 8;
@@ -208,18 +224,17 @@ TEST(RanksThatSitOut, FollowTheOthersInRandomPatterns) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Pattern pattern(seed);
     const auto expected = serial_run(pattern);
-    with_ddp_groups(pattern.size, [&](ProcessGroup& group) {
+    with_ranks(pattern.size, [&](ProcessGroup& group) {
       run(pattern, group, expected);
       if (::testing::Test::HasFailure()) ::printf("seed %lu\n", static_cast<unsigned long>(seed));
     });
   }
 }
 
-// The last rank sits out while the others make `call` before their backward. Returns the message of
-// its exception.
-void sit_out_of(const std::function<void(ProcessGroup&)>& call,
-                const std::function<void(Ddp&)>& sit_out) {
-  with_ddp_groups(3, [&](ProcessGroup& group) {
+// The last rank sits out while the others make `call` before their backward.
+void RanksThatSitOut::sit_out_of(const std::function<void(ProcessGroup&)>& call,
+                                 const std::function<void(Ddp&)>& sit_out) {
+  with_ranks(3, [&](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group);
     if (group.rank() == 2) return sit_out(ddp);
@@ -230,7 +245,7 @@ void sit_out_of(const std::function<void(ProcessGroup&)>& call,
   });
 }
 
-TEST(RanksThatSitOut, ChangeNoResultOfAReduction) {
+TEST_P(RanksThatSitOut, ChangeNoResultOfAReduction) {
   const auto reduced = [](ProcessGroup& group, at::Tensor value, ReduceOp op,
                           const CallOptions& options = {}) {
     group.all_reduce(value, op, options).wait();
@@ -262,20 +277,18 @@ TEST(RanksThatSitOut, ChangeNoResultOfAReduction) {
       [](Ddp& ddp) { ddp.sit_out(); });
 }
 
-TEST(RanksThatSitOut, NameACallThatNeedsTheirData) {
+TEST_P(RanksThatSitOut, NameACallThatNeedsTheirData) {
   const auto refusal_of = [](const std::function<void(ProcessGroup&)>& call) {
     std::string text;
-    with_groups(2,
-                [&](ProcessGroup& group) {
-                  const auto net = weights({"a"});
-                  Ddp ddp(*net, group);
-                  if (group.rank() == 0) {
-                    text = message_of([&] { ddp.sit_out(); });
-                  } else {
-                    EXPECT_TRUE(holds(message_of([&] { call(group); }), "rank 0 has left group"));
-                  }
-                },
-                {.timeout = std::chrono::seconds(20)});
+    with_ranks(2, [&](ProcessGroup& group) {
+      const auto net = weights({"a"});
+      Ddp ddp(*net, group);
+      if (group.rank() == 0) {
+        text = message_of([&] { ddp.sit_out(); });
+      } else {
+        EXPECT_TRUE(holds(message_of([&] { call(group); }), "rank 0 has left group"));
+      }
+    });
     return text;
   };
   const auto average = refusal_of([](ProcessGroup& group) {
@@ -298,8 +311,8 @@ TEST(RanksThatSitOut, NameACallThatNeedsTheirData) {
 
 // A generator and a discriminator with BatchNorm in one graph: the rank that sits out calls
 // sit_out() of one Ddp after the other, while the others alternate between the layers of both.
-TEST(RanksThatSitOut, FollowAllModelsOfAGraph) {
-  with_ddp_groups(3, [](ProcessGroup& group) {
+TEST_P(RanksThatSitOut, FollowAllModelsOfAGraph) {
+  with_ranks(3, [](ProcessGroup& group) {
     Block generator;
     Block discriminator;
     fill(*generator, 1);
