@@ -67,7 +67,8 @@ NetworkDataPlane::NetworkDataPlane(std::shared_ptr<NetworkGroup> group, std::str
       group_(std::move(group)),
       kind_(std::move(kind)),
       options_(options),
-      messages_sent_(static_cast<std::size_t>(size())) {
+      sends_(static_cast<std::size_t>(size())) {
+  for (auto& sends : sends_) sends = std::make_shared<Sends>();
   options_.inline_bytes = std::min(options_.inline_bytes, kMaxInlineMessageBytes);
   if (host) host_ = std::make_shared<HostMemory>(std::move(*host), rank());
 }
@@ -196,7 +197,8 @@ std::shared_ptr<MessageOperation> NetworkDataPlane::send(const Message& message,
   auto own = std::make_shared<NetworkMessageOperation>(group_);
   own->message = message;
   own->sends = true;
-  own->recipe = deliver(*own, bytes, messages_sent_[static_cast<std::size_t>(message.peer)]++);
+  const auto& sends = sends_[static_cast<std::size_t>(message.peer)];
+  own->recipe = deliver(*own, bytes, sends->begun++, sends);
   return own;
 }
 
@@ -219,13 +221,16 @@ std::shared_ptr<RegisteredMemory> NetworkDataPlane::allocate(std::size_t bytes,
 }
 
 Recipe NetworkDataPlane::deliver(NetworkMessageOperation& operation,
-                                 std::span<const std::byte> bytes, std::uint64_t number) {
+                                 std::span<const std::byte> bytes, std::uint64_t number,
+                                 std::shared_ptr<Sends> sends) {
   auto& group = *operation.group;
   const auto message = operation.message;
   const int peer = message.peer;
   const auto awaits = [&](const Network::Word& word, std::uint64_t target) {
     return Awaited{.counters = &group.counters(), .word = &word, .target = target, .peer = peer};
   };
+  // Answers may arrive between the recipes of two messages: the later one must not overtake.
+  co_await awaits(sends->offered, number);
   if (number >= kMaxWaitingOffers) {
     co_await awaits(group.answered(peer), number - kMaxWaitingOffers + 1);
   }
@@ -235,6 +240,7 @@ Recipe NetworkDataPlane::deliver(NetworkMessageOperation& operation,
   offer.is_inline = is_inline;
   if (is_inline) offer.bytes = bytes;
   group.post(peer, offer);
+  ++sends->offered;
   while (!is_inline) {
     const auto arrivals = group.arrivals(peer).load();
     if (group.is_claimed(peer, number)) break;

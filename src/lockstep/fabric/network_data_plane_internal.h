@@ -120,6 +120,11 @@ class NetworkDataPlane final : public DataPlane {
   void cut_off() override { group_->forget_all(); }
 
  private:
+  // Messages to one rank are offered in the order of their start.
+  struct Sends {
+    std::uint64_t begun = 0;
+    Network::Word offered = 0;
+  };
   // Receives of one tag match offers in the order of their start.
   struct Turns {
     std::uint64_t begun = 0;
@@ -135,7 +140,7 @@ class NetworkDataPlane final : public DataPlane {
                                                      std::size_t bytes) const noexcept;
   void expect_data(NetworkCall& call);
   static Recipe deliver(NetworkMessageOperation& operation, std::span<const std::byte> bytes,
-                        std::uint64_t number);
+                        std::uint64_t number, std::shared_ptr<Sends> sends);
   static Recipe collect(NetworkMessageOperation& operation, std::span<std::byte> bytes,
                         std::uint64_t turn, std::shared_ptr<Turns> turns);
 
@@ -143,7 +148,7 @@ class NetworkDataPlane final : public DataPlane {
   std::string kind_;
   NetworkPlaneOptions options_;
   std::shared_ptr<HostMemory> host_;                             // may be null
-  std::vector<std::uint64_t> messages_sent_;                     // by rank
+  std::vector<std::shared_ptr<Sends>> sends_;                    // by rank
   std::map<std::pair<int, int>, std::shared_ptr<Turns>> turns_;  // by rank and tag
 };
 
