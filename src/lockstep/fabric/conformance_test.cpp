@@ -92,7 +92,8 @@ TEST_P(GroupTest, CallsOnBothSidesOfEveryDefaultThresholdGiveTheBitsOfTheOracle)
     for (const std::int64_t bytes : {256, 260, 1024, 4092, 4096, 4100, 8192, 16'384, 16'388}) {
       for (const auto where : kMemoryKinds) {
         for (const auto kind : {Collective::all_reduce, Collective::reduce, Collective::all_gather,
-                                Collective::broadcast}) {
+                                Collective::broadcast, Collective::reduce_to_owners,
+                                Collective::gather_from_owners}) {
           const Call call{.kind = kind, .dtype = DType::float32, .count = bytes / 4};
           auto span = memory.span(where);
           if (!span.empty()) span = span.subspan(seed % 8 * (256U << 10), 256U << 10);
@@ -107,6 +108,31 @@ TEST_P(GroupTest, CallsOnBothSidesOfEveryDefaultThresholdGiveTheBitsOfTheOracle)
       }
     }
     for (auto& earlier : calls) earlier->wait();
+  });
+}
+
+// Ranges of several blocks and windows, each of them cut elsewhere; and owners without a pattern.
+TEST_P(GroupTest, LargeCallsWithOwnersGiveTheBitsOfTheOracle) {
+  run_group(setting(), [](Group& group) {
+    const std::int64_t count = group.size() <= 3 ? 200'003 : 20'003;
+    const CallMemory memory(group, 4U << 20);
+    const int last = group.size() - 1;
+    const Owners few(group.size(),
+                     std::vector<OwnedPiece>{{last, 70'001}, {0, 80'000}, {last, 50'002}});
+    std::uint64_t seed = 30;
+    for (const auto kind : {Collective::reduce_to_owners, Collective::gather_from_owners}) {
+      for (const auto where : kMemoryKinds) {
+        const Call call{.kind = kind, .dtype = DType::float32, .count = count};
+        CheckedCall(group, call, Form::in_place, memory.span(where), ++seed).wait();
+      }
+      if (count != few.count()) continue;
+      const Call call{.kind = kind,
+                      .dtype = DType::bfloat16,
+                      .op = ReduceOp::average,
+                      .count = count,
+                      .owners = &few};
+      CheckedCall(group, call, Form::in_place, {}, ++seed).wait();
+    }
   });
 }
 

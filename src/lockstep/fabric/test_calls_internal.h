@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lockstep/fabric/group.h"
@@ -24,22 +25,29 @@ enum class Form { apart, in_place };
 
 inline constexpr std::array kMemoryKinds{MemoryKind::registered, MemoryKind::ordinary,
                                          MemoryKind::mixed};
-inline constexpr std::array kDataCollectives{Collective::all_reduce, Collective::reduce_scatter,
-                                             Collective::all_gather, Collective::broadcast,
-                                             Collective::reduce,     Collective::gather,
-                                             Collective::scatter,    Collective::all_to_all};
+inline constexpr std::array kDataCollectives{
+    Collective::all_reduce,        Collective::reduce_scatter, Collective::all_gather,
+    Collective::broadcast,         Collective::reduce,         Collective::gather,
+    Collective::scatter,           Collective::all_to_all,     Collective::reduce_to_owners,
+    Collective::gather_from_owners};
 
 inline bool can_be_in_place(Collective kind) {
   return kind != Collective::all_to_all && kind != Collective::broadcast;
 }
 
-// A started call, with its memory and its expected output.
+// A started call, with its memory and its expected output. If its kind has owners and it states
+// none, they are random; it is then in place whatever `form` says.
 class CheckedCall {
  public:
   // `memory` is empty for ordinary memory; otherwise it has at least bytes_needed().
   CheckedCall(Group& group, Call call, Form form, std::span<std::byte> memory, std::uint64_t seed)
-      : group_(group), call_(call), form_(form) {
+      : group_(group), form_(has_owners(call.kind) ? Form::in_place : form) {
     const int size = group.size();
+    if (has_owners(call.kind) && call.owners == nullptr) {
+      owners_.emplace(oracle::draw_owners(size, call.count, seed));
+      call.owners = &*owners_;
+    }
+    call_ = call;
     const int rank = group.rank();
     const auto piece = static_cast<std::size_t>(call.count) * bytes_of(call.dtype);
     std::vector<oracle::Bytes> inputs;
@@ -51,7 +59,7 @@ class CheckedCall {
     const auto& own = inputs[static_cast<std::size_t>(rank)];
     const auto output = output_bytes(call, rank, size);
     wanted_ = oracle::output_of(call, inputs, rank);
-    const bool in_place = form == Form::in_place && !own.empty() && output > 0;
+    const bool in_place = form_ == Form::in_place && !own.empty() && output > 0;
     const auto needed = own.size() + output + kGap;
     is_ordinary_ = memory.empty();
     if (is_ordinary_ && SuiteDevice::is_set()) {
@@ -127,6 +135,7 @@ class CheckedCall {
 
  private:
   Group& group_;
+  std::optional<Owners> owners_;
   Call call_;
   Form form_;
   bool is_ordinary_ = false;

@@ -171,6 +171,52 @@ inline Bytes part(const Bytes& whole, std::size_t index, std::size_t bytes) {
   return {begin, begin + static_cast<std::ptrdiff_t>(bytes)};
 }
 
+/// The owner of each element.
+inline std::vector<int> owner_of_each(const Owners& owners) {
+  std::vector<int> owner(static_cast<std::size_t>(owners.count()), -1);
+  for (int rank = 0; rank < owners.num_ranks(); ++rank) {
+    for (const auto& range : owners.of(rank)) {
+      for (auto i = range.begin; i < range.begin + range.count; ++i) {
+        owner.at(static_cast<std::size_t>(i)) = rank;
+      }
+    }
+  }
+  return owner;
+}
+
+/// The same for kinds with owners. A reduction changes what the rank owns, a gather all else.
+inline Bytes output_by_owners(const Call& call, std::span<const Bytes> inputs, int rank) {
+  const auto width = bytes_of(call.dtype);
+  const auto owner = owner_of_each(*call.owners);
+  const bool is_reduction = call.kind == Collective::reduce_to_owners;
+  const auto all = is_reduction ? reduced(call.dtype, call.op, inputs) : Bytes{};
+  auto out = inputs[static_cast<std::size_t>(rank)];
+  for (std::size_t i = 0; i < owner.size(); ++i) {
+    if (is_reduction && owner[i] != rank) continue;
+    const auto& from = is_reduction ? all : inputs[static_cast<std::size_t>(owner[i])];
+    std::memcpy(out.data() + i * width, from.data() + i * width, width);
+  }
+  return out;
+}
+
+/// Random owners of `count` elements, equal on every rank for equal arguments: up to three pieces
+/// per rank on average, of very different lengths. Ranks that own nothing are common.
+inline Owners draw_owners(int num_ranks, std::int64_t count, std::uint64_t seed) {
+  RandomStream random({seed, random_purpose("owners")}, 0, 0);
+  const auto ranks = static_cast<std::uint64_t>(num_ranks);
+  const auto num_pieces = 1 + random.below(3 * ranks);
+  std::vector<OwnedPiece> pieces;
+  for (std::uint64_t i = 0; i < num_pieces; ++i) {
+    const auto left = static_cast<std::uint64_t>(count);
+    const auto most = random.below(2) == 0 ? left / num_pieces : left;
+    const bool is_last = i + 1 == num_pieces;
+    const auto own = is_last ? count : static_cast<std::int64_t>(random.below(most + 1));
+    pieces.push_back({static_cast<int>(random.below(ranks)), own});
+    count -= own;
+  }
+  return {num_ranks, pieces};
+}
+
 /// The expected output of `rank`. `inputs` are those of all ranks, empty for ranks without an
 /// input.
 inline Bytes output_of(const Call& call, std::span<const Bytes> inputs, int rank) {
@@ -204,6 +250,9 @@ inline Bytes output_of(const Call& call, std::span<const Bytes> inputs, int rank
       return part(inputs[root], self, piece);
     case Collective::all_to_all:
       return concatenated(pieces_for(self));
+    case Collective::reduce_to_owners:
+    case Collective::gather_from_owners:
+      return output_by_owners(call, inputs, rank);
     default:
       return {};
   }

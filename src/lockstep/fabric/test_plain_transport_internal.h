@@ -185,6 +185,7 @@ class PlainDataPlane final : public DataPlane {
     const auto piece = static_cast<std::size_t>(call.count) * bytes_of(call.dtype);
     const bool cut = call.kind == Collective::reduce_scatter || call.kind == Collective::scatter ||
                      call.kind == Collective::all_to_all;
+    if (has_owners(call.kind)) return combine_by_owners(operation, inputs);
     const auto offset = cut ? static_cast<std::size_t>(wire_->rank) * piece : 0;
     if (reduces(call.kind)) {
       std::vector<const std::byte*> sources;
@@ -199,6 +200,26 @@ class PlainDataPlane final : public DataPlane {
       const auto to = rooted ? 0 : static_cast<std::size_t>(from) * piece;
       std::memcpy(call.output.data() + to, inputs[static_cast<std::size_t>(from)].data() + offset,
                   piece);
+    }
+  }
+
+  void combine_by_owners(const CallOperation& operation,
+                         const std::vector<PlainBytes>& inputs) const {
+    const auto& call = operation.call;
+    const auto width = bytes_of(call.dtype);
+    for (int owner = 0; owner < wire_->size(); ++owner) {
+      for (const auto& range : call.owners->of(owner)) {
+        const auto begin = static_cast<std::size_t>(range.begin) * width;
+        const auto count = static_cast<std::size_t>(range.count);
+        auto* const output = call.output.data() + begin;
+        const auto& owned = inputs[static_cast<std::size_t>(owner)];
+        if (!reduces(call.kind)) std::memcpy(output, owned.data() + begin, count * width);
+        if (!reduces(call.kind) || owner != wire_->rank) continue;
+        std::vector<const std::byte*> sources;
+        for (const auto& input : inputs) sources.push_back(input.data() + begin);
+        reduce({call.dtype, call.op, operation.weight}, operation.tree(), sources,
+               std::span(&output, 1), count);
+      }
     }
   }
 
