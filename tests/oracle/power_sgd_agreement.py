@@ -20,6 +20,7 @@ import sys
 import tempfile
 
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # if the hook sees a GPU, it synchronizes it, also for gradients on the CPU
 try:
     import numpy  # noqa: F401  the hook's random state needs it
     import torch
