@@ -2,19 +2,12 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 import unittest
 
-from job_under_test import LOCKSTEP, PRINT_WORLD, JobTest, expected_worlds, worlds
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from job_under_test import LOCKSTEP, PRINT_WORLD, JobTest, expected_worlds, free_port, worlds
 
 
 class Identity(JobTest):

@@ -4,9 +4,11 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ LOCKSTEP = os.environ["LOCKSTEP_COMMAND"]
 PRINT_WORLD = os.environ["LOCKSTEP_PRINT_WORLD"]
 PYTHON = os.environ.get("LOCKSTEP_PYTHON", sys.executable)
 WORLD = re.compile(r"world rank (\d+) of (\d+), local (\d+) of (\d+), node (\d+) of (\d+), hosts (\d+)")
+IN_USE = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
 # Variables of a launcher around these tests must not reach the jobs.
 CLEAN = {k: v for k, v in os.environ.items()
          if not k.startswith(("LOCKSTEP_", "SLURM_", "OMPI_COMM_", "OMPI_UNIVERSE_", "PMIX_", "PMI_",
@@ -34,6 +37,17 @@ def expected_worlds(nodes, ranks_each):
     size = nodes * ranks_each
     hosts = "".join(str(rank // ranks_each) for rank in range(size))
     return [(rank, size, rank % ranks_each, ranks_each, rank // ranks_each, nodes, hosts) for rank in range(size)]
+
+
+def free_port():
+    """A TCP port that no socket of this host uses, below those that the kernel gives to sockets without a port: the tests
+    that run at the same time take theirs from there."""
+    first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10000, max(first, 20000))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 class JobTest(unittest.TestCase):
@@ -65,6 +79,14 @@ class JobTest(unittest.TestCase):
             job.kill()
             self.fail(f"{command} did not end within {limit} s; it printed:\n{job.communicate()[0]}")
         self.assertEqual(job.returncode, code, f"{command} printed:\n{output}")
+        return output
+
+    def with_free_port(self, run):
+        """The first output of `run(port)` that does not say that another program has taken the port meanwhile."""
+        for _ in range(5):
+            output = run(free_port())
+            if not IN_USE.search(output):
+                break
         return output
 
     def processes(self):

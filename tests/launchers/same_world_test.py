@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import unittest
 
-from job_under_test import LOCKSTEP, PRINT_WORLD, PYTHON, JobTest, expected_worlds, worlds
+from job_under_test import LOCKSTEP, PRINT_WORLD, PYTHON, JobTest, expected_worlds, free_port, worlds
 
 
 class SameWorld(JobTest):
@@ -26,15 +26,24 @@ class SameWorld(JobTest):
 
     def test_torchrun_with_two_agents_on_one_host(self):
         torchrun = self.torchrun()
-        port = subprocess.run([PYTHON, "-c", "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); "
-                               "print(s.getsockname()[1])"], capture_output=True, text=True, check=True).stdout.strip()
-        common = ("--nnodes", "2", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", port,
-                  "--no-python", PRINT_WORLD)
-        second = self.start(*torchrun, "--node-rank", "1", *common)
-        output = self.run_job(*torchrun, "--node-rank", "0", *common)
-        output += second.communicate(timeout=60)[0]
+
+        codes = []
+
+        def run(port):
+            common = ("--nnodes", "2", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(port),
+                      "--no-python", PRINT_WORLD)
+            agents = [self.start(*torchrun, "--node-rank", str(node), *common) for node in (1, 0)]
+            output = agents[1].communicate(timeout=60)[0]
+            if agents[1].returncode != 0:
+                agents[0].kill()  # it would wait for node 0
+            output += agents[0].communicate(timeout=60)[0]
+            codes[:] = [agent.returncode for agent in agents]
+            return output
+
+        output = self.with_free_port(run)
+        self.assertEqual(codes, [0, 0], output)
         # torchrun gives two nodes; the ranks detect that they share one host.
-        self.assertEqual(worlds(output), [(*world[:6], "0000") for world in expected_worlds(2, 2)])
+        self.assertEqual(worlds(output), [(*world[:6], "0000") for world in expected_worlds(2, 2)], output)
 
     def test_mpirun(self):
         if not shutil.which("mpirun"):
@@ -44,7 +53,8 @@ class SameWorld(JobTest):
         self.assertEqual(worlds(output), expected_worlds(1, 4))
 
     def test_kubernetes_variables(self):
-        ranks = [self.start(PRINT_WORLD, RANK=str(rank), WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT="29511",
+        port = free_port()
+        ranks = [self.start(PRINT_WORLD, RANK=str(rank), WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                             LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="3") for rank in range(3)]
         output = "".join(rank.communicate(timeout=60)[0] for rank in ranks)
         self.assertEqual(worlds(output), expected_worlds(1, 3))
