@@ -7,11 +7,14 @@
 //   all_reduce  Meet: all inputs are ready, and all outputs may be written. Rank r reduces shard r
 //   of
 //               all inputs and writes it to all outputs. Meet: all shards are written.
+//   owners      Meet. Each rank reduces what it owns of all inputs, or reads what the others own.
+//               Meet. No rank writes what another one reads.
 //   others      Meet. Each rank reads the pieces that it needs and writes its own output. Meet: all
 //               pieces are read.
 //
-// An input outside registered memory passes through the rank's staging buffer, in windows; for
-// all_reduce all ranks then use theirs, and the reduced window is copied out of it.
+// An input outside registered memory passes through the rank's staging buffer, in windows or, with
+// owners, in rounds; for all_reduce all ranks then use theirs, and the reduced window is copied out
+// of it.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -23,6 +26,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/gpu/device_memory_internal.h"
 #include "lockstep/gpu/gather_internal.h"
+#include "lockstep/gpu/owned_rounds_internal.h"
 #include "lockstep/gpu/pieces_internal.h"
 
 namespace lockstep {
@@ -94,9 +98,7 @@ class IpcTransport final : public DeviceTransport {
   }
 
   [[nodiscard]] Recipe begin(DeviceCall& call) override {
-    if (call.call.count > 0) {
-      call.call.kind == Collective::all_reduce ? all_reduce(call) : read_pieces(call);
-    }
+    if (call.call.count > 0) move(call);
     call.result->record(stream());
     return {};
   }
@@ -189,6 +191,11 @@ class IpcTransport final : public DeviceTransport {
            "a reduction");
   }
 
+  void move(const DeviceCall& call) {
+    if (has_owners(call.call.kind)) return read_owned(call);
+    call.call.kind == Collective::all_reduce ? all_reduce(call) : read_pieces(call);
+  }
+
   // Reduces this rank's shard of spans that all ranks have mapped.
   void reduce_shard(const DeviceCall& call, std::vector<std::byte*> inputs,
                     std::vector<std::byte*> outputs, std::size_t total) {
@@ -279,6 +286,78 @@ class IpcTransport final : public DeviceTransport {
     for (int rank = 0; rank < parts_.size(); ++rank) {
       copy(output + static_cast<std::size_t>(rank) * pieces.bytes, window.piece(rank, piece),
            window.bytes);
+    }
+  }
+
+  // Where the elements of the owners are in one round.
+  struct Round {
+    const OwnedRounds& rounds;
+    std::size_t number = 0;
+    bool holds_all = false;  // a staging buffer holds the elements of every owner, else of its rank
+    std::vector<const std::byte*> inputs = {};  // by rank; null: in its staging buffer
+
+    [[nodiscard]] std::vector<OwnedPart> of(int owner) const { return rounds.of(owner, number); }
+    [[nodiscard]] std::size_t staged_at(int owner, const OwnedPart& part) const {
+      const auto piece = holds_all ? static_cast<std::size_t>(owner) : 0U;
+      return piece * rounds.length() + part.position;
+    }
+  };
+
+  void read_owned(const DeviceCall& call) {
+    std::vector<const std::byte*> inputs;
+    bool all_mapped = true;
+    for (int rank = 0; rank < parts_.size(); ++rank) {
+      inputs.push_back(memory_.input_of(rank, words(rank, call)));
+      all_mapped = all_mapped && inputs.back() != nullptr;
+    }
+    const bool own_is_mapped = inputs[static_cast<std::size_t>(parts_.rank())] != nullptr;
+    // Its own elements are read where they are.
+    inputs[static_cast<std::size_t>(parts_.rank())] = call.call.input.data();
+    const OwnedRounds rounds(call.call,
+                             all_mapped ? std::nullopt : std::optional(stages_->bytes()));
+    for (std::size_t number = 0; number < rounds.count(); ++number) {
+      const Round round{rounds, number, reduces(call.call.kind), inputs};
+      if (!own_is_mapped) stage_owned(call, round);
+      meet();
+      reduces(call.call.kind) ? reduce_own(call, round) : copy_owned_by_others(call, round);
+      meet();
+    }
+  }
+
+  // What other ranks read of this one.
+  void stage_owned(const DeviceCall& call, const Round& round) {
+    for (int owner = 0; owner < parts_.size(); ++owner) {
+      if ((owner == parts_.rank()) == reduces(call.call.kind)) continue;
+      for (const auto& part : round.of(owner)) {
+        copy(stages_->own() + round.staged_at(owner, part), call.call.input.data() + part.at,
+             part.bytes);
+      }
+    }
+  }
+
+  [[nodiscard]] const std::byte* source(const Round& round, int rank, int owner,
+                                        const OwnedPart& part) const {
+    const auto* const input = round.inputs[static_cast<std::size_t>(rank)];
+    return input != nullptr ? input + part.at : stages_->at(rank) + round.staged_at(owner, part);
+  }
+
+  void reduce_own(const DeviceCall& call, const Round& round) {
+    for (const auto& part : round.of(parts_.rank())) {
+      std::vector<const std::byte*> sources;
+      for (int rank = 0; rank < parts_.size(); ++rank) {
+        sources.push_back(source(round, rank, parts_.rank(), part));
+      }
+      auto* const output = call.call.output.data() + part.at;
+      reduce(call, sources, std::span(&output, 1), part.bytes);
+    }
+  }
+
+  void copy_owned_by_others(const DeviceCall& call, const Round& round) {
+    for (int owner = 0; owner < parts_.size(); ++owner) {
+      if (owner == parts_.rank()) continue;
+      for (const auto& part : round.of(owner)) {
+        copy(call.call.output.data() + part.at, source(round, owner, owner, part), part.bytes);
+      }
     }
   }
 

@@ -109,12 +109,12 @@ NcclTransport::NcclTransport(const DeviceTransportParts& parts, std::unique_ptr<
       reduction_(reduction),
       ratios_(std::move(ratios)),
       memory_(parts, /*maps=*/false),
-      enqueued_(*comm_, parts.rank()) {
+      enqueued_(*comm_, parts.rank()),
+      scratch_bytes_(scratch_of(parts)) {
   const auto selected = parts_.context->scope();
-  const auto scratch_bytes = scratch_of(parts_);
-  expect(parts_.context->functions().allocate(scratch_bytes + remainder_bytes(size()), scratch_),
+  expect(parts_.context->functions().allocate(scratch_bytes_ + remainder_bytes(size()), scratch_),
          "scratch memory for NCCL");
-  remainder_ = scratch_ + scratch_bytes;
+  remainder_ = scratch_ + scratch_bytes_;
 }
 
 NcclTransport::~NcclTransport() {
@@ -124,6 +124,8 @@ NcclTransport::~NcclTransport() {
 
 Recipe NcclTransport::begin(DeviceCall& call) {
   last_call_.store(call.number, std::memory_order_relaxed);
+  if (call.call.kind == Collective::reduce_to_owners) return reduce_to_owners(call);
+  if (call.call.kind == Collective::gather_from_owners) return gather_from_owners(call);
   if (!reduces(call.call.kind)) return move(call);
   if (is_fast(call.call)) return reduce_fast(call);
   return call.call.kind == Collective::reduce_scatter ? reduce_scatter(call) : reduce_all(call);
@@ -135,7 +137,7 @@ bool NcclTransport::is_fast(const Call& call) const noexcept {
 }
 
 std::size_t NcclTransport::largest_piece(const Call& call) const noexcept {
-  const auto per_rank = scratch_of(parts_) / bytes_of(call.dtype) / size();
+  const auto per_rank = scratch_bytes_ / bytes_of(call.dtype) / size();
   return std::max<std::size_t>(per_rank / kAligned, 1) * kAligned * size();
 }
 

@@ -7,8 +7,12 @@
 //   shard, all-gather. The elements that remain when a piece is divided into aligned shards, fewer
 //   than 64 per rank and rank, are gathered and reduced by all ranks.
 //
-// `fast` leaves sums and averages of floating point to NCCL, in an order that depends on its choice
-// of algorithm.
+//   reduce_to_owners, in rounds that fit the scratch memory: every rank sends to each owner what
+//   that rank owns, and each owner reduces it. gather_from_owners: the owners send to all, without
+//   scratch memory. Both are the same with `fast`.
+//
+// `fast` leaves all_reduce of sums and averages of floating point to NCCL, in an order that depends
+// on its choice of algorithm.
 //
 // A communicator is non-blocking: after each group of calls the recipe waits until NCCL has
 // enqueued it. That may need the other ranks, but never the device.
@@ -26,6 +30,7 @@
 #include "lockstep/gpu/device_transport_internal.h"
 #include "lockstep/gpu/nccl_communicator_internal.h"
 #include "lockstep/gpu/nccl_functions.h"
+#include "lockstep/gpu/owned_rounds_internal.h"
 
 namespace lockstep {
 
@@ -78,6 +83,8 @@ class NcclTransport final : public DeviceTransport {
   [[nodiscard]] Recipe reduce_all(DeviceCall& call);  // all_reduce, reduce
   [[nodiscard]] Recipe reduce_scatter(DeviceCall& call);
   [[nodiscard]] Recipe reduce_fast(DeviceCall& call);
+  [[nodiscard]] Recipe reduce_to_owners(DeviceCall& call);
+  [[nodiscard]] Recipe gather_from_owners(DeviceCall& call);
 
   void end(const DeviceCall& call);
   void exchange_shards(const DeviceCall& call, const NcclPiece& piece);
@@ -90,6 +97,10 @@ class NcclTransport final : public DeviceTransport {
   // Reduces `count` elements of each rank: `own`, and those of the others in `scratch`.
   void reduce_scratch(const DeviceCall& call, const std::byte* scratch, std::size_t count,
                       const std::byte* own, std::byte* to);
+  // Sends to the other owners their elements of a round, and receives this rank's into scratch_.
+  [[nodiscard]] DeviceStatus swap_owned(NcclFunctions& nccl, void* comm, const DeviceCall& call,
+                                        const OwnedRounds& rounds, std::size_t round);
+  void reduce_owned(const DeviceCall& call, const OwnedRounds& rounds, std::size_t round);
   [[nodiscard]] bool is_fast(const Call& call) const noexcept;
   [[nodiscard]] std::size_t largest_piece(const Call& call) const noexcept;
   [[nodiscard]] Awaited enqueued() const noexcept { return {.local = &enqueued_}; }
@@ -105,6 +116,7 @@ class NcclTransport final : public DeviceTransport {
   const std::filesystem::path ratios_;
   DeviceMemory memory_;
   const Enqueued enqueued_;
+  const std::size_t scratch_bytes_;
   std::byte* scratch_ = nullptr;    // the other ranks' inputs of this rank's shard, by rank
   std::byte* remainder_ = nullptr;  // in the same allocation: the remainders, by rank
   std::atomic<std::uint64_t> last_call_ = 0;

@@ -4,7 +4,8 @@
 // A *turn* is one window of a call; turns are numbered over all calls. A rank copies its input
 // window to its input slot, waits until all ranks have done so, reduces its part into its result
 // slot if the call reduces, and copies results, or the inputs of other ranks, to its device. A rank
-// has kSlots of each, so that the copies of neighboring turns run while the host reduces.
+// has kSlots of each, so that the copies of neighboring turns run while the host reduces. With
+// owners, a turn is one round (owned_rounds_internal.h) instead of a window.
 #include <fmt/format.h>
 
 #include <array>
@@ -17,6 +18,7 @@
 #include "lockstep/gpu/device_memory_internal.h"
 #include "lockstep/gpu/event_condition_internal.h"
 #include "lockstep/gpu/gather_internal.h"
+#include "lockstep/gpu/owned_rounds_internal.h"
 #include "lockstep/gpu/pieces_internal.h"
 #include "lockstep/kernels/reduce.h"
 #include "lockstep/net/shared_memory.h"
@@ -86,7 +88,15 @@ class StagedTransport final : public DeviceTransport {
     std::size_t window = 0;
     std::uint64_t first = 0;  // turn
     std::uint64_t turns = 0;
+    std::optional<OwnedRounds> rounds = {};  // if the call has owners, and instead of windows
 
+    [[nodiscard]] std::vector<OwnedPart> owned(int owner, std::uint64_t turn) const {
+      return rounds->of(owner, static_cast<std::size_t>(turn - first));
+    }
+    // In an input slot of a call that reduces; the slot of another one holds its rank's elements.
+    [[nodiscard]] std::size_t slot_of(int owner) const {
+      return static_cast<std::size_t>(owner) * rounds->length();
+    }
     [[nodiscard]] std::size_t begin(std::uint64_t turn) const { return (turn - first) * window; }
     [[nodiscard]] std::size_t bytes(std::uint64_t turn) const {
       return std::min(window, pieces.bytes - begin(turn));
@@ -119,10 +129,18 @@ class StagedTransport final : public DeviceTransport {
     if (bytes > 0) expect(functions().copy(to, from, bytes, stream), "a copy");
   }
 
-  Recipe move(DeviceCall& call) {
-    const Pieces pieces(call.call, parts_.size());
+  [[nodiscard]] Plan plan_of(const Call& call) const {
+    const Pieces pieces(call, parts_.size());
+    if (has_owners(call.kind)) {
+      const OwnedRounds rounds(call, slot_bytes_);
+      return {pieces, 0, turns_, rounds.count(), rounds};
+    }
     const auto window = pieces.window(slot_bytes_);
-    const Plan plan{pieces, window, turns_, (pieces.bytes + window - 1) / window};
+    return {pieces, window, turns_, (pieces.bytes + window - 1) / window};
+  }
+
+  Recipe move(DeviceCall& call) {
+    const auto plan = plan_of(call.call);
     turns_ += plan.turns;
     for (auto turn = plan.first; turn <= plan.first + plan.turns; ++turn) {
       if (turn < plan.first + plan.turns) {
@@ -154,7 +172,9 @@ class StagedTransport final : public DeviceTransport {
 
   void copy_in(const DeviceCall& call, const Plan& plan, std::uint64_t turn) {
     const auto selected = parts_.context->scope();
-    if (!call.call.input.empty()) {
+    if (plan.rounds) {
+      copy_in_owned(call, plan, turn);
+    } else if (!call.call.input.empty()) {
       for (int piece = 0; piece < plan.pieces.count; ++piece) {
         const auto index = static_cast<std::size_t>(piece);
         copy(input_slot(parts_.rank(), turn) + index * plan.window,
@@ -165,8 +185,22 @@ class StagedTransport final : public DeviceTransport {
     copied_in_[turn % kSlots] = parts_.context->record(parts_.context->stream());
   }
 
+  // What this rank contributes to every owner, or what it owns.
+  void copy_in_owned(const DeviceCall& call, const Plan& plan, std::uint64_t turn) {
+    auto* const slot = input_slot(parts_.rank(), turn);
+    for (int owner = 0; owner < parts_.size(); ++owner) {
+      if (!reduces(call.call.kind) && owner != parts_.rank()) continue;
+      const auto start = reduces(call.call.kind) ? plan.slot_of(owner) : 0;
+      for (const auto& part : plan.owned(owner, turn)) {
+        copy(slot + start + part.position, call.call.input.data() + part.at, part.bytes,
+             parts_.context->stream());
+      }
+    }
+  }
+
   // All ranks have copied in: the host reduces what this rank owes.
   void reduce_part(const DeviceCall& call, const Plan& plan, std::uint64_t turn) {
+    if (plan.rounds) return reduce_owned(call, plan, turn);
     Shard shard{0, plan.bytes(turn)};
     if (call.call.kind == Collective::all_reduce) {
       shard = shard_of(shard.bytes, parts_.rank(), parts_.size());
@@ -184,11 +218,27 @@ class StagedTransport final : public DeviceTransport {
            std::span(&result, 1), shard.bytes / bytes_of(call.call.dtype));
   }
 
+  // The elements of one owner follow each other in the slots: one reduction for all parts.
+  void reduce_owned(const DeviceCall& call, const Plan& plan, std::uint64_t turn) {
+    const auto parts = plan.owned(parts_.rank(), turn);
+    if (parts.empty()) return;
+    std::vector<const std::byte*> sources;
+    for (int rank = 0; rank < parts_.size(); ++rank) {
+      sources.push_back(input_slot(rank, turn) + plan.slot_of(parts_.rank()));
+    }
+    auto* const result = result_slot(parts_.rank(), turn);
+    const auto bytes = parts.back().position + parts.back().bytes;
+    reduce({call.call.dtype, call.call.op, call.weight}, call.tree(), sources,
+           std::span(&result, 1), bytes / bytes_of(call.call.dtype));
+  }
+
   // The work of the caller's stream before the call has ended: the copy in has waited for it.
   void copy_out(const DeviceCall& call, const Plan& plan, std::uint64_t turn) {
     const auto selected = parts_.context->scope();
     auto* const stream = parts_.context->copy_stream();
-    if (!call.call.output.empty()) {
+    if (plan.rounds) {
+      copy_out_owned(call, plan, turn);
+    } else if (!call.call.output.empty()) {
       auto* const output = call.call.output.data() + plan.begin(turn);
       const auto bytes = plan.bytes(turn);
       const auto piece = static_cast<std::size_t>(plan.pieces.read_by(parts_.rank()));
@@ -209,6 +259,19 @@ class StagedTransport final : public DeviceTransport {
       }
     }
     copied_out_[turn % kSlots] = parts_.context->record(stream);
+  }
+
+  // What this rank owns, reduced; or what the others own.
+  void copy_out_owned(const DeviceCall& call, const Plan& plan, std::uint64_t turn) {
+    const bool sums = reduces(call.call.kind);
+    for (int owner = 0; owner < parts_.size(); ++owner) {
+      if ((owner == parts_.rank()) != sums) continue;
+      const auto* const slot = sums ? result_slot(owner, turn) : input_slot(owner, turn);
+      for (const auto& part : plan.owned(owner, turn)) {
+        copy(call.call.output.data() + part.at, slot + part.position, part.bytes,
+             parts_.context->copy_stream());
+      }
+    }
   }
 
   DeviceTransportParts parts_;
