@@ -1,5 +1,6 @@
 #include "lockstep/fabric/call.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,6 +28,16 @@ TEST(Call, IsPrintedWithItsArguments) {
   EXPECT_EQ(words_of({.kind = Collective::allocate, .count = 4096}), "allocate(4096 bytes)");
   EXPECT_EQ(words_of({.kind = Collective::all_gather, .count = 1, .flags = CallFlags{}}),
             "all_gather(1 × uint8, with flags)");
+  const Owners owners(2, std::vector<OwnedPiece>{{1, 8}});
+  const auto digits = fmt::format("{:08x}", owners.digest() >> 32);
+  EXPECT_EQ(words_of({.kind = Collective::reduce_to_owners,
+                      .dtype = DType::float32,
+                      .op = ReduceOp::average,
+                      .count = 8,
+                      .owners = &owners}),
+            "reduce_to_owners(average, 8 × float32, owners " + digits + ")");
+  EXPECT_EQ(words_of({.kind = Collective::gather_from_owners, .count = 8, .owners = &owners}),
+            "gather_from_owners(8 × uint8, owners " + digits + ")");
 }
 
 TEST(Call, ALongNameIsCutAndNullTerminated) {
@@ -52,6 +63,18 @@ TEST(Call, TheFingerprintCoversEveryArgumentThatMustBeEqual) {
   EXPECT_EQ(fingerprint_of(descriptor_of(base)), fingerprint_of(descriptor_of(base)));
 }
 
+TEST(Call, TheFingerprintCoversTheOwners) {
+  const Owners owners(2, std::vector<OwnedPiece>{{0, 4}, {1, 6}});
+  const Owners equal(2, std::vector<OwnedPiece>{{0, 1}, {0, 3}, {1, 6}});
+  const Owners other(2, std::vector<OwnedPiece>{{0, 5}, {1, 5}});
+  const auto fingerprint = [](const Owners& of) {
+    return fingerprint_of(
+        descriptor_of({.kind = Collective::reduce_to_owners, .count = 10, .owners = &of}));
+  };
+  EXPECT_EQ(fingerprint(owners), fingerprint(equal));
+  EXPECT_NE(fingerprint(owners), fingerprint(other));
+}
+
 TEST(Call, ArgumentsThatAKindDoesNotUseAreIgnored) {
   const Call gather{.kind = Collective::all_gather, .count = 4};
   Call other = gather;
@@ -74,6 +97,8 @@ TEST(Call, SidesHaveTheLengthsOfTheTable) {
         Row{Collective::broadcast, one, 0, 0, one}, Row{Collective::reduce, one, one, one, 0},
         Row{Collective::gather, one, one, each, 0}, Row{Collective::scatter, each, 0, one, one},
         Row{Collective::all_to_all, each, each, each, each},
+        Row{Collective::reduce_to_owners, one, one, one, one},
+        Row{Collective::gather_from_owners, one, one, one, one},
         Row{Collective::barrier, 0, 0, 0, 0}}) {
     const Call call{.kind = row.kind, .dtype = DType::int32, .root = 2, .count = 3};
     EXPECT_EQ(input_bytes(call, 2, 4), row.root_input) << to_string(row.kind);
@@ -108,6 +133,31 @@ TEST(Call, AnInvalidCallIsRefusedWithTheReason) {
        "requires an output of 16 bytes");
   EXPECT_EQ(refusal_of({.kind = Collective::all_reduce, .root = 99, .count = 0}), "")
       << "the root is ignored where the kind has none";
+}
+
+TEST(Call, ACallWithOwnersNeedsThoseOfItsElementsAndRanksAndIsInPlace) {
+  std::array<std::byte, 16> memory{};
+  const auto span = std::span(memory).first(8);
+  const Owners owners(2, std::vector<OwnedPiece>{{0, 3}, {1, 5}});
+  const Owners shorter(2, std::vector<OwnedPiece>{{0, 3}, {1, 4}});
+  const Owners more_ranks(3, std::vector<OwnedPiece>{{0, 3}, {1, 5}});
+  const auto says = [](const Call& call, const std::string& words) {
+    const auto refusal = refusal_of(call);
+    EXPECT_NE(refusal.find(words), std::string::npos) << "'" << refusal << "' without " << words;
+  };
+  for (const auto kind : {Collective::reduce_to_owners, Collective::gather_from_owners}) {
+    Call call{.kind = kind, .count = 8, .input = span, .output = span, .owners = &owners};
+    EXPECT_EQ(refusal_of(call), "");
+    call.output = std::span(memory).last(8);
+    says(call, "works in place: input and output must be the same span");
+    call.output = span;
+    call.owners = &shorter;
+    says(call, "the owners of 7 elements among 2 ranks, but 8 elements and a group of 2 ranks");
+    call.owners = &more_ranks;
+    says(call, "among 3 ranks");
+    call.owners = nullptr;
+    says(call, "requires owners");
+  }
 }
 
 // Two ranks, elements of one byte. `at` is the offset of the shorter side in the longer one.

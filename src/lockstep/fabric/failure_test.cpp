@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -32,6 +33,21 @@ Call sum_of(std::span<std::byte> span) {
           .input = span,
           .output = span};
 }
+
+// Each of two ranks owns one half of 100,000 elements.
+const Owners& halves() {
+  static const Owners of_100_000(2, std::vector<OwnedPiece>{{0, 50'000}, {1, 50'000}});
+  return of_100_000;
+}
+
+Call call_on(Collective kind, std::span<std::byte> span) {
+  auto call = sum_of(span);
+  call.kind = kind;
+  if (has_owners(kind)) call.owners = &halves();
+  return call;
+}
+constexpr std::array kInterrupted{Collective::all_reduce, Collective::reduce_to_owners,
+                                  Collective::gather_from_owners};
 
 bool is_full_of(std::span<const std::byte> span, std::byte value) {
   return std::count(span.begin(), span.end(), value) == static_cast<std::ptrdiff_t>(span.size());
@@ -87,47 +103,51 @@ TEST_P(Failure, ADifferenceCanBeReportedByStart) {
 }
 
 TEST_P(Failure, OperationsAndMemoryOutliveTheirGroup) {
-  const auto point = MeetingPoint::of_threads();
-  const auto server = point.serve();
-  testing::run_ranks_as_threads(2, [&](Rank& self) {
-    std::shared_ptr<Operation> pending;
-    std::shared_ptr<RegisteredMemory> memory;
-    {
-      const auto group =
-          make_test_group(GetParam(), point.join(self.rank(), 2), {.one_shot_bytes = 256});
-      memory = group->allocate(100'000);
-      pending = group->start(sum_of(memory->bytes()), nullptr);
-    }
-    std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{4});
-    EXPECT_TRUE(is_full_of(memory->bytes(), std::byte{4}));
-    EXPECT_EQ(pending->flags().sum, 0);
-  });
+  for (const auto kind : kInterrupted) {
+    const auto point = MeetingPoint::of_threads();
+    const auto server = point.serve();
+    testing::run_ranks_as_threads(2, [&](Rank& self) {
+      std::shared_ptr<Operation> pending;
+      std::shared_ptr<RegisteredMemory> memory;
+      {
+        const auto group =
+            make_test_group(GetParam(), point.join(self.rank(), 2), {.one_shot_bytes = 256});
+        memory = group->allocate(100'000);
+        pending = group->start(call_on(kind, memory->bytes()), nullptr);
+      }
+      std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{4});
+      EXPECT_TRUE(is_full_of(memory->bytes(), std::byte{4}));
+      EXPECT_EQ(pending->flags().sum, 0);
+    });
+  }
 }
 
 // The other rank enters the call after this rank has left it: it must not write to this rank's
 // memory.
 TEST_P(Failure, ARankThatLeavesDuringACallKeepsItsMemoryPrivate) {
-  const auto point = MeetingPoint::of_threads();
-  const auto server = point.serve();
-  testing::run_ranks_as_threads(2, [&](Rank& self) {
-    const auto world = point.join(self.rank(), 2);
-    auto group = make_test_group(GetParam(), world, {.one_shot_bytes = 256});
-    const auto memory = group->allocate(100'000);
-    if (self.rank() == 0) {
-      (void)group->start(sum_of(memory->bytes()), nullptr);
-      group.reset();
-      std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{0x5A});
-    }
-    self.barrier(soon());
-    if (self.rank() == 1) {
-      std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{1});
-      EXPECT_THROW(run(*group, sum_of(memory->bytes())), PeerError);
-    }
-    self.barrier(soon());
-    if (self.rank() == 0) {
-      EXPECT_TRUE(is_full_of(memory->bytes(), std::byte{0x5A}));
-    }
-  });
+  for (const auto kind : kInterrupted) {
+    const auto point = MeetingPoint::of_threads();
+    const auto server = point.serve();
+    testing::run_ranks_as_threads(2, [&](Rank& self) {
+      const auto world = point.join(self.rank(), 2);
+      auto group = make_test_group(GetParam(), world, {.one_shot_bytes = 256});
+      const auto memory = group->allocate(100'000);
+      if (self.rank() == 0) {
+        (void)group->start(call_on(kind, memory->bytes()), nullptr);
+        group.reset();
+        std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{0x5A});
+      }
+      self.barrier(soon());
+      if (self.rank() == 1) {
+        std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{1});
+        EXPECT_THROW(run(*group, call_on(kind, memory->bytes())), PeerError);
+      }
+      self.barrier(soon());
+      if (self.rank() == 0) {
+        EXPECT_TRUE(is_full_of(memory->bytes(), std::byte{0x5A}));
+      }
+    });
+  }
 }
 
 TEST_P(Failure, TheFlightRecorderIsWrittenToTheRunFolder) {

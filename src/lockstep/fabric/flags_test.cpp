@@ -19,58 +19,77 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(3)));
 
+void check_flags(Group& group, Collective kind) {
+  const int last = group.size() - 1;
+  for (const std::int64_t count : {0, 10, 20'000}) {
+    const auto owners = oracle::draw_owners(group.size(), count, 1);
+    std::vector<std::byte> data(static_cast<std::size_t>(count));
+    const CallFlags own{.sum = group.rank() + 1,
+                        .equal = group.rank() == 0 ? 7U : 8U,
+                        .any = group.rank() == last ? 4U : 0U,
+                        .absent = group.rank() != 0};
+    const auto operation = group.start({.kind = kind,
+                                        .count = count,
+                                        .input = data,
+                                        .output = data,
+                                        .flags = own,
+                                        .owners = has_owners(kind) ? &owners : nullptr},
+                                       nullptr);
+    group.wait(*operation);
+    const auto& all = operation->flags();
+    EXPECT_EQ(all.sum, (last + 1) * (last + 2) / 2);
+    EXPECT_EQ(all.all_equal, last == 0);
+    EXPECT_EQ(all.any, 4U);
+    EXPECT_EQ(all.num_absent, last);
+    EXPECT_EQ(all.first_present, 0);
+  }
+}
+
 TEST_P(GroupTest, FlagsOfAllRanksAreCombined) {
   run_group(setting(), [](Group& group) {
-    const int last = group.size() - 1;
-    for (const std::int64_t count : {0, 10, 20'000}) {
-      std::vector<std::byte> data(static_cast<std::size_t>(count));
-      const CallFlags own{.sum = group.rank() + 1,
-                          .equal = group.rank() == 0 ? 7U : 8U,
-                          .any = group.rank() == last ? 4U : 0U,
-                          .absent = group.rank() != 0};
-      const auto operation = group.start({.kind = Collective::all_reduce,
-                                          .count = count,
-                                          .input = data,
-                                          .output = data,
-                                          .flags = own},
-                                         nullptr);
-      group.wait(*operation);
-      const auto& all = operation->flags();
-      EXPECT_EQ(all.sum, (last + 1) * (last + 2) / 2);
-      EXPECT_EQ(all.all_equal, last == 0);
-      EXPECT_EQ(all.any, 4U);
-      EXPECT_EQ(all.num_absent, last);
-      EXPECT_EQ(all.first_present, 0);
+    for (const auto kind :
+         {Collective::all_reduce, Collective::reduce_to_owners, Collective::gather_from_owners}) {
+      check_flags(group, kind);
     }
   });
 }
 
+// The last rank sits out; in a group of one it is rank 0.
+void check_weights(Group& group, Collective kind, std::int64_t count, std::int64_t each) {
+  const int size = group.size();
+  const auto owners = oracle::draw_owners(size, count, 2);
+  const auto owner = oracle::owner_of_each(owners);
+  std::vector<float> data(static_cast<std::size_t>(count));
+  const bool out = group.rank() == size - 1;
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = out ? 0 : static_cast<float>(i % 9);
+  const auto before = data;
+  const auto bytes = std::as_writable_bytes(std::span(data));
+  const auto operation = group.start({.kind = kind,
+                                      .dtype = DType::float32,
+                                      .op = ReduceOp::weighted_average,
+                                      .count = count,
+                                      .input = bytes,
+                                      .output = bytes,
+                                      .flags = CallFlags{.absent = out},
+                                      .weight = out ? 0 : each,
+                                      .owners = has_owners(kind) ? &owners : nullptr},
+                                     nullptr);
+  group.wait(*operation);
+  EXPECT_EQ(operation->flags().first_present, size == 1 ? -1 : 0);
+  const auto weight = std::max<std::int64_t>(1, each * (size - 1));
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    const auto sum = static_cast<float>((size - 1) * static_cast<int>(i % 9));
+    const bool is_reduced = !has_owners(kind) || owner[i] == group.rank();
+    ASSERT_EQ(data[i], is_reduced ? sum / static_cast<float>(weight) : before[i]);
+  }
+}
+
 TEST_P(GroupTest, AWeightedAverageDividesByTheSumOfTheWeights) {
   run_group(setting(), [](Group& group) {
-    const int size = group.size();
-    // One-shot, two-shot and staged. The last rank sits out; in a group of one it is rank 0.
-    for (const std::int64_t count : {7, 2'000, 40'000}) {
+    for (const std::int64_t count : {7, 2'000, 40'000}) {  // one-shot, two-shot and staged
       for (const std::int64_t each : {0, 1, 3}) {
-        std::vector<float> data(static_cast<std::size_t>(count));
-        const bool out = group.rank() == size - 1;
-        for (std::size_t i = 0; i < data.size(); ++i) data[i] = out ? 0 : static_cast<float>(i % 9);
-        const auto bytes = std::as_writable_bytes(std::span(data));
-        const auto operation = group.start({.kind = Collective::all_reduce,
-                                            .dtype = DType::float32,
-                                            .op = ReduceOp::weighted_average,
-                                            .count = count,
-                                            .input = bytes,
-                                            .output = bytes,
-                                            .flags = CallFlags{.absent = out},
-                                            .weight = out ? 0 : each},
-                                           nullptr);
-        group.wait(*operation);
-        EXPECT_EQ(operation->flags().first_present, size == 1 ? -1 : 0);
-        const auto weight = std::max<std::int64_t>(1, each * (size - 1));
-        for (std::size_t i = 0; i < data.size(); ++i) {
-          const auto sum = static_cast<float>((size - 1) * static_cast<int>(i % 9));
-          ASSERT_EQ(data[i], sum / static_cast<float>(weight));
-        }
+        check_weights(group, Collective::all_reduce, count, each);
+        check_weights(group, Collective::reduce_to_owners, count, each);
       }
     }
   });
@@ -126,6 +145,7 @@ TEST_P(GroupTest, ASumOverLeavesIsBitIdenticalForEveryNumberOfRanks) {
       sum.resize(count * 4);
       auto expected = oracle::reduced(DType::float32, ReduceOp::sum, leaves);
       expected.resize(count * 4);
+      auto owned = sum;
       run(group, {.kind = Collective::all_reduce,
                   .dtype = DType::float32,
                   .count = static_cast<std::int64_t>(count),
@@ -133,6 +153,22 @@ TEST_P(GroupTest, ASumOverLeavesIsBitIdenticalForEveryNumberOfRanks) {
                   .output = sum,
                   .leaves = interval});
       EXPECT_EQ(sum, expected);
+      // The first rank owns the first half, the last rank the other one.
+      const auto half = static_cast<std::int64_t>(count / 2);
+      const Owners owners(group.size(),
+                          std::vector<OwnedPiece>{{0, half}, {group.size() - 1, half}});
+      run(group, {.kind = Collective::reduce_to_owners,
+                  .dtype = DType::float32,
+                  .count = 2 * half,
+                  .input = owned,
+                  .output = owned,
+                  .leaves = interval,
+                  .owners = &owners});
+      for (const auto& range : owners.of(group.rank())) {
+        const auto begin = static_cast<std::ptrdiff_t>(range.begin) * 4;
+        EXPECT_TRUE(std::equal(owned.begin() + begin, owned.begin() + begin + range.count * 4,
+                               expected.begin() + begin));
+      }
     }
   });
 }

@@ -29,6 +29,7 @@ std::uint64_t output_allocation(const MemoryWords& words) { return words[0] >> 3
 
 bool HostCall::handles(const Call& call) noexcept {
   if (call.leaves) return false;  // the plan is over ranks
+  if (has_owners(call.kind)) return false;
   return reduces(call.kind) || call.kind == Collective::all_gather ||
          call.kind == Collective::broadcast;
 }

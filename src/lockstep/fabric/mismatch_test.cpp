@@ -35,8 +35,8 @@ void make(Group& group, Attempt attempt) {
   auto& call = attempt.call;
   attempt.input.resize(input_bytes(call, group.rank(), group.size()));
   attempt.output.resize(output_bytes(call, group.rank(), group.size()));
-  call.input = attempt.input;
   call.output = attempt.output;
+  call.input = has_owners(call.kind) ? std::span<const std::byte>(attempt.output) : attempt.input;
   run(group, call);
 }
 
@@ -66,10 +66,15 @@ struct Difference {
   Call other;
 };
 
-std::vector<Difference> differences() {
+// `owners` and `others` are those of 8000 elements.
+std::vector<Difference> differences(const Owners& owners, const Owners& others) {
   const Call sum{.kind = Collective::all_reduce, .dtype = DType::float32, .count = 8};
   const Call large{.kind = Collective::all_reduce, .dtype = DType::float32, .count = 8000};
   const Call broadcast{.kind = Collective::broadcast, .count = 5};
+  const Call owned{.kind = Collective::reduce_to_owners,
+                   .dtype = DType::float32,
+                   .count = 8000,
+                   .owners = &owners};
   const auto changed = [](Call call, const auto& change) {
     change(call);
     return call;
@@ -85,11 +90,19 @@ std::vector<Difference> differences() {
       {"root", broadcast, changed(broadcast, [](Call& call) { call.root = 1; })},
       {"name", sum, changed(sum, [](Call& call) { call.name = "gradients 3"; })},
       {"flags", sum, changed(sum, [](Call& call) { call.flags = CallFlags{}; })},
+      {"owners", owned, changed(owned, [&](Call& call) { call.owners = &others; })},
+      {"op of owners", owned, changed(owned, [](Call& call) { call.op = ReduceOp::max; })},
+      {"owners or not", owned, large},
+      {"kind with owners", owned,
+       changed(owned, [](Call& call) { call.kind = Collective::gather_from_owners; })},
   };
 }
 
 TEST_P(GroupTest, EveryRankNamesBothSidesOfADifference) {
-  for (const auto& difference : differences()) {
+  const int size = setting().size;
+  const Owners owners(size, std::vector<OwnedPiece>{{0, 3000}, {size - 1, 5000}});
+  const Owners others(size, std::vector<OwnedPiece>{{0, 3001}, {size - 1, 4999}});
+  for (const auto& difference : differences(owners, others)) {
     SCOPED_TRACE(difference.what);
     for (const int odd : {0, setting().size - 1}) {
       run_group(setting(), [&](Group& group) {

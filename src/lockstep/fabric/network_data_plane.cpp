@@ -126,7 +126,7 @@ std::shared_ptr<CallOperation> NetworkDataPlane::prepare(const Call& call, std::
   own->number = number;
   const auto largest = std::max(input_bytes(call, call.root, size()), call.input.size());
   // The tree of a call with leaves is not that over the ranks.
-  const bool in_steps = reduces(call.kind) && !call.leaves && size() > 1;
+  const bool in_steps = reduces(call.kind) && !has_owners(call.kind) && !call.leaves && size() > 1;
   const auto algorithm =
       in_steps ? algorithm_of(call, {.members = size(),
                                      .bytes = largest,
@@ -150,6 +150,7 @@ std::shared_ptr<CallOperation> NetworkDataPlane::prepare(const Call& call, std::
 // Before this rank enters the call: the others send as soon as they know that it has entered.
 void NetworkDataPlane::expect_data(NetworkCall& call) {
   const auto& made = call.call;
+  if (has_owners(made.kind)) return expect_by_owners(call);
   call.transfers = true;
   const auto owned = exchange::owned_by(made, rank(), size());
   if (reduces(made.kind)) {
@@ -180,8 +181,9 @@ Recipe NetworkDataPlane::begin(CallOperation& operation, bool /*same_memory*/) {
   auto& call = static_cast<NetworkCall&>(operation);
   if (call.host) return call.host->move();
   if (call.steps) return move_in_steps(call);
-  if (!call.is_inline) return move_data(call);
-  run_inline(call);
+  const bool by_owners = has_owners(call.call.kind);
+  if (!call.is_inline) return by_owners ? move_by_owners(call) : move_data(call);
+  (by_owners ? run_inline_by_owners : run_inline)(call);
   return {};
 }
 

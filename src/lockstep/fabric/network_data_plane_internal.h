@@ -31,7 +31,8 @@ namespace exchange {
 
 /// The bytes of the input of `rank` that `to` needs, if `to` computes the whole result it keeps.
 [[nodiscard]] std::span<const std::byte> input_for(const Call& call, int rank, int size, int to);
-/// The part of the elements that `owner` reduces, in bytes of the input.
+/// The part of the elements that `owner` reduces, in bytes of the input. If the kind has owners,
+/// only its length is meant: that of all ranges of the owner.
 [[nodiscard]] Part owned_by(const Call& call, int owner, int size);
 /// Whether results are sent by their owners: to all ranks, or to the root.
 [[nodiscard]] bool returns_results(Collective kind) noexcept;
@@ -58,6 +59,7 @@ class NetworkCall final : public CallOperation {
   std::vector<Word> arrived;
   std::vector<Word> results;
   std::vector<Word> sent;
+  std::vector<Word> ranges;  // by range of all owners, if the call gathers from them
   std::vector<std::uint64_t> queued;
   Bytes scratch = {};              // the parts that this rank reduces, one per rank
   Bytes steps_scratch = {};        // of `steps`
@@ -158,5 +160,14 @@ void run_inline(NetworkCall& call);
 [[nodiscard]] Recipe move_in_steps(NetworkCall& call);
 /// Moves the data of any other call.
 [[nodiscard]] Recipe move_data(NetworkCall& call);
+
+// A call whose elements have owners (network_owners.cpp).
+
+/// Expects its data; called before this rank enters the call.
+void expect_by_owners(NetworkCall& call);
+/// Computes it inline, when all ranks have entered it.
+void run_inline_by_owners(NetworkCall& call);
+/// Moves its data.
+[[nodiscard]] Recipe move_by_owners(NetworkCall& call);
 
 }  // namespace lockstep

@@ -32,6 +32,9 @@ std::span<const std::byte> input_for(const Call& call, int rank, int size, int t
 
 Part owned_by(const Call& call, int owner, int size) {
   const auto index = static_cast<std::size_t>(owner);
+  if (has_owners(call.kind)) {
+    return {0, static_cast<std::size_t>(call.owners->count_of(owner)) * bytes_of(call.dtype)};
+  }
   if (call.kind == Collective::reduce_scatter) {
     return {index * piece_bytes(call), piece_bytes(call)};
   }
