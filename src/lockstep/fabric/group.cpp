@@ -37,7 +37,7 @@ Group::Group(Membership membership, Planes planes, const GroupOptions& options, 
       tree_(TreePlan::over_ranks(size())),
       uses_cpu_memory_(!data_->refusal_of({})) {
   control_->set_standing(Standing::present);
-  membership_.registry->add(*this);
+  membership_.registry->groups()->add(*this);
   try {
     // Ranks with different settings would access each other's data at wrong addresses.
     const auto name = fmt::format("group made, {}", data_->settings());
@@ -45,13 +45,13 @@ Group::Group(Membership membership, Planes planes, const GroupOptions& options, 
     oversubscribed_ = control_->shares_cores();
     data_->tune(*this);
   } catch (...) {
-    membership_.registry->remove(*this);
+    membership_.registry->groups()->remove(*this);
     throw;
   }
 }
 
 Group::~Group() {
-  membership_.registry->remove(*this);
+  membership_.registry->groups()->remove(*this);
   membership_.registry->count_pending(-static_cast<int>(queue_.size() + messages_.size()));
   if (failure_) return;
   if (device_) {

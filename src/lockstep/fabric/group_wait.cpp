@@ -119,7 +119,7 @@ void Group::check_sometimes(const Awaited& awaited) {
   if (now - last_check_ <= kCheckInterval) return;
   last_check_ = now;
   if (const auto cause = find_failure(awaited)) fail(*cause);
-  membership_.registry->advance_others(*this);
+  membership_.registry->groups()->advance_others(*this);
 }
 
 void Group::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
@@ -141,7 +141,7 @@ void Group::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
     ::sched_yield();
   }
   if (!wait.last_look) wait.last_look = Clock::now();
-  if (!alone) membership_.registry->advance_others(*this);
+  if (!alone) membership_.registry->groups()->advance_others(*this);
   auto until = Deadline::after(alone ? Clock::duration(kLongSleep) : Clock::duration(kShortSleep));
   if (wait.deadline) until = std::min(until, *wait.deadline);
   control_->set_waits_in(queue_.empty() ? 0 : queue_.front()->number);
@@ -178,7 +178,7 @@ void Group::check_others(const Awaited& awaited, Wait& wait) {
                              seconds, last_call_in_words(*lagging)));
   }
   const auto cycle = wait.waited >= kCycleReport
-                         ? membership_.registry->find_cycle(*this, global_rank(*lagging))
+                         ? membership_.registry->groups()->find_cycle(*this, global_rank(*lagging))
                          : std::nullopt;
   if (cycle && !std::exchange(wait.cycle_reported, true)) {
     log_.warning(fmt::format(

@@ -25,7 +25,7 @@ void expect_success(int error, const char* what) {
 MpiNetwork::MpiNetwork(MPI_Comm communicator,
                        const std::vector<std::optional<ProcessIdentity>>& processes,
                        GroupRegistry& registry, MpiProgress progress)
-    : communicator_(communicator), registry_(registry) {
+    : communicator_(communicator), groups_(registry.groups()) {
   for (const auto& process : processes) {
     watches_.push_back(process ? registry.watches().watch(*process) : nullptr);
   }
@@ -204,7 +204,7 @@ void MpiNetwork::run(const std::stop_token& stop) {
         has_arrived = move();
         is_busy = !requests_.empty();
       }
-      if (has_arrived) registry_.advance_others(*this);
+      if (has_arrived) groups_->advance_others(*this);
       idle = has_arrived || is_busy ? 0 : std::min(idle + 1, 6);
       rest = std::min(kShortestSleep * (1 << idle), kLongestSleep);
     }

@@ -49,7 +49,7 @@ class MpiNetwork final : public Network, private GroupRegistryMember {
                 "the counts of MPI are of type int");
 
   /// Owns `communicator`, whose ranks are the global ranks. `processes` are those of the ranks on
-  /// this host. `registry` must outlive this object.
+  /// this host. Uses `registry` in the constructor only.
   MpiNetwork(MPI_Comm communicator, const std::vector<std::optional<ProcessIdentity>>& processes,
              GroupRegistry& registry, MpiProgress progress);
   /// Returns when all peers have ended their networks too, or after two seconds. MPI_Finalize does
@@ -142,7 +142,7 @@ class MpiNetwork final : public Network, private GroupRegistryMember {
   MPI_Comm communicator_;
   int finalize_key_ = MPI_KEYVAL_INVALID;  // an attribute whose removal ends this network
   std::vector<std::shared_ptr<const FileDescriptor>> watches_;  // by rank; null: another host
-  GroupRegistry& registry_;
+  const std::shared_ptr<GroupList> groups_;
   mutable std::mutex mutex_;
   std::map<int, Peer> peers_;                     // mutex_; those with any contact
   std::map<std::uint64_t, End> ends_;             // mutex_

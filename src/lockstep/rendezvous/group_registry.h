@@ -31,7 +31,9 @@ class GroupRegistryMember {
   [[nodiscard]] virtual std::optional<std::string> awaits_this_rank(int global_rank) = 0;
 };
 
-class GroupRegistry {
+/// The groups of a world in this process. Shared with the threads of networks, which may outlive
+/// the world: a group keeps its network.
+class GroupList {
  public:
   void add(GroupRegistryMember& member) {
     const std::lock_guard lock(mutex_);
@@ -41,10 +43,6 @@ class GroupRegistry {
     const std::lock_guard lock(mutex_);
     std::erase(members_, &member);
   }
-
-  /// The number of incomplete operations of all groups.
-  void count_pending(int change) noexcept { pending_.fetch_add(change, std::memory_order_relaxed); }
-  [[nodiscard]] int pending() const noexcept { return pending_.load(std::memory_order_relaxed); }
 
   void advance_others(const GroupRegistryMember& own) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -66,12 +64,25 @@ class GroupRegistry {
     return std::nullopt;
   }
 
+ private:
+  std::mutex mutex_;
+  std::vector<GroupRegistryMember*> members_;  // mutex_
+};
+
+class GroupRegistry {
+ public:
+  [[nodiscard]] const std::shared_ptr<GroupList>& groups() const noexcept { return groups_; }
+
+  /// The number of incomplete operations of all groups.
+  void count_pending(int change) noexcept { pending_.fetch_add(change, std::memory_order_relaxed); }
+  [[nodiscard]] int pending() const noexcept { return pending_.load(std::memory_order_relaxed); }
+
   /// How the job uses the network. Set once, before the first group.
   [[nodiscard]] const NetworkSettings& network_settings() const noexcept { return settings_; }
   void set_network_settings(NetworkSettings settings) { settings_ = std::move(settings); }
 
   /// The connections of a network, shared by the groups: created by the first that needs them. Set
-  /// and used only while a group is created. Destroyed before all else here.
+  /// and used only while a group is created.
   [[nodiscard]] std::shared_ptr<void>& network() noexcept { return network_; }
 
   /// A network that the program has given to the world, before its first group: MPI. Null if none.
@@ -82,7 +93,7 @@ class GroupRegistry {
 
   /// The next number for the name of a group: 0, 1, … in the order of construction, which is the
   /// same on all ranks.
-  [[nodiscard]] int next_group() noexcept { return groups_.fetch_add(1); }
+  [[nodiscard]] int next_group() noexcept { return num_groups_.fetch_add(1); }
 
   /// The one-shot threshold measured for groups of `size`; nullopt if none was measured.
   [[nodiscard]] std::optional<std::size_t> threshold(int size) {
@@ -99,11 +110,10 @@ class GroupRegistry {
   NetworkSettings settings_;
   std::mutex mutex_;
   ProcessWatches watches_;
-  std::vector<GroupRegistryMember*> members_;  // mutex_
-  std::map<int, std::size_t> thresholds_;      // mutex_
+  const std::shared_ptr<GroupList> groups_ = std::make_shared<GroupList>();
+  std::map<int, std::size_t> thresholds_;  // mutex_
   std::atomic<int> pending_ = 0;
-  std::atomic<int> groups_ = 0;
-  // Last: their threads use the members.
+  std::atomic<int> num_groups_ = 0;
   std::shared_ptr<void> given_network_;
   std::shared_ptr<void> network_;
 };

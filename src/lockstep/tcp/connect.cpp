@@ -41,7 +41,8 @@ std::shared_ptr<TcpNetwork> network_of(const Membership& membership, const TcpOp
     kept = std::make_shared<TcpNetwork>(
         membership.global_ranks[index],
         settings.ports ? Listener::tcp(address, *settings.ports) : Listener::tcp(address), secret,
-        *membership.registry, options.heartbeat.value_or(settings.heartbeat), options.checks_data);
+        membership.registry->groups(), options.heartbeat.value_or(settings.heartbeat),
+        options.checks_data);
   }
   return std::static_pointer_cast<TcpNetwork>(kept);
 }

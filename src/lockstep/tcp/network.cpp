@@ -34,11 +34,11 @@ FileDescriptor expect_open(int descriptor, const char* what) {
 }  // namespace
 
 TcpNetwork::TcpNetwork(int global_rank, Listener listener, const Secret& secret,
-                       GroupRegistry& registry, std::chrono::milliseconds heartbeat,
+                       std::shared_ptr<GroupList> groups, std::chrono::milliseconds heartbeat,
                        bool checks_data)
     : rank_(global_rank),
       secret_(secret.copy()),
-      registry_(registry),
+      groups_(std::move(groups)),
       heartbeat_(heartbeat),
       checks_data_(checks_data),
       token_(random_token()),
@@ -298,7 +298,7 @@ void TcpNetwork::run(const std::stop_token& stop) {
     const int timeout = static_cast<int>(std::min(kSlice, heartbeat_ / 12).count());
     const int count = ::epoll_wait(epoll_.number(), ready.data(), kMostEvents, timeout);
     move(std::max(count, 0), ready.data());
-    if (count > 0) registry_.advance_others(*this);
+    if (count > 0) groups_->advance_others(*this);
   }
 }
 

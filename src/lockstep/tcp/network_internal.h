@@ -38,9 +38,10 @@ namespace lockstep {
 
 class TcpNetwork final : public Network, private LinkHandler, private GroupRegistryMember {
  public:
-  /// Accepts the other ranks at `listener`. `registry` must outlive this object.
-  TcpNetwork(int global_rank, Listener listener, const Secret& secret, GroupRegistry& registry,
-             std::chrono::milliseconds heartbeat, bool checks_data = true);
+  /// Accepts the other ranks at `listener`. Advances `groups` when data arrives.
+  TcpNetwork(int global_rank, Listener listener, const Secret& secret,
+             std::shared_ptr<GroupList> groups, std::chrono::milliseconds heartbeat,
+             bool checks_data = true);
   /// Says farewell, and returns when the peers have what was sent to them, or after two seconds.
   ~TcpNetwork() override;
 
@@ -130,7 +131,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
 
   const int rank_;
   const Secret secret_;
-  GroupRegistry& registry_;
+  const std::shared_ptr<GroupList> groups_;
   const std::chrono::milliseconds heartbeat_;
   const bool checks_data_;
   const std::string token_;

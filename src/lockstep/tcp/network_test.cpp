@@ -44,13 +44,12 @@ class Notebook final : public NetworkEnd {
 struct Side {
   explicit Side(int rank, std::chrono::milliseconds heartbeat = 3s,
                 const Secret& secret = test_secret())
-      : network(rank, Listener::tcp("127.0.0.1"), secret, registry, heartbeat),
+      : network(rank, Listener::tcp("127.0.0.1"), secret, std::make_shared<GroupList>(), heartbeat),
         end(network.open(notes)) {}
   ~Side() { network.close(end); }
   Side(const Side&) = delete;
   Side& operator=(const Side&) = delete;
 
-  GroupRegistry registry;
   Notebook notes;
   TcpNetwork network;
   std::uint64_t end;
