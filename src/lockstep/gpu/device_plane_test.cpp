@@ -108,7 +108,9 @@ TEST_P(DevicePlaneTest, ASecondDeviceOfARankIsRefused) {
 }
 
 // Every function of the table fails once, on every call of it in turn: all ranks get an error, or
-// the right result, and none hangs.
+// the right result, and none hangs. A query may fail on a rank that waits for the result of its
+// last call while the other rank already has it. So a barrier follows: a rank that failed does not
+// enter it, and no other rank leaves it.
 TEST_P(DevicePlaneTest, AFailureOfEveryFunctionReachesAllRanks) {
   std::set<std::string, std::less<>> functions;
   {
@@ -134,6 +136,7 @@ TEST_P(DevicePlaneTest, AFailureOfEveryFunctionReachesAllRanks) {
         return DeviceStatus::failed("scripted failure");
       });
       std::atomic<int> errors = 0;
+      std::atomic<int> in_barrier = 0;
       run_ranks(
           2,
           [&](Group& group) {
@@ -145,6 +148,9 @@ TEST_P(DevicePlaneTest, AFailureOfEveryFunctionReachesAllRanks) {
               std::byte byte{1};
               finish(group, *group.start(sum_of(group, {&byte, 1}), nullptr));
               EXPECT_EQ(memory->bytes()[7], std::byte{4});
+              EXPECT_EQ(byte, std::byte{2});
+              ++in_barrier;
+              finish(group, *group.start({.kind = Collective::barrier}, nullptr));
             } catch (const Error& error) {
               ++errors;
               // A rank whose start() throws leaves the group; the other one names it.
@@ -155,10 +161,38 @@ TEST_P(DevicePlaneTest, AFailureOfEveryFunctionReachesAllRanks) {
             }
           },
           10s);
-      // Functions of the end (destroy_stream, release, …) and polls of one rank may fail unseen.
-      EXPECT_TRUE(errors == 0 || errors == 2) << errors << " of 2 ranks";
+      // Functions of the end (destroy_stream, release, …) and polls of one rank may fail unseen, or
+      // be seen when both ranks have all their results.
+      EXPECT_TRUE(errors == 2 || in_barrier == 2) << errors << " of 2 ranks";
     }
   }
+}
+
+// A rank that has the result of a call keeps it when the device of another rank fails after that:
+// its next call reports the failure.
+TEST_P(DevicePlaneTest, AFailureAfterTheResultOfAnotherRankReachesTheNextCallOfThatRank) {
+  std::atomic<bool> has_result = false;
+  std::atomic<bool> fails = false;
+  SuiteDevice::get_double().set_fault([&](std::string_view function) {
+    return fails && function == "query_event" ? DeviceStatus::failed("scripted failure")
+                                              : DeviceStatus();
+  });
+  run_ranks(2, [&](Group& group) {
+    std::byte byte{1};
+    const auto operation = group.start(sum_of(group, {&byte, 1}), nullptr);
+    if (group.rank() == 0) {
+      const auto deadline = Deadline::after(10s);
+      while (!has_result && !deadline.expired()) group.advance();
+      ASSERT_TRUE(has_result);
+      fails = true;
+      EXPECT_THROW(finish(group, *operation), Error);
+      return;
+    }
+    finish(group, *operation);
+    EXPECT_EQ(byte, std::byte{2});
+    has_result = true;
+    EXPECT_THROW(finish(group, *group.start({.kind = Collective::barrier}, nullptr)), PeerError);
+  });
 }
 
 TEST_P(DevicePlaneTest, ADeviceThatHangsIsReportedAtTheDeadlineAndTheGroupEnds) {
