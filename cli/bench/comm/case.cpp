@@ -8,15 +8,17 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::array kTimed{Collective::all_reduce, Collective::reduce_scatter,
-                            Collective::all_gather, Collective::broadcast,
-                            Collective::reduce,     Collective::gather,
-                            Collective::scatter,    Collective::all_to_all};
+constexpr std::array kTimed{Collective::all_reduce,       Collective::reduce_scatter,
+                            Collective::all_gather,       Collective::broadcast,
+                            Collective::reduce,           Collective::gather,
+                            Collective::scatter,          Collective::all_to_all,
+                            Collective::reduce_to_owners, Collective::gather_from_owners};
 
-// True where S consists of one part per rank.
+// True where S consists of one part per rank: a span of its own, or a shard in place.
 bool has_parts(Collective op) {
   return op != Collective::all_reduce && op != Collective::broadcast && op != Collective::reduce;
 }
+bool has_spans(Collective op) { return has_parts(op) && !has_owners(op); }
 
 std::size_t round_up(std::size_t value, std::size_t step) {
   return (value + step - 1) / step * step;
@@ -41,8 +43,16 @@ Call call_of(const CommCase& timed, int ranks) {
   const auto elements = static_cast<std::int64_t>(timed.bytes / bytes_of(timed.dtype));
   return {.kind = timed.op,
           .dtype = timed.dtype,
-          .count = has_parts(timed.op) ? elements / ranks : elements,
+          .count = has_spans(timed.op) ? elements / ranks : elements,
           .name = "bench"};
+}
+
+std::optional<Owners> owners_of(const CommCase& timed, int ranks) {
+  if (!has_owners(timed.op)) return std::nullopt;
+  const auto elements = static_cast<std::int64_t>(timed.bytes / bytes_of(timed.dtype));
+  std::vector<OwnedPiece> shards;
+  for (int rank = 0; rank < ranks; ++rank) shards.push_back({rank, elements / ranks});
+  return Owners(ranks, shards);
 }
 
 double bus_factor(Collective op, int ranks) {
@@ -52,6 +62,9 @@ double bus_factor(Collective op, int ranks) {
 }
 
 double least_traffic(const CommCase& timed, int ranks) {
+  const auto size = static_cast<double>(timed.bytes);
+  if (timed.op == Collective::reduce_to_owners) return ranks * size + size;
+  if (timed.op == Collective::gather_from_owners) return size + (ranks - 1) * size;
   const auto call = call_of(timed, ranks);
   double bytes = 0;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -70,7 +83,7 @@ BufferLayout buffer_layout(const CommCase& timed, int rank, int ranks) {
     largest_input = std::max(largest_input, input_bytes(call, other, ranks));
     largest_output = std::max(largest_output, output_bytes(call, other, ranks));
   }
-  if (has_parts(timed.op)) layout.output_offset = round_up(largest_input, kBufferAlignment);
+  if (has_spans(timed.op)) layout.output_offset = round_up(largest_input, kBufferAlignment);
   layout.buffer_bytes =
       round_up(std::max(layout.output_offset + largest_output, largest_input), kBufferAlignment);
   return layout;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,8 +35,10 @@ struct CommCase {
 /// Returns `requested` with its size rounded down to whole elements, and to equal parts where each
 /// rank holds one; at least one element per part.
 [[nodiscard]] CommCase whole_case(CommCase requested, int ranks);
-/// The call that each rank issues, without its buffers.
+/// The call that each rank issues, without its buffers and owners.
 [[nodiscard]] Call call_of(const CommCase& timed, int ranks);
+/// Even shards, if the collective has owners.
+[[nodiscard]] std::optional<Owners> owners_of(const CommCase& timed, int ranks);
 
 /// The factor of nccl-tests that turns S / time into the bandwidth of the busiest link of a ring.
 [[nodiscard]] double bus_factor(Collective op, int ranks);

@@ -18,6 +18,20 @@ TEST(BenchCommCase, SizesBecomeWholeElementsAndEqualParts) {
   EXPECT_EQ(whole_case({.bytes = 1023}, 3).bytes, 1020U);
   EXPECT_EQ(whole_case({.op = Collective::all_gather, .bytes = 1024}, 3).bytes, 1020U);
   EXPECT_EQ(whole_case({.op = Collective::scatter, .bytes = 1}, 3).bytes, 12U);
+  EXPECT_EQ(whole_case({.op = Collective::reduce_to_owners, .bytes = 1024}, 3).bytes, 1020U);
+}
+
+TEST(BenchCommCase, OwnersHaveEvenShardsOfTheWholeArrayInPlace) {
+  for (const auto op : {Collective::reduce_to_owners, Collective::gather_from_owners}) {
+    const auto timed = whole_case({.op = op, .bytes = 1200}, 3);
+    const auto owners = owners_of(timed, 3);
+    ASSERT_TRUE(owners);
+    EXPECT_EQ(owners->count(), call_of(timed, 3).count);
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(owners->count_of(rank), 100);
+    EXPECT_EQ(buffer_layout(timed, 1, 3).output_offset, 0U);
+    EXPECT_EQ(buffer_layout(timed, 1, 3).output_bytes, 1200U);
+  }
+  EXPECT_FALSE(owners_of({.bytes = 1200}, 3));
 }
 
 TEST(BenchCommCase, BusFactorsAreThoseOfNcclTests) {
@@ -25,6 +39,8 @@ TEST(BenchCommCase, BusFactorsAreThoseOfNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::reduce_scatter, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_gather, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_to_all, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::reduce_to_owners, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::gather_from_owners, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::broadcast, 4), 1);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::reduce, 4), 1);
 }
@@ -37,6 +53,8 @@ TEST(BenchCommCase, LeastTrafficReadsEachInputAndWritesEachOutputOnce) {
   EXPECT_DOUBLE_EQ(traffic(Collective::all_gather), size + 4 * size);
   EXPECT_DOUBLE_EQ(traffic(Collective::broadcast), 4 * size);
   EXPECT_DOUBLE_EQ(traffic(Collective::scatter), 2 * size);
+  EXPECT_DOUBLE_EQ(traffic(Collective::reduce_to_owners), 4 * size + size);
+  EXPECT_DOUBLE_EQ(traffic(Collective::gather_from_owners), size + 3 * size);
 }
 
 TEST(BenchCommCase, ABufferHoldsInputAndOutputOfEveryRank) {

@@ -101,7 +101,7 @@ def can(case, arena):
     try:
         CALLS[case["op"]](*views_of(arena, dict(case, bytes=8 * dist.get_world_size()), getattr(torch, case["dtype"])))
         return True
-    except (AttributeError, RuntimeError, ValueError):
+    except (AttributeError, KeyError, RuntimeError, ValueError):
         return False
 
 

@@ -49,7 +49,9 @@ class MpiTimed final : public TimedBackend {
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] bool can(const CommCase& timed) const override {
-    return timed.memory == MemoryKind::ordinary && type_of(timed.dtype) != MPI_DATATYPE_NULL;
+    // MPI has no reduction that leaves each shard at its place.
+    return timed.op != Collective::reduce_to_owners && timed.memory == MemoryKind::ordinary &&
+           type_of(timed.dtype) != MPI_DATATYPE_NULL;
   }
   [[nodiscard]] std::span<std::byte> arena(MemoryKind) override { return arena_; }
 
@@ -85,6 +87,10 @@ class MpiTimed final : public TimedBackend {
       case Collective::all_to_all:
         MPI_Alltoall(in, count, type, out, count, type, world);
         break;
+      case Collective::gather_from_owners:
+        MPI_Allgather(MPI_IN_PLACE, 0, type, out, count / size_, type, world);
+        break;
+      case Collective::reduce_to_owners:
       case Collective::barrier:
       case Collective::allocate:
       case Collective::split:

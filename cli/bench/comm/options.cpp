@@ -151,7 +151,7 @@ std::string bench_comm_help() {
          "  -n N                     ranks; may exceed the cores (default: one per core)\n"
          "  --sizes 1K,64K,1M,25M    bytes of the whole array; K, M, G are powers of 1024\n"
          "  --ops all_reduce,…|all   also reduce_scatter all_gather broadcast reduce gather\n"
-         "                           scatter all_to_all\n"
+         "                           scatter all_to_all reduce_to_owners gather_from_owners\n"
          "  --dtypes float32,…|all   also float64 float16 bfloat16 int8 int32 int64 uint8 bool\n"
          "  --memory registered|ordinary|both\n"
          "                           registered: allocated by the group, used in place;\n"

@@ -42,6 +42,11 @@ class OwnBackend final : public TimedBackend {
     auto call = call_of(timed, group_->size());
     call.input = memory.input;
     call.output = memory.output;
+    if (has_owners(timed.op) && timed != owned_case_) {
+      owners_ = owners_of(timed, group_->size());
+      owned_case_ = timed;
+    }
+    if (has_owners(timed.op)) call.owners = &*owners_;
     group_->wait(*group_->start(call, nullptr));
   }
 
@@ -63,6 +68,9 @@ class OwnBackend final : public TimedBackend {
   std::shared_ptr<RegisteredMemory> registered_;
   std::vector<std::byte> ordinary_;
   std::span<std::byte> ordinary_arena_;  // the aligned part of ordinary_
+  // Of the last case with owners: made once, because a call may take less than a microsecond.
+  std::optional<Owners> owners_;
+  CommCase owned_case_;
 };
 
 }  // namespace
