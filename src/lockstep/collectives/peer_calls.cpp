@@ -75,15 +75,20 @@ at::TensorOptions type_of(const CallDescriptor& call, at::Device device) {
   return at::dtype(scalar_type_of(call.dtype)).device(where);
 }
 
-// What to do instead of a call that has no neutral contribution; null if it has one.
-const char* fix_of(const CallDescriptor& call, int rank) {
+// What to do instead of a call that has no neutral contribution; null if it has one. The record of
+// a call has only the digest of its owners.
+const char* fix_of(const CallDescriptor& call, int rank, bool knows_owners) {
   if (call.has_leaves) return "leave CallOptions::leaves out";
   switch (call.kind) {
     case Collective::all_reduce:
     case Collective::reduce:
     case Collective::reduce_scatter:
-      return call.op == ReduceOp::average
-                 ? "use ReduceOp::weighted_average with the number of samples as weight"
+    case Collective::reduce_to_owners:
+      if (call.op == ReduceOp::average) {
+        return "use ReduceOp::weighted_average with the number of samples as weight";
+      }
+      return call.kind == Collective::reduce_to_owners && !knows_owners
+                 ? "make the call with the same owners on every rank before the loop, and keep them"
                  : nullptr;
     case Collective::broadcast:
     case Collective::scatter:
@@ -116,7 +121,8 @@ std::chrono::milliseconds PeerCalls::timeout() const { return group_.group_->opt
 
 Work PeerCalls::answer(const PeerCall& peer, at::Device device) const {
   const auto& call = peer.record_->descriptor;
-  if (const auto* fix = fix_of(call, group_.rank())) {
+  const auto owners = group_.find_owners(call.owners);
+  if (const auto* fix = fix_of(call, group_.rank(), owners != nullptr)) {
     throw UsageError(
         fmt::format("a rank without a batch cannot take part in {}, which other ranks have "
                     "entered: it has no value to contribute. {}, or give every rank a batch "
@@ -139,6 +145,9 @@ Work PeerCalls::answer(const PeerCall& peer, at::Device device) const {
     case Collective::reduce_scatter:
       return group_.reduce_scatter(own, at::full({call.count * group_.size()}, neutral, type),
                                    call.op, options);
+    case Collective::reduce_to_owners:
+      own.fill_(neutral);
+      return group_.reduce_to_owners(own, owners, call.op, options);
     case Collective::broadcast:
       return group_.broadcast(own, call.root, options);
     case Collective::scatter:
@@ -150,7 +159,9 @@ Work PeerCalls::answer(const PeerCall& peer, at::Device device) const {
 
 Work PeerCalls::take_part(const PeerCall& peer, at::Device device, const CallFlags& flags) const {
   const auto& call = peer.record_->descriptor;
-  if (call.has_leaves || call.kind == Collective::allocate || call.kind == Collective::split) {
+  const auto owners = group_.find_owners(call.owners);
+  if (call.has_leaves || call.kind == Collective::allocate || call.kind == Collective::split ||
+      (has_owners(call.kind) && !owners)) {
     throw UsageError(
         fmt::format("a rank that has failed cannot take part in {}, which other ranks "
                     "have entered: make that call before the loop",
@@ -173,6 +184,10 @@ Work PeerCalls::take_part(const PeerCall& peer, at::Device device, const CallFla
       return group_.reduce(part, call.root, call.op, options);
     case Collective::reduce_scatter:
       return group_.reduce_scatter(part, whole(), call.op, options);
+    case Collective::reduce_to_owners:
+      return group_.reduce_to_owners(part, owners, call.op, options);
+    case Collective::gather_from_owners:
+      return group_.gather_from_owners(part, owners, options);
     case Collective::all_gather:
       output = whole();
       return group_.all_gather(output, part, options);

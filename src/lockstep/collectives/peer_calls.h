@@ -46,13 +46,15 @@ class PeerCalls {
   /// minimum, the smallest in a maximum, weight 0 in a weighted average. A tensor on a GPU is made
   /// on `device`.
   /// Throws UsageError that names the call if it has no neutral contribution: a plain average, a
-  /// broadcast or scatter from this rank, all_gather, gather, all_to_all, allocate, split, and
-  /// reductions with leaves stated. PeerError.
+  /// broadcast or scatter from this rank, all_gather, gather, gather_from_owners, all_to_all,
+  /// allocate, split, reductions with leaves stated, and reduce_to_owners with owners that this
+  /// rank has not passed to a call of the group. PeerError.
   [[nodiscard]] Work answer(const PeerCall& call, at::Device device) const;
 
   /// Makes `call` with zeros and these `flags`, for a rank that has failed and whose flags say so:
   /// no rank uses the result. `flags.equal` is that of the other rank.
-  /// Throws UsageError for allocate and split and for a reduction with leaves stated. PeerError.
+  /// Throws UsageError for allocate and split, for a reduction with leaves stated, and for owners
+  /// that this rank does not know. PeerError.
   [[nodiscard]] Work take_part(const PeerCall& call, at::Device device,
                                const CallFlags& flags) const;
 

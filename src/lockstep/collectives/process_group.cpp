@@ -4,6 +4,8 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -12,7 +14,7 @@
 #include "lockstep/collectives/backends_internal.h"
 #include "lockstep/collectives/current_stream_internal.h"
 #include "lockstep/collectives/device_alone_internal.h"
-#include "lockstep/collectives/tensor_span_internal.h"
+#include "lockstep/collectives/start_call_internal.h"
 #include "lockstep/fabric/backend_choice.h"
 #include "lockstep/rendezvous/network_link.h"
 
@@ -20,15 +22,6 @@ namespace lockstep {
 namespace {
 
 using Operations = std::vector<std::shared_ptr<Operation>>;
-
-// Keeps tensors alive until an operation is done.
-std::shared_ptr<const void> keep(std::vector<at::Tensor> tensors) {
-  return std::make_shared<const std::vector<at::Tensor>>(std::move(tensors));
-}
-
-std::int64_t count_of(const TensorSpan& span) {
-  return static_cast<std::int64_t>(span.bytes.size() / bytes_of(span.dtype));
-}
 
 std::optional<BackendKind> kind_of(Backend backend) {
   switch (backend) {
@@ -50,39 +43,6 @@ std::optional<BackendKind> kind_of(Backend backend) {
       return BackendKind::nccl;
   }
   return std::nullopt;
-}
-
-Call call_of(Collective kind, const CallOptions& options) {
-  return {.kind = kind,
-          .name = options.name,
-          .flags = options.flags,
-          .weight = options.weight,
-          .leaves = options.leaves};
-}
-
-// The tensors are processed here, and the call carries name and flags only.
-std::shared_ptr<Operation> start_alone(Group& group, const Call& call, const at::Tensor& output,
-                                       const at::Tensor& input) {
-  auto without_data = call;
-  without_data.count = 0;
-  without_data.input = {};
-  without_data.output = {};
-  without_data.device = {};
-  auto operation = group.start(without_data, keep({input, output}));  // refuses an invalid call
-  operation->processed_on = call.device;
-  run_alone_on_device(call, output, input);
-  return operation;
-}
-
-std::shared_ptr<Operation> start(Group& group, const Call& call, const at::Tensor& output,
-                                 const at::Tensor& input) {
-  if (call.device.kind == DeviceKind::cpu) return group.start(call, keep({input, output}));
-  if (runs_alone(group)) return start_alone(group, call, output, input);
-  // The operation keeps the tensors until its work has ended: LibTorch's allocator, which knows
-  // nothing of the group's streams, does not reuse their memory before.
-  auto on_stream = call;
-  on_stream.stream = current_stream_of(call.device);
-  return group.start(on_stream, keep({input, output}));
 }
 
 Message message_of(const TensorSpan& span, int peer, int tag) {
@@ -125,7 +85,7 @@ std::shared_ptr<Operation> start_all_reduce(Group& group, const at::Tensor& tens
   call.input = span.bytes;
   call.output = span.bytes;
   note_write(tensor);
-  return start(group, call, tensor, tensor);
+  return start_call(group, call, tensor, tensor);
 }
 
 std::shared_ptr<Operation> start_reduce_scatter(Group& group, const at::Tensor& output,
@@ -142,7 +102,7 @@ std::shared_ptr<Operation> start_reduce_scatter(Group& group, const at::Tensor& 
   call.input = from.bytes;
   call.output = to.bytes;
   note_write(output);
-  return start(group, call, output, input);
+  return start_call(group, call, output, input);
 }
 
 std::shared_ptr<Operation> start_all_gather(Group& group, const at::Tensor& output,
@@ -157,7 +117,7 @@ std::shared_ptr<Operation> start_all_gather(Group& group, const at::Tensor& outp
   call.input = from.bytes;
   call.output = to.bytes;
   note_write(output);
-  return start(group, call, output, input);
+  return start_call(group, call, output, input);
 }
 
 std::shared_ptr<Operation> start_broadcast(Group& group, const at::Tensor& tensor, int root,
@@ -174,13 +134,15 @@ std::shared_ptr<Operation> start_broadcast(Group& group, const at::Tensor& tenso
     call.output = span.bytes;
     note_write(tensor);
   }
-  return start(group, call, tensor, tensor);
+  return start_call(group, call, tensor, tensor);
 }
 
 }  // namespace
 
-struct ProcessGroup::Reservation {
-  std::weak_ptr<const void> holder;
+struct ProcessGroup::Shared {
+  std::weak_ptr<const void> holder;  // of the reservation
+  std::mutex mutex;
+  std::map<std::uint64_t, std::weak_ptr<const Owners>> owners;  // mutex; by digest
 };
 
 ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& options)
@@ -192,7 +154,7 @@ ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& option
                                            options.sums)) {}
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Group> group)
-    : group_(std::move(group)), reservation_(std::make_shared<Reservation>()) {}
+    : group_(std::move(group)), shared_(std::make_shared<Shared>()) {}
 
 int ProcessGroup::rank() const noexcept { return group_->rank(); }
 int ProcessGroup::size() const noexcept { return group_->size(); }
@@ -223,11 +185,11 @@ ProcessGroup ProcessGroup::split(int color, int key) const {
 ProcessGroup ProcessGroup::reserve() const {
   auto copy = *this;
   copy.reserved_ = std::make_shared<const int>(0);
-  reservation_->holder = copy.reserved_;
+  shared_->holder = copy.reserved_;
   return copy;
 }
 
-bool ProcessGroup::is_reserved() const noexcept { return !reservation_->holder.expired(); }
+bool ProcessGroup::is_reserved() const noexcept { return !shared_->holder.expired(); }
 
 at::Tensor ProcessGroup::allocate(std::int64_t bytes, at::Device device) const {
   const auto where = usable_device(*group_, device, "memory to allocate");
@@ -312,7 +274,7 @@ Work ProcessGroup::reduce(at::Tensor& tensor, int root, ReduceOp op,
     call.output = span.bytes;
     note_write(tensor);
   }
-  return {group_, {lockstep::start(*group_, call, tensor, tensor)}};
+  return {group_, {start_call(*group_, call, tensor, tensor)}};
 }
 
 Work ProcessGroup::gather(at::Tensor& output, const at::Tensor& input, int root,
@@ -331,7 +293,7 @@ Work ProcessGroup::gather(at::Tensor& output, const at::Tensor& input, int root,
     call.output = to.bytes;
     note_write(output);
   }
-  return {group_, {lockstep::start(*group_, call, output, input)}};
+  return {group_, {start_call(*group_, call, output, input)}};
 }
 
 Work ProcessGroup::scatter(at::Tensor& output, const at::Tensor& input, int root,
@@ -350,7 +312,7 @@ Work ProcessGroup::scatter(at::Tensor& output, const at::Tensor& input, int root
     call.input = from.bytes;
   }
   note_write(output);
-  return {group_, {lockstep::start(*group_, call, output, input)}};
+  return {group_, {start_call(*group_, call, output, input)}};
 }
 
 Work ProcessGroup::all_to_all(at::Tensor& output, const at::Tensor& input,
@@ -367,7 +329,44 @@ Work ProcessGroup::all_to_all(at::Tensor& output, const at::Tensor& input,
   call.input = from.bytes;
   call.output = to.bytes;
   note_write(output);
-  return {group_, {lockstep::start(*group_, call, output, input)}};
+  return {group_, {start_call(*group_, call, output, input)}};
+}
+
+Work ProcessGroup::start_by_owners(Collective kind, at::Tensor& range,
+                                   std::shared_ptr<const Owners> owners, ReduceOp op,
+                                   const CallOptions& options) const {
+  const auto span = span_of(*group_, range, fmt::format("range of {}", to_string(kind)));
+  auto call = call_of(kind, options);
+  call.dtype = span.dtype;
+  call.device = span.device;
+  call.op = op;
+  call.count = count_of(span);
+  call.input = span.bytes;
+  call.output = span.bytes;
+  call.owners = owners.get();
+  note_write(range);
+  auto operation = start_call(*group_, call, range, range, owners);
+  const std::lock_guard lock(shared_->mutex);
+  std::erase_if(shared_->owners, [](const auto& known) { return known.second.expired(); });
+  shared_->owners.insert_or_assign(owners->digest(), owners);
+  return {group_, {std::move(operation)}};
+}
+
+std::shared_ptr<const Owners> ProcessGroup::find_owners(std::uint64_t digest) const {
+  const std::lock_guard lock(shared_->mutex);
+  const auto found = shared_->owners.find(digest);
+  return found == shared_->owners.end() ? nullptr : found->second.lock();
+}
+
+Work ProcessGroup::reduce_to_owners(at::Tensor& range, std::shared_ptr<const Owners> owners,
+                                    ReduceOp op, const CallOptions& options) const {
+  return start_by_owners(Collective::reduce_to_owners, range, std::move(owners), op, options);
+}
+
+Work ProcessGroup::gather_from_owners(at::Tensor& range, std::shared_ptr<const Owners> owners,
+                                      const CallOptions& options) const {
+  return start_by_owners(Collective::gather_from_owners, range, std::move(owners), ReduceOp::sum,
+                         options);
 }
 
 Work ProcessGroup::barrier(const CallOptions& options) const {

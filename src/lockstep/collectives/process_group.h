@@ -32,15 +32,17 @@
 #include <string_view>
 
 #include "lockstep/base/call_flags.h"
+#include "lockstep/base/owners.h"
 #include "lockstep/collectives/work.h"
 #include "lockstep/kernels/dtype.h"
 #include "lockstep/kernels/leaf_tree.h"
 
 namespace lockstep {
 
-struct NetworkLink;  // rendezvous/network_link.h
-class RankPage;      // trace/rank_page.h
-class World;         // rendezvous/world.h
+enum class Collective : std::uint8_t;  // fabric/call.h
+struct NetworkLink;                    // rendezvous/network_link.h
+class RankPage;                        // trace/rank_page.h
+class World;                           // rendezvous/world.h
 
 /// The backend that moves the data of a group.
 enum class Backend : std::uint8_t {
@@ -173,6 +175,20 @@ class ProcessGroup {
   [[nodiscard]] Work all_to_all(at::Tensor& output, const at::Tensor& input,
                                 const CallOptions& options = {}) const;
 
+  // Collectives on a range whose elements have owners (base/owners.h): uneven shards, in place,
+  // several ranges per rank; a rank may own nothing. Every rank passes equal owners, which are kept
+  // until the Work is done. Both throw UsageError for owners of another number of elements or
+  // ranks.
+
+  /// Reduces `range` as all_reduce does, bit-identical to it; each rank receives the elements that
+  /// it owns. Its other elements are unchanged.
+  [[nodiscard]] Work reduce_to_owners(at::Tensor& range, std::shared_ptr<const Owners> owners,
+                                      ReduceOp op = ReduceOp::sum,
+                                      const CallOptions& options = {}) const;
+  /// Copies each element from its owner to all ranks.
+  [[nodiscard]] Work gather_from_owners(at::Tensor& range, std::shared_ptr<const Owners> owners,
+                                        const CallOptions& options = {}) const;
+
   /// Returns Work that is done when every rank has called barrier().
   [[nodiscard]] Work barrier(const CallOptions& options = {}) const;
 
@@ -187,12 +203,18 @@ class ProcessGroup {
  private:
   explicit ProcessGroup(std::shared_ptr<Group> group);
 
-  struct Reservation;
+  struct Shared;
   friend class PeerCalls;
 
+  [[nodiscard]] Work start_by_owners(Collective kind, at::Tensor& range,
+                                     std::shared_ptr<const Owners> owners, ReduceOp op,
+                                     const CallOptions& options) const;
+  // The owners with this digest, if this rank has passed them to a call and still has them.
+  [[nodiscard]] std::shared_ptr<const Owners> find_owners(std::uint64_t digest) const;
+
   std::shared_ptr<Group> group_;
-  std::shared_ptr<Reservation> reservation_;  // shared by all copies
-  std::shared_ptr<const void> reserved_;      // set in copies that reserve the group
+  std::shared_ptr<Shared> shared_;        // by all copies
+  std::shared_ptr<const void> reserved_;  // set in copies that reserve the group
 };
 
 }  // namespace lockstep
