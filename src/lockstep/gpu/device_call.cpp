@@ -11,9 +11,11 @@ EventResult::EventResult(DevicePlane& plane, std::shared_ptr<DeviceContext> cont
     : plane_(plane), context_(std::move(context)), rank_(rank), lagging_(std::move(lagging)) {}
 
 std::optional<int> EventResult::lagging() const noexcept {
+  if (has_passed_.load(std::memory_order_relaxed)) return std::nullopt;
   try {
-    if (context_->has_passed(event_.get())) return std::nullopt;
-    return lagging_();
+    if (!context_->has_passed(event_.get())) return lagging_();
+    has_passed_.store(true, std::memory_order_relaxed);
+    return std::nullopt;
   } catch (const Error& error) {
     plane_.note_failure({rank_, error.what()});
     return std::nullopt;

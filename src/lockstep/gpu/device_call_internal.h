@@ -1,6 +1,7 @@
 // One rank's part of an operation on device memory.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -18,10 +19,14 @@ class EventResult final : public DeviceResult {
               std::function<int()> lagging);
 
   /// States that all work of the operation is enqueued on `stream`.
-  void record(void* stream) { event_ = context_->record(stream); }
+  void record(void* stream) {
+    event_ = context_->record(stream);
+    has_passed_.store(false, std::memory_order_relaxed);
+  }
   [[nodiscard]] const std::shared_ptr<void>& event() const noexcept { return event_; }
 
-  /// If the query fails, the plane notes the failure, and the condition counts as fulfilled.
+  /// If the query fails, the plane notes the failure, and the condition counts as fulfilled. Once
+  /// the event has passed, the device is not asked again: Ddp asks at every gradient.
   [[nodiscard]] std::optional<int> lagging() const noexcept override;
   void make_wait(void* stream) override;
 
@@ -31,6 +36,7 @@ class EventResult final : public DeviceResult {
   int rank_;
   std::function<int()> lagging_;
   std::shared_ptr<void> event_;
+  mutable std::atomic<bool> has_passed_ = false;
 };
 
 class DeviceCall final : public CallOperation {

@@ -243,25 +243,33 @@ std::shared_ptr<MessageOperation> DeviceDataPlane::receive(const Message& messag
 
 void DeviceDataPlane::retire(Operation& operation) noexcept {
   auto& result = static_cast<EventResult&>(*operation.device_result());
-  std::string words;
-  std::shared_ptr<const void> keep = std::move(operation.keep);
+  Outstanding own{.event = result.event(),
+                  .keep = std::move(operation.keep),
+                  .deadline = Deadline::after(timeout_)};
   if (operation.is_call) {
     const auto& call = static_cast<const DeviceCall&>(operation);
-    words = fmt::format("call {} {}", call.number, to_string(descriptor_of(call.call)));
+    own.number = call.number;
+    own.call = descriptor_of(call.call);
   } else {
     auto& message = static_cast<DeviceMessage&>(operation);
-    words = fmt::format("a message with tag {}", message.message.tag);
-    keep = std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<std::byte>>>(
-        std::move(keep), message.pinned);
+    own.number = static_cast<std::uint64_t>(message.message.tag);
+    own.keep = std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<std::byte>>>(
+        std::move(own.keep), message.pinned);
   }
-  bool was_empty = false;
+  bool wakes = false;
   {
     const std::lock_guard lock(outstanding_mutex_);
-    was_empty = outstanding_.empty();
-    outstanding_.push_back(
-        {result.event(), std::move(keep), Deadline::after(timeout_), std::move(words)});
+    outstanding_.push_back(std::move(own));
+    has_new_work_ = true;
+    wakes = watcher_ != nullptr && !is_watched_;
+    is_watched_ = is_watched_ || wakes;
   }
-  if (was_empty && watcher_) watcher_->wake();
+  if (wakes) watcher_->wake();
+}
+
+std::string DeviceDataPlane::Outstanding::words() const {
+  return call ? fmt::format("call {} {}", number, to_string(*call))
+              : fmt::format("a message with tag {}", number);
 }
 
 // Memory is released without the lock: its owner may be LibTorch's allocator.
@@ -327,6 +335,12 @@ std::optional<Deadline> DeviceDataPlane::next_deadline() noexcept {
   return std::nullopt;
 }
 
+bool DeviceDataPlane::may_sleep() noexcept {
+  const std::lock_guard lock(outstanding_mutex_);
+  is_watched_ = std::exchange(has_new_work_, false);
+  return !is_watched_;
+}
+
 std::optional<Cause> DeviceDataPlane::find_cause() noexcept {
   const auto deadline = next_deadline();
   if (!deadline) return std::nullopt;
@@ -334,7 +348,7 @@ std::optional<Cause> DeviceDataPlane::find_cause() noexcept {
     std::string words;
     {
       const std::lock_guard lock(outstanding_mutex_);
-      if (!outstanding_.empty()) words = outstanding_.front().words;
+      if (!outstanding_.empty()) words = outstanding_.front().words();
     }
     for (int rank = 0; rank < membership_.size(); ++rank) {
       if (rank == membership_.rank || control_.standing(rank) != Standing::failed) continue;

@@ -50,6 +50,7 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
 
   [[nodiscard]] const std::vector<Peer>& peers() const noexcept override { return watched_peers_; }
   [[nodiscard]] std::optional<Deadline> next_deadline() noexcept override;
+  [[nodiscard]] bool may_sleep() noexcept override;
   [[nodiscard]] std::optional<Cause> find_cause() noexcept override;
   void fail(const Cause& cause) noexcept override;
   [[nodiscard]] bool release() noexcept override;
@@ -60,7 +61,9 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
     std::shared_ptr<void> event;
     std::shared_ptr<const void> keep;
     Deadline deadline;
-    std::string words;  // "call 7 all_reduce(…)"
+    std::uint64_t number = 0;                 // of the call, or the tag of the message
+    std::optional<CallDescriptor> call = {};  // nullopt: a message
+    [[nodiscard]] std::string words() const;  // "call 7 all_reduce(…)"; made only for an error
   };
 
   void open(int device);  // this rank's device, the first time
@@ -96,6 +99,8 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
 
   std::mutex outstanding_mutex_;
   std::deque<Outstanding> outstanding_;  // outstanding_mutex_; oldest first
+  bool is_watched_ = false;    // outstanding_mutex_; the watcher looks again without a wake()
+  bool has_new_work_ = false;  // outstanding_mutex_; since the last may_sleep()
 };
 
 }  // namespace lockstep

@@ -30,9 +30,14 @@ NcclComm::~NcclComm() { abort(); }
 
 bool NcclComm::ready() {
   const std::lock_guard lock(mutex_);
+  return query();
+}
+
+bool NcclComm::query() {
   if (comm_ == nullptr) throw SystemError(kAborted);
   bool ready = false;
-  expect_nccl(functions_->query(comm_, ready), "failed");
+  if (failure_.ok()) failure_ = functions_->query(comm_, ready);
+  expect_nccl(failure_, "failed");
   return ready;
 }
 
@@ -40,15 +45,13 @@ std::optional<std::string> NcclComm::find_error() noexcept {
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr) return std::nullopt;
   bool ready = false;
-  const auto status = functions_->query(comm_, ready);
-  return status.ok() ? std::nullopt : std::optional(status.text());
+  if (failure_.ok()) failure_ = functions_->query(comm_, ready);
+  return failure_.ok() ? std::nullopt : std::optional(failure_.text());
 }
 
 void NcclComm::enqueue(const Calls& calls) {
   const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) throw SystemError(kAborted);
-  bool ready = false;
-  expect_nccl(functions_->query(comm_, ready), "failed");  // it may have failed since ready()
+  const bool ready = query();  // it may have failed since ready()
   LOCKSTEP_ASSERT(ready, "a call of NCCL follows the end of the earlier ones");
   expect_nccl(functions_->start_group(), "cannot start a group of calls");
   const auto called = calls(*functions_, comm_);

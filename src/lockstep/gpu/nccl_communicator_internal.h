@@ -56,9 +56,14 @@ class NcclComm {
   [[nodiscard]] bool is_open() const noexcept;
 
  private:
+  [[nodiscard]] bool query();  // as ready(), with mutex_ held
+
   const std::shared_ptr<NcclFunctions> functions_;
   mutable std::mutex mutex_;
   void* comm_ = nullptr;  // mutex_; null once closed or aborted
+  // mutex_; of the first query that failed. Kept: work behind calls that were not enqueued must
+  // never count as done, whatever a later query says.
+  DeviceStatus failure_ = {};
 };
 
 /// The id of a new communicator. One rank calls this and gives it to the others. Throws

@@ -196,8 +196,10 @@ Recipe NcclTransport::reduce_all(DeviceCall& call) {
   const auto largest = largest_piece(call.call);
   for (std::size_t offset = 0; offset < count; offset += largest) {
     const auto piece = piece_at(offset, count, size(), largest);
-    exchange_shards(call, piece);
-    co_await enqueued();
+    if (size() > 1) {  // otherwise there is nothing to send
+      exchange_shards(call, piece);
+      co_await enqueued();
+    }
     reduce_own_shard(call, piece);
     if (piece.shard == 0) continue;
     collect_shards(call, piece);

@@ -34,6 +34,11 @@ class WatchedGroup {
   [[nodiscard]] virtual const std::vector<Peer>& peers() const noexcept = 0;
   /// The deadline of the oldest operation whose work has not ended; nullopt if there is none.
   [[nodiscard]] virtual std::optional<Deadline> next_deadline() noexcept = 0;
+  /// Called before the watcher sleeps, if there is no such operation: whether the group calls
+  /// wake() at the next one. Otherwise the watcher looks again after its query interval: a wake per
+  /// call would cost a system call, and a thread that queries the device beside the one that
+  /// launches.
+  [[nodiscard]] virtual bool may_sleep() noexcept { return true; }
   /// Whether a rank's process has ended without leaving the group, the deadline has passed, or the
   /// transport has an error; in words that name the rank.
   [[nodiscard]] virtual std::optional<Cause> find_cause() noexcept = 0;
@@ -55,7 +60,7 @@ class Watcher {
   virtual void add(WatchedGroup& group) = 0;
   /// Returns when the watcher no longer uses the group.
   virtual void remove(WatchedGroup& group) noexcept = 0;
-  /// Called when a group without enqueued work gets some: its next_deadline() has changed.
+  /// Called when a group that may sleep enqueues work: its next_deadline() has changed.
   virtual void wake() noexcept = 0;
 };
 

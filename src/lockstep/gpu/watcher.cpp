@@ -87,8 +87,9 @@ class ThreadWatcher final : public Watcher {
       }
       if (entry.phase != Phase::watching) continue;
       const auto deadline = entry.group->next_deadline();
-      if (!deadline) continue;
-      until = std::min({until, *deadline, Deadline::after(options_.query_interval)});
+      if (!deadline && entry.group->may_sleep()) continue;
+      until = std::min(until, Deadline::after(options_.query_interval));
+      if (deadline) until = std::min(until, *deadline);
       for (const auto& peer : entry.group->peers()) {
         const int number = peer.process ? peer.process->number() : -1;
         if (number < 0 || entry.ended.contains(number)) continue;
