@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,13 @@ struct NamedAct {
   Act act;
 };
 
+// Rank 0 owns the first element and the last third, the last rank all others.
+std::shared_ptr<const Owners> uneven_owners(const ProcessGroup& group, std::int64_t count) {
+  const auto third = count / 3;
+  const std::vector<OwnedPiece> pieces{{0, 1}, {group.size() - 1, count - 1 - third}, {0, third}};
+  return std::make_shared<const Owners>(group.size(), pieces);
+}
+
 // Each takes size() × n elements and returns its result.
 std::vector<NamedAct> acts() {
   const auto reduce_to = [](ReduceOp op) {
@@ -94,6 +102,18 @@ std::vector<NamedAct> acts() {
          auto output = torch::empty_like(input);
          group.all_to_all(output, input).wait();
          return output;
+       }},
+      {"reduce_to_owners",
+       [](const ProcessGroup& group, const at::Tensor& input) {
+         auto range = input.clone();
+         group.reduce_to_owners(range, uneven_owners(group, range.numel())).wait();
+         return range;
+       }},
+      {"gather_from_owners",
+       [](const ProcessGroup& group, const at::Tensor& input) {
+         auto range = input.clone();
+         group.gather_from_owners(range, uneven_owners(group, range.numel())).wait();
+         return range;
        }},
       {"send and receive",
        [](const ProcessGroup& group, const at::Tensor& input) {
