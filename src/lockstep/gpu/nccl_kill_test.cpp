@@ -31,7 +31,9 @@ INSTANTIATE_TEST_SUITE_P(Phases, KillOnDevice,
                          ::testing::Values(Phase{"connecting", "connect"},
                                            Phase{"enqueuing", "all_gather"},
                                            Phase{"in progress", "end_group"},
-                                           Phase{"on the device", "end_group"}));
+                                           Phase{"on the device", "end_group"},
+                                           Phase{"sending to owners", "send"},
+                                           Phase{"receiving from owners", "receive"}));
 
 Call sum_of(const Group& group, std::span<std::byte> span) {
   return on_device(group, {.kind = Collective::all_reduce,
@@ -41,11 +43,26 @@ Call sum_of(const Group& group, std::span<std::byte> span) {
                            .output = span});
 }
 
+// Several ranges per rank.
+const Owners& owners() {
+  static const Owners pieces(
+      kSize, std::vector<OwnedPiece>{{1, 2}, {0, 1}, {2, 3}, {1, 1}, {0, 2}, {2, 1}});
+  return pieces;
+}
+
+Call call_of(const Group& group, const Phase& phase, std::span<std::byte> span) {
+  auto call = sum_of(group, span);
+  if (phase.name == "sending to owners") call.kind = Collective::reduce_to_owners;
+  if (phase.name == "receiving from owners") call.kind = Collective::gather_from_owners;
+  if (has_owners(call.kind)) call.owners = &owners();
+  return call;
+}
+
 // What a survivor does until it learns of the failure.
 void call_until_it_fails(Group& group, const Phase& phase) {
   const SuiteMemory memory(10);
   if (phase.name != "on the device") {
-    run(group, sum_of(group, memory.bytes()));
+    run(group, call_of(group, phase, memory.bytes()));
     return;
   }
   // The host waits in a function of the driver that knows nothing of the group: only the watcher
