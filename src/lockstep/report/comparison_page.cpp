@@ -40,6 +40,7 @@ Chart overlay(std::span<const RunRecord> runs, const std::vector<std::string>& n
   return chart;
 }
 
+// On a phone a row becomes a block, and its cells need their names.
 std::string overview_html(std::span<const RunRecord> runs, const std::vector<std::string>& names) {
   std::string rows;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -47,7 +48,7 @@ std::string overview_html(std::span<const RunRecord> runs, const std::vector<std
     const auto validation = runs[i].metrics.eval.last("loss");
     const auto training = runs[i].metrics.train.last("loss");
     rows += fmt::format(
-        R"(<tr><th><i class="swatch c{}"></i>{}</th><td><span class="pill {}">{}</span></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>
+        R"(<tr><th><i class="swatch c{}"></i>{}</th><td><span class="pill {}">{}</span></td><td data-name="ranks">{}</td><td data-name="steps">{}</td><td data-name="training loss">{}</td><td data-name="validation">{}</td><td data-name="best">{}</td><td data-name="throughput">{}</td><td data-name="time">{}</td></tr>
 )",
         i % 8 + 1, escaped(names[i]), outcome_class(runs[i].outcome), outcome_word(runs[i].outcome),
         runs[i].world > 0 ? std::to_string(runs[i].world) : "–",
@@ -58,7 +59,7 @@ std::string overview_html(std::span<const RunRecord> runs, const std::vector<std
         figure_text(figures.active_seconds, Unit::duration));
   }
   return fmt::format(
-      R"(<section class="card" id="runs"><h2>Runs</h2><div class="scroll"><table class="numbers"><thead><tr><th>run</th><th></th><th>ranks</th><th>steps</th><th>training loss</th><th>validation</th><th>best</th><th>throughput</th><th>time</th></tr></thead><tbody>
+      R"(<section class="card" id="runs"><h2>Runs</h2><div class="scroll"><table class="numbers stacked"><thead><tr><th>run</th><th></th><th>ranks</th><th>steps</th><th>training loss</th><th>validation</th><th>best</th><th>throughput</th><th>time</th></tr></thead><tbody>
 {}</tbody></table></div></section>
 )",
       rows);

@@ -152,23 +152,23 @@ std::string finding(std::string_view css_class, const std::string& title, const 
 std::string cause_title(Cause cause) {
   switch (cause) {
     case Cause::data:
-      return "Data loading.";
+      return "Data loading:";
     case Cause::compute:
-      return "A slower rank.";
+      return "A slower rank:";
     case Cause::processor:
-      return "A busy processor.";
+      return "A busy processor:";
     case Cause::steal:
-      return "Stolen processor time.";
+      return "Stolen processor time:";
     case Cause::throttled:
-      return "A processor quota.";
+      return "A processor quota:";
     case Cause::checkpoint:
-      return "Checkpoints.";
+      return "Checkpoints:";
     case Cause::evaluation:
-      return "Evaluations.";
+      return "Evaluations:";
     case Cause::link:
-      return "Communication.";
+      return "Communication:";
     case Cause::small_buckets:
-      return "Small buckets.";
+      return "Small buckets:";
   }
   return {};
 }

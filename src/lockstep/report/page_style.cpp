@@ -99,7 +99,10 @@ footer{font-size:12.5px;padding:4px 2px;overflow-wrap:anywhere}
 @media (max-width:560px){main{padding:10px 10px 32px;gap:12px}header,.card,.grid>figure{padding:13px 13px}
 h1{font-size:22px}.verdict{font-size:16px}.tiles{grid-template-columns:repeat(2,minmax(0,1fr));gap:8px}.tile{padding:10px 12px}.tile .value{font-size:20px}
 .tx.even{display:none}.row,.row.tight,.row.scale{grid-template-columns:76px minmax(0,1fr) 62px;gap:6px}.row.tight,.row.scale:has(.ends):not(:has(.much)){grid-template-columns:76px minmax(0,1fr)}
-.label,.much{font-size:11.5px;overflow:hidden;text-overflow:ellipsis}.stage{padding-left:46px;padding-right:4px}}
+.label,.much{font-size:11.5px;overflow:hidden;text-overflow:ellipsis}.stage{padding-left:46px;padding-right:4px}
+.calls td,.calls th{min-width:128px;padding:5px 6px;font-size:12.5px;overflow-wrap:anywhere}
+.stacked thead{display:none}.stacked tr{display:grid;grid-template-columns:1fr 1fr;gap:0 18px;padding:8px 0;border-bottom:1px solid var(--line)}
+.stacked th,.stacked td{border:0;padding:2px 0}.stacked td[data-name]{display:flex;justify-content:space-between}.stacked td::before{content:attr(data-name);color:var(--soft)}}
 @media print{:root{color-scheme:light;--back:#fff}body{font-size:12px;-webkit-print-color-adjust:exact;print-color-adjust:exact}
 main{padding:0;max-width:none}.grid>figure,.card,.tile,header{break-inside:avoid;box-shadow:none}.stamp .live,.reset,footer{display:none}}
 )css";

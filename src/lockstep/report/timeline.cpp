@@ -18,7 +18,7 @@ struct Lane {
 
 class TimeLine {
  public:
-  TimeLine(double begin, double end) : begin_(begin), width_(std::max(end - begin, 1.0)) {}
+  TimeLine(double begin, double end) : begin_(begin), width_(std::max(end - begin, 0.01)) {}
 
   [[nodiscard]] std::string span(double from, double to, std::string_view css_class,
                                  const std::string& title) const {
