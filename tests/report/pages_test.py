@@ -31,6 +31,9 @@ WIDTHS = (390, 1440)
 CUT_OFF = """(() => { const width = document.documentElement.clientWidth;
   return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > width + 1
       && !e.closest('.scroll, pre, svg, blockquote')).map(e => e.tagName + '.' + e.className) })()"""
+# Tables that a reader sees first: those of two ranks or of a few runs need no scrolling.
+SCROLLED = """[...document.querySelectorAll('.calls, .stacked')].map(e => e.parentElement)
+  .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 40))"""
 # Labels of one axis that overlap.
 CROWDED = """(() => { const bad = [];
   for (const plot of document.querySelectorAll('.plot')) for (const kind of ['.tx', '.ty']) {
@@ -118,6 +121,7 @@ class Pages(unittest.TestCase):
                 page.screenshot(SCREENSHOTS / f"{name}-{width}-{'dark' if dark else 'light'}.png")
                 self.assertEqual(page.errors, [], name)
                 self.assertEqual(page.evaluate(CUT_OFF), [], f"{name} at {width}")
+                self.assertEqual(page.evaluate(SCROLLED), [], f"{name} at {width}")
                 self.assertEqual(page.evaluate(CROWDED), [], f"{name} at {width}")
                 self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
                 backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
