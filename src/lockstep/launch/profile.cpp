@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,6 +104,7 @@ void Profile::Signal::tell(bool last) {
 
 void Profile::run(const std::stop_token& stop) {
   const AlternateSignalStack signal_stack;
+  ::pthread_setname_np(::pthread_self(), "profile");  // for benchmarks/profile_cost, ps and top
   for (bool is_last = false; !is_last;) {
     {
       std::unique_lock lock(signal_->mutex);
