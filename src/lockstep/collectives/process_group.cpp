@@ -74,16 +74,23 @@ void expect_pairs(std::string_view verb, at::TensorList inputs, at::TensorList o
                   inputs.size(), outputs.size()));
 }
 
-std::shared_ptr<Operation> start_all_reduce(Group& group, const at::Tensor& tensor, ReduceOp op,
-                                            const CallOptions& options) {
-  const auto span = span_of(group, tensor, "tensor of all_reduce");
-  auto call = call_of(Collective::all_reduce, options);
+// A call whose input and output are the same span.
+Call in_place_call(Collective kind, const TensorSpan& span, ReduceOp op,
+                   const CallOptions& options) {
+  auto call = call_of(kind, options);
   call.dtype = span.dtype;
   call.device = span.device;
   call.op = op;
   call.count = count_of(span);
   call.input = span.bytes;
   call.output = span.bytes;
+  return call;
+}
+
+std::shared_ptr<Operation> start_all_reduce(Group& group, const at::Tensor& tensor, ReduceOp op,
+                                            const CallOptions& options) {
+  const auto span = span_of(group, tensor, "tensor of all_reduce");
+  const auto call = in_place_call(Collective::all_reduce, span, op, options);
   note_write(tensor);
   return start_call(group, call, tensor, tensor);
 }
@@ -336,13 +343,7 @@ Work ProcessGroup::start_by_owners(Collective kind, at::Tensor& range,
                                    std::shared_ptr<const Owners> owners, ReduceOp op,
                                    const CallOptions& options) const {
   const auto span = span_of(*group_, range, fmt::format("range of {}", to_string(kind)));
-  auto call = call_of(kind, options);
-  call.dtype = span.dtype;
-  call.device = span.device;
-  call.op = op;
-  call.count = count_of(span);
-  call.input = span.bytes;
-  call.output = span.bytes;
+  auto call = in_place_call(kind, span, op, options);
   call.owners = owners.get();
   note_write(range);
   auto operation = start_call(*group_, call, range, range, owners);

@@ -15,8 +15,8 @@ struct WatcherOptions {
 
 /// A watcher with a thread of its own. The thread sleeps until a group has enqueued work; then
 /// until a process of its ranks ends, its deadline passes, or the query interval is over, and so on
-/// until a group that had no work for an interval may sleep. When a
-/// group has a cause to fail, the thread calls fail(), and then release() until it returns true.
+/// until no group has had work for an interval. When a group has a cause to fail, the thread calls
+/// fail(), and then release() until it returns true.
 [[nodiscard]] std::shared_ptr<Watcher> make_watcher(const WatcherOptions& options = {});
 
 /// The watcher that all groups of this process share. It exists while one of them holds it.
