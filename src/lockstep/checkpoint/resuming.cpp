@@ -112,7 +112,9 @@ class PartLoader {
   void open_replicated() {
     for (const auto& [name, thing] : parts_) {
       if (thing->is_per_rank() || left_.contains(name)) continue;
-      open(name, part_file(saved_name(name)), thing->named_tensors());
+      auto tensors = thing->named_tensors();
+      loaded_.emplace_back(thing.get(), tensors);
+      open(name, part_file(saved_name(name)), std::move(tensors));
     }
   }
 
@@ -120,10 +122,11 @@ class PartLoader {
   void open_own(int rank) {
     NamedTensors tensors;
     for (const auto& [name, thing] : parts_) {
-      own_.emplace_back(thing.get(), own_tensors(*thing));
-      for (const auto& [tensor_name, tensor] : own_.back().second) {
+      auto own = own_tensors(*thing);
+      for (const auto& [tensor_name, tensor] : own) {
         tensors.emplace_back(fmt::format("{}.{}", saved_name(name), tensor_name), tensor);
       }
+      if (thing->is_per_rank()) loaded_.emplace_back(thing.get(), std::move(own));
     }
     open(fmt::format("rank {}", rank), rank_file(rank), std::move(tensors));
   }
@@ -155,7 +158,7 @@ class PartLoader {
   void load_tensors() {
     throw_faults();
     for (const auto& [file, tensors] : opened_) copy_into(tensors, file);
-    for (const auto& [thing, tensors] : own_) thing->load_tensors(tensors);
+    for (const auto& [thing, tensors] : loaded_) thing->load_tensors(tensors);
     const at::NoGradGuard no_grad;
     for (const auto& [tensor, name, terms] : summed_) {
       tensor.zero_();
@@ -216,7 +219,7 @@ class PartLoader {
   std::vector<std::string> faults_;
   std::set<std::string> left_;  // parts that an import lacks
   std::vector<std::pair<SafetensorsFile, NamedTensors>> opened_;
-  std::vector<std::pair<Tracked*, NamedTensors>> own_;
+  std::vector<std::pair<Tracked*, NamedTensors>> loaded_;  // named_tensors() of each object
   struct Sum {
     at::Tensor tensor;
     std::string name = {};  // in the rank files

@@ -1,5 +1,5 @@
-// The objects that a checkpoint can hold: any type with named tensors, a JSON value, or both. It
-// needs these members and no base class:
+// The objects that a checkpoint can hold: any type with tensors, a JSON value, or both. It needs
+// these members and no base class:
 //
 //   struct Mine {
 //     std::vector<std::pair<std::string, at::Tensor>> named_tensors();  // views of the live state
@@ -9,16 +9,26 @@
 //
 // Loading calls load_state_json() first, so that the object can create the tensors that
 // named_tensors() then returns. The saved bytes are copied into these tensors in place; no memory
-// moves. LibTorch's modules, optimizers and generators do not have these members; this file has
-// adapters for them.
+// moves. An object whose named_tensors() are copies of its state has one more member,
+// load_tensors(const NamedTensors&), which is called after the bytes have been copied. LibTorch's
+// modules, optimizers and generators do not have these members; this file has adapters for them.
 //
-// These tensors are equal on all ranks, and rank 0 saves them. An object with a JSON value may also
-// have tensors that differ between ranks, such as the error feedback of compressed gradients, as
-// the member rank_tensors(), with the same names and shapes on every rank and the type of
-// named_tensors(). Every rank saves its own and gets them back, byte for byte. Only their sum over
-// the ranks may matter: when the run resumes with another number of ranks, rank r of n gets the sum
-// of those of the saved ranks r, r + n, r + 2n and so on, or zeros, so that the sum over all ranks
-// is preserved.
+// These tensors are equal on all ranks, and each of them is saved once. An object may also have:
+//
+// sharded_tensors()  Tensors of which every rank holds a part, such as the state of an optimizer
+//                    whose elements are divided among the ranks. Each rank saves and loads its
+//                    part. The file is that of whole tensors: any number of ranks, each with its
+//                    own parts or with whole tensors, can resume from it.
+// rank_tensors()     Tensors that differ between ranks, such as the error feedback of compressed
+//                    gradients, with the same names and shapes on every rank and the type of
+//                    named_tensors(). Every rank saves its own and gets them back, byte for byte.
+//                    Only their sum over the ranks may matter: when the run resumes with another
+//                    number of ranks, rank r of n gets the sum of those of the saved ranks r,
+//                    r + n, r + 2n and so on, or zeros, so that the sum over all ranks is
+//                    preserved. Such an object needs a JSON value.
+//
+// The functions that return tensors are called on all ranks, for the same objects in the same
+// order, so they may be collective.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -44,6 +54,22 @@ namespace lockstep {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
+/// A tensor of which every rank holds a part. All ranks list the same tensors, with the same dtypes
+/// and sizes, in the same order. Each element is held by exactly one rank.
+struct ShardedTensor {
+  /// The elements from `begin` on, in row-major order of the whole tensor.
+  struct Piece {
+    std::int64_t begin = 0;
+    at::Tensor values;  // 1-D, contiguous: a view of the live state
+  };
+
+  std::string name;
+  at::ScalarType dtype = at::ScalarType::Float;
+  std::vector<std::int64_t> sizes = {};  // of the whole tensor
+  std::vector<Piece> pieces = {};        // of this rank, ascending; may be empty
+};
+using ShardedTensors = std::vector<ShardedTensor>;
+
 template <typename T>
 concept HasNamedTensors = requires(T& thing) {
   { thing.named_tensors() } -> std::convertible_to<NamedTensors>;
@@ -58,6 +84,16 @@ concept HasStateJson = requires(T& thing, const T& constant, std::string_view js
 template <typename T>
 concept HasRankTensors = requires(T& thing) {
   { thing.rank_tensors() } -> std::convertible_to<NamedTensors>;
+};
+
+template <typename T>
+concept HasShardedTensors = requires(T& thing) {
+  { thing.sharded_tensors() } -> std::convertible_to<ShardedTensors>;
+};
+
+template <typename T>
+concept LoadsTensors = requires(T& thing, const NamedTensors& loaded) {
+  thing.load_tensors(loaded);
 };
 
 /// A tracked object of any type. Borrows the object.
@@ -76,10 +112,12 @@ class Tracked {
   [[nodiscard]] virtual std::optional<std::string> state_json() const = 0;
   /// Loads a value of state_json(). Throws UsageError if it is invalid for this object.
   virtual void load_state_json(std::string_view json) = 0;
+  /// The tensors of which every rank holds a part, beside named_tensors().
+  [[nodiscard]] virtual ShardedTensors sharded_tensors() { return {}; }
   /// The tensors that differ between ranks, beside named_tensors().
   [[nodiscard]] virtual NamedTensors rank_tensors() { return {}; }
-  /// Called after the saved bytes have been copied into the result of named_tensors(). For an
-  /// object whose named_tensors() are copies of its state.
+  /// Called with the result of named_tensors() after the saved bytes have been copied into it. For
+  /// an object whose named_tensors() are copies of its state.
   virtual void load_tensors(const NamedTensors& /*loaded*/) {}
   /// True if each rank has its own state that no other rank can use: named_tensors() are saved per
   /// rank.
@@ -102,10 +140,16 @@ class TrackedThing final : public Tracked {
   explicit TrackedThing(T& thing) noexcept : thing_(thing) {}
 
   std::string_view kind() const noexcept override {
-    return HasNamedTensors<T> ? "an object with named_tensors()" : "an object with state_json()";
+    if (HasNamedTensors<T>) return "an object with named_tensors()";
+    return HasShardedTensors<T> ? "an object with sharded_tensors()"
+                                : "an object with state_json()";
   }
   NamedTensors named_tensors() override {
     if constexpr (HasNamedTensors<T>) return thing_.named_tensors();
+    return {};
+  }
+  ShardedTensors sharded_tensors() override {
+    if constexpr (HasShardedTensors<T>) return thing_.sharded_tensors();
     return {};
   }
   NamedTensors rank_tensors() override {
@@ -118,6 +162,9 @@ class TrackedThing final : public Tracked {
   }
   void load_state_json([[maybe_unused]] std::string_view json) override {
     if constexpr (HasStateJson<T>) thing_.load_state_json(json);
+  }
+  void load_tensors([[maybe_unused]] const NamedTensors& loaded) override {
+    if constexpr (LoadsTensors<T>) thing_.load_tensors(loaded);
   }
 
  private:
@@ -141,15 +188,15 @@ template <typename T>
     return track_optimizer(thing);
   } else if constexpr (std::derived_from<T, at::Generator>) {
     return track_generator(thing);
-  } else if constexpr (HasNamedTensors<T> || HasStateJson<T>) {
+  } else if constexpr (HasNamedTensors<T> || HasShardedTensors<T> || HasStateJson<T>) {
     static_assert(HasStateJson<T> || !HasRankTensors<T>,
                   "a tracked object with rank_tensors() needs state_json() and load_state_json()");
     return std::make_unique<TrackedThing<T>>(thing);
   } else {
     static_assert(HoldsModule<T>,
                   "a tracked object must be a module, an optimizer or a generator of LibTorch, or "
-                  "have named_tensors(), or state_json() and load_state_json(): see "
-                  "lockstep/checkpoint/tracked.h");
+                  "have named_tensors(), sharded_tensors(), or state_json() and load_state_json(): "
+                  "see lockstep/checkpoint/tracked.h");
     return track_module(*thing);
   }
 }
