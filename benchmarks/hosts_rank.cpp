@@ -2,9 +2,9 @@
 // processes.
 //   hosts_rank ANSWER KIND SECONDS BYTES…
 // KIND is chosen (the backend that lockstep chooses), flat (every rank by TCP), unchecked (by TCP
-// without checksums), or raw: ranks 0 and 1 send each other BYTES at the same time, through one
-// connection. Rank 0 writes {"cases": [{"cold": [seconds]}]}, the maximum over the ranks of each
-// call, as the peers of `lockstep bench comm` do.
+// without checksums), encrypted (by TCP), or raw: ranks 0 and 1 send each other BYTES at the same
+// time, through one connection. Rank 0 writes {"cases": [{"cold": [seconds]}]}, the maximum over
+// the ranks of each call, as the peers of `lockstep bench comm` do.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <netdb.h>
@@ -107,6 +107,7 @@ int plain_connection(const World& world) {
 
 std::shared_ptr<Group> group_of(const World& world, const std::string& kind) {
   if (kind == "unchecked") return make_group(world, {}, connect_by_tcp({.checks_data = false}));
+  if (kind == "encrypted") return make_group(world, {}, connect_by_tcp({.encrypts_data = true}));
   BackendOptions backend;
   if (kind == "flat") backend.backend = BackendKind::tcp;
   return make_group(world, {}, backend);

@@ -19,6 +19,7 @@ void NodeArguments::declare(Arguments& arguments) {
   arguments.option("--interface", options_.network.interface);
   arguments.option("--ports", ports_);
   arguments.option("--heartbeat", heartbeat_);
+  arguments.flag("--encrypt", options_.network.encrypts);
 }
 
 std::string NodeArguments::rendezvous() const {

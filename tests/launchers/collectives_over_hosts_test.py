@@ -27,8 +27,8 @@ class CollectivesOverHosts(JobTest):
     def logs(self):
         return "".join(log.read_text(errors="replace") for log in sorted(self.folder.glob("run*/logs/*.log")))
 
-    def digests(self, sizes, port):
-        jobs = self.nodes(sizes, "digest", port=port)
+    def digests(self, sizes, port, options=()):
+        jobs = self.nodes(sizes, "digest", port=port, options=options)
         output = "".join(job.communicate(timeout=120)[0] for job in jobs)
         self.assertEqual([job.returncode for job in jobs], [0] * len(sizes), output)
         text = self.logs()
@@ -44,6 +44,9 @@ class CollectivesOverHosts(JobTest):
             kinds, on_two = self.digests(sizes, 29402 + number)
             self.assertEqual(kinds, {("hierarchical", "the 4 ranks are on 2 hosts")})
             self.assertEqual(on_two, on_one, f"ranks per host: {sizes}")
+        kinds, encrypted = self.digests([2, 2], 29405, ["--encrypt"])
+        self.assertEqual(kinds, {("hierarchical", "the 4 ranks are on 2 hosts; data between them are encrypted")})
+        self.assertEqual(encrypted, on_one)
 
     def test_a_host_sends_the_bytes_of_its_plan(self):
         """Headers, messages and acknowledgments are below 5 %; each sum crosses the network once per host."""

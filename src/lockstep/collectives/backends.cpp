@@ -1,6 +1,7 @@
 #include "lockstep/collectives/backends.h"
 
 #include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
 #include "lockstep/collectives/backends_internal.h"
 #include "lockstep/fabric/backend_choice.h"
 #include "lockstep/fabric/group.h"
@@ -23,6 +24,12 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
     planes.reason = choice.reason;
     return planes;
   }
+  const bool encrypts = membership.registry->network_settings().encrypts;
+  if (encrypts && choice.kind == BackendKind::mpi) {
+    throw UsageError(
+        "--encrypt (LOCKSTEP_ENCRYPT=1) is set, but backend mpi does not encrypt: request backend "
+        "hierarchical or tcp, or create the world with init() instead of a communicator");
+  }
   const ExchangeOptions exchange{.link = network_link(Environment::of_process()),
                                  .is_fast = is_fast};
   const auto connect_by =
@@ -31,7 +38,7 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
           ? connect_by_tcp({.within_host = connect_by_shm(), .exchange = exchange})
           : connect_by_mpi({.exchange = exchange});
   auto planes = connect_by(membership, addresses, deadline, watch);
-  planes.reason = choice.reason;
+  planes.reason = choice.reason + (encrypts ? "; data between them are encrypted" : "");
   return planes;
 }
 

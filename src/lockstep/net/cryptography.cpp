@@ -58,6 +58,16 @@ void transform(EVP_CIPHER_CTX* context, std::span<const std::byte> from, std::sp
       "processing data with AES-256-GCM");
 }
 
+bool tag_matches(EVP_CIPHER_CTX* context, std::span<const std::byte, AesGcm::kTagBytes> tag) {
+  std::array<std::byte, AesGcm::kTagBytes> wanted{};
+  std::copy(tag.begin(), tag.end(), wanted.begin());
+  require(EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, AesGcm::kTagBytes, wanted.data()) == 1,
+          "setting the tag of AES-256-GCM");
+  std::array<unsigned char, AesGcm::kTagBytes> rest{};
+  int length = 0;
+  return EVP_CipherFinal_ex(context, rest.data(), &length) == 1;
+}
+
 }  // namespace
 
 void fill_random(std::span<std::byte> bytes) {
@@ -145,13 +155,17 @@ bool AesGcm::try_open(const Nonce& nonce, std::span<const std::byte> additional,
   auto* context = as_context(context_.get());
   begin(context, nonce, additional);
   transform(context, sealed.first(plain.size()), plain);
-  std::array<std::byte, kTagBytes> tag{};
-  std::copy_n(sealed.last(kTagBytes).begin(), kTagBytes, tag.begin());
-  require(EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, kTagBytes, tag.data()) == 1,
-          "setting the tag of AES-256-GCM");
-  std::array<unsigned char, kTagBytes> rest{};
-  int length = 0;
-  return EVP_CipherFinal_ex(context, rest.data(), &length) == 1;
+  return tag_matches(context, sealed.last<kTagBytes>());
+}
+
+bool AesGcm::try_open_in_place(const Nonce& nonce, std::span<const std::byte> additional,
+                               std::span<std::byte> bytes,
+                               std::span<const std::byte, kTagBytes> tag) {
+  LOCKSTEP_ASSERT(direction_ == Direction::open, "the key was set for sealing");
+  auto* context = as_context(context_.get());
+  begin(context, nonce, additional);
+  transform(context, bytes, bytes);
+  return tag_matches(context, tag);
 }
 
 }  // namespace lockstep

@@ -49,6 +49,12 @@ class AesGcm {
   [[nodiscard]] bool try_open(const Nonce& nonce, std::span<const std::byte> additional,
                               std::span<const std::byte> sealed, std::span<std::byte> plain);
 
+  /// The same in place, for a tag that lies elsewhere: `bytes` is the ciphertext, then the
+  /// plaintext.
+  [[nodiscard]] bool try_open_in_place(const Nonce& nonce, std::span<const std::byte> additional,
+                                       std::span<std::byte> bytes,
+                                       std::span<const std::byte, kTagBytes> tag);
+
  private:
   struct Free {
     void operator()(void* context) const noexcept;

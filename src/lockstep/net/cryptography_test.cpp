@@ -147,6 +147,10 @@ TEST(Cryptography, AesGcmMatchesTheExamplesGivenToNist) {
       Bytes opened(plain.size());
       EXPECT_TRUE(opener.try_open(nonce_of(example.nonce), additional, sealed, opened));
       EXPECT_EQ(opened, plain);
+      const auto tag = std::span<const std::byte>(sealed).last<AesGcm::kTagBytes>();
+      Bytes in_place(sealed.begin(), sealed.end() - AesGcm::kTagBytes);
+      EXPECT_TRUE(opener.try_open_in_place(nonce_of(example.nonce), additional, in_place, tag));
+      EXPECT_EQ(in_place, plain);
     }
   }
 }

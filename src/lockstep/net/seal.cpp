@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kLengthBytes = 4;
 static_assert(kFrameOverheadBytes == kLengthBytes + AesGcm::kTagBytes);
+static_assert(kPieceTagBytes == AesGcm::kTagBytes);
 // Every length fits in 32 bits and in the int that OpenSSL takes.
 constexpr std::size_t kLargestLimit = 1u << 30;
 constexpr std::size_t kKeptBytes = 128u << 10;
@@ -63,6 +64,10 @@ std::vector<std::byte> Sealer::seal(std::span<const std::byte> message) {
   return frame;
 }
 
+void Sealer::seal_piece(std::span<const std::byte> plain, std::span<std::byte> piece) {
+  cipher_->seal(nonce_of(num_frames_++), {}, plain, piece);
+}
+
 Opener::Opener(const Secret& key, std::size_t max_frame_bytes, std::string peer)
     : cipher_(std::make_unique<AesGcm>(AesGcm::Direction::open, key.bytes())),
       max_frame_bytes_(checked_limit(max_frame_bytes)),
@@ -101,6 +106,11 @@ std::optional<std::vector<std::byte>> Opener::try_next() {
     begin_ = 0;
   }
   return message;
+}
+
+bool Opener::try_open_piece(std::span<std::byte> bytes,
+                            std::span<const std::byte, kPieceTagBytes> tag) {
+  return cipher_->try_open_in_place(nonce_of(num_frames_++), {}, bytes, tag);
 }
 
 std::size_t Opener::wanted() const noexcept {

@@ -8,6 +8,9 @@
 //   four zero bytes | number of the frame in its direction (u64, little-endian, from 0).
 // A key is used for one direction of one connection only, so no nonce repeats. The nonce depends on
 // the position of a frame: the tag of a frame at a different position does not match.
+//
+// A piece is a frame without a length, for bytes whose length both sides know: ciphertext | tag,
+// without additional data. Pieces and frames of a direction are numbered together.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +32,7 @@ class AesGcm;
 constexpr std::size_t kMaxFrameBytes = (8u << 20) + (64u << 10);
 /// The size of a frame minus that of its message.
 constexpr std::size_t kFrameOverheadBytes = 4 + 16;
+constexpr std::size_t kPieceTagBytes = 16;
 
 class Sealer {
  public:
@@ -41,6 +45,9 @@ class Sealer {
   /// Returns the frame of `message`. Send the frames completely and in the order of the calls.
   /// Throws UsageError for a message longer than the Sealer's limit.
   [[nodiscard]] std::vector<std::byte> seal(std::span<const std::byte> message);
+  /// Writes the ciphertext of `plain` and its tag to `piece`, which is kPieceTagBytes longer. The
+  /// order of seal().
+  void seal_piece(std::span<const std::byte> plain, std::span<std::byte> piece);
 
  private:
   std::unique_ptr<AesGcm> cipher_;
@@ -68,6 +75,14 @@ class Opener {
   /// arrived, and with EBADMSG for a frame that was changed, dropped, replayed or reordered. The
   /// rest of the stream is untrusted then: close the connection. Every later call throws the same.
   [[nodiscard]] std::optional<std::vector<std::byte>> try_next();
+
+  /// Opens the next piece, which was not fed, in place: `bytes` is its ciphertext, then its
+  /// plaintext. Returns false for a piece that was changed, dropped, replayed or reordered: do not
+  /// use `bytes` then, and close the connection.
+  [[nodiscard]] bool try_open_piece(std::span<std::byte> bytes,
+                                    std::span<const std::byte, kPieceTagBytes> tag);
+  /// Leaves the next piece unopened: its receiver does not use it.
+  void skip_piece() noexcept { ++num_frames_; }
 
   /// The number of bytes that complete the next length field, or the next frame once its length is
   /// known. At least 1 right after try_next() has returned nullopt.

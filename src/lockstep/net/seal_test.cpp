@@ -201,5 +201,66 @@ TEST_F(Seal, TheErrorNamesTheFrameAndThePeer) {
   }
 }
 
+// A piece: ciphertext and tag.
+struct Piece {
+  explicit Piece(Sealer& sealer, std::span<const std::byte> plain)
+      : sealed(plain.size() + kPieceTagBytes) {
+    sealer.seal_piece(plain, sealed);
+  }
+  [[nodiscard]] bool open(Opener& opener) {
+    const auto whole = std::span(sealed);
+    return opener.try_open_piece(whole.first(whole.size() - kPieceTagBytes),
+                                 whole.last<kPieceTagBytes>());
+  }
+  [[nodiscard]] Bytes plain() const {
+    return {sealed.begin(), sealed.end() - std::ptrdiff_t{kPieceTagBytes}};
+  }
+  Bytes sealed;
+};
+
+TEST_F(Seal, PiecesAndFramesOfADirectionShareTheirNumbers) {
+  for (const std::size_t size : {0, 1, 48, 65536, 262144}) {
+    const auto message = random_bytes(size);
+    const auto frame = sealer_.seal(message);
+    Piece piece(sealer_, message);
+    EXPECT_TRUE(size == 0 || piece.plain() != message);
+    opener_.feed(frame);
+    EXPECT_EQ(opener_.try_next(), message);
+    EXPECT_TRUE(piece.open(opener_));
+    EXPECT_EQ(piece.plain(), message);
+  }
+}
+
+TEST_F(Seal, AChangedPieceIsRefused) {
+  const auto message = random_bytes(40);
+  for (std::size_t bit = 0; bit < 8 * (message.size() + kPieceTagBytes); ++bit) {
+    Piece piece(sealer_, message);
+    piece.sealed[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    EXPECT_FALSE(piece.open(opener_)) << "bit " << bit;
+  }
+}
+
+TEST_F(Seal, AReplayedOrReorderedPieceIsRefusedAndASkippedOneIsNotMissed) {
+  const auto message = random_bytes(100);
+  Piece first(sealer_, message);
+  auto replayed = first;
+  Piece second(sealer_, message);
+  Piece third(sealer_, message);
+  EXPECT_TRUE(first.open(opener_));
+  EXPECT_FALSE(replayed.open(opener_)) << "in the position of the second one";
+  EXPECT_TRUE(third.open(opener_));
+  Piece fourth(sealer_, message);
+  Piece fifth(sealer_, message);
+  opener_.skip_piece();
+  EXPECT_TRUE(fifth.open(opener_));
+  EXPECT_EQ(fifth.plain(), message);
+}
+
+TEST_F(Seal, APieceOfAnotherKeyIsRefused) {
+  Sealer other(Secret::random());
+  Piece piece(other, random_bytes(100));
+  EXPECT_FALSE(piece.open(opener_));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -15,6 +15,7 @@ namespace {
 constexpr const char* kInterface = "LOCKSTEP_INTERFACE";
 constexpr const char* kPorts = "LOCKSTEP_PORTS";
 constexpr const char* kHeartbeat = "LOCKSTEP_HEARTBEAT";
+constexpr const char* kEncrypt = "LOCKSTEP_ENCRYPT";
 
 using std::chrono::milliseconds;
 
@@ -51,6 +52,12 @@ NetworkSettings network_settings(const Environment& environment) {
     settings.heartbeat = parse_seconds(*heartbeat);
     expect_heartbeat(kHeartbeat, settings.heartbeat);
   }
+  if (const auto encrypts = environment.find(kEncrypt)) {
+    if (*encrypts != "0" && *encrypts != "1") {
+      throw UsageError(fmt::format("{} is {}, expected 0 or 1", kEncrypt, in_quotes(*encrypts)));
+    }
+    settings.encrypts = *encrypts == "1";
+  }
   return settings;
 }
 
@@ -62,6 +69,7 @@ std::vector<std::pair<std::string, std::string>> variables_of(const NetworkSetti
     variables.emplace_back(
         kHeartbeat, fmt::format("{}", static_cast<double>(settings.heartbeat.count()) / 1e3));
   }
+  if (settings.encrypts) variables.emplace_back(kEncrypt, "1");
   return variables;
 }
 

@@ -3,6 +3,7 @@
 //   LOCKSTEP_INTERFACE   the address of a rank: the name of an interface, an address or a network
 //   LOCKSTEP_PORTS       the ports at which ranks listen: 40000-40100
 //   LOCKSTEP_HEARTBEAT   seconds without an answer after which a rank is lost: 3
+//   LOCKSTEP_ENCRYPT     1: data between hosts are encrypted; 0, the default: checked only
 #pragma once
 
 #include <chrono>
@@ -20,6 +21,7 @@ struct NetworkSettings {
   std::string interface = {};           // empty: the address that reached the store
   std::optional<PortRange> ports = {};  // nullopt: any free port
   std::chrono::milliseconds heartbeat{3'000};
+  bool encrypts = false;  // data; messages always are
 
   friend bool operator==(const NetworkSettings&, const NetworkSettings&) = default;
 };

@@ -8,18 +8,21 @@ namespace lockstep {
 namespace {
 
 using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
 
 TEST(NetworkSettings, WithoutVariablesAreTheDefaults) {
   const auto settings = network_settings(Environment{});
   EXPECT_EQ(settings.interface, "");
   EXPECT_FALSE(settings.ports);
   EXPECT_EQ(settings.heartbeat, 3000ms);
+  EXPECT_FALSE(settings.encrypts);
   EXPECT_TRUE(variables_of(settings).empty());
 }
 
 TEST(NetworkSettings, VariablesAreReadAsWritten) {
   for (const auto heartbeat : {100ms, 2500ms, 3000ms, 86'400'000ms}) {
-    const NetworkSettings settings{"10.0.0.0/24", PortRange{40000, 40100}, heartbeat};
+    const NetworkSettings settings{"10.0.0.0/24", PortRange{40000, 40100}, heartbeat,
+                                   heartbeat > 1s};
     Environment environment{};
     for (const auto& [name, value] : variables_of(settings)) environment.set(name, value);
     EXPECT_EQ(network_settings(environment), settings);
@@ -36,6 +39,7 @@ TEST(NetworkSettings, AnInvalidValueIsRefusedWithItsVariable) {
     return "";
   };
   EXPECT_TRUE(refusal("LOCKSTEP_PORTS", "9-1").starts_with("LOCKSTEP_PORTS: \"9-1\""));
+  EXPECT_EQ(refusal("LOCKSTEP_ENCRYPT", "yes"), "LOCKSTEP_ENCRYPT is \"yes\", expected 0 or 1");
   for (const char* value : {"3s", "-1", "0", "0.05", "100000", "inf", "nan", "1e300", "x"}) {
     EXPECT_TRUE(refusal("LOCKSTEP_HEARTBEAT", value).starts_with("LOCKSTEP_HEARTBEAT is")) << value;
   }

@@ -42,7 +42,9 @@ std::shared_ptr<TcpNetwork> network_of(const Membership& membership, const TcpOp
         membership.global_ranks[index],
         settings.ports ? Listener::tcp(address, *settings.ports) : Listener::tcp(address), secret,
         membership.registry->groups(), options.heartbeat.value_or(settings.heartbeat),
-        options.checks_data);
+        options.encrypts_data.value_or(settings.encrypts) ? DataProtection::encrypted
+        : options.checks_data                             ? DataProtection::checksums
+                                                          : DataProtection::none);
   }
   return std::static_pointer_cast<TcpNetwork>(kept);
 }

@@ -25,6 +25,10 @@ struct TcpOptions {
   // Without, TCP's own checksum of 16 bits remains. For measurements; equal on all ranks, valid for
   // all groups of a world. Ranks that differ lose their connections at the first data.
   bool checks_data = true;
+  // Whether data are encrypted and authenticated (AES-256-GCM) instead of checked. Valid for all
+  // groups of a world: the first one sets it. Ranks that differ are refused. nullopt: that of the
+  // job's network settings.
+  std::optional<bool> encrypts_data = {};
   // If set, connects the ranks of each host: large data then cross the network once per host, and
   // move through the memory of this transport inside a host.
   Connect within_host = {};

@@ -70,7 +70,7 @@ void run_with(const Fault& fault, std::uint64_t seed) {
   testing::run_ranks_as_threads(3, [&](testing::Rank& self) {
     std::vector<std::unique_ptr<FaultyProxy>> proxies;
     const auto world = point.join(self.rank(), 3);
-    const auto tcp = connect_by_tcp({.heartbeat = 500ms});
+    const auto tcp = connect_by_tcp({.heartbeat = 500ms, .encrypts_data = seed % 2 == 0});
     // Rank 2 reaches the others through the proxies: only its connections are damaged.
     const Connect connect = [&](const Membership& membership, AddressExchange& addresses,
                                 Deadline deadline, const Watch& watch) {

@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -12,7 +11,6 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/tcp/link_internal.h"
@@ -20,13 +18,7 @@
 namespace lockstep {
 namespace {
 
-// Per call: both directions of a busy connection get their turns.
-constexpr std::size_t kTurnBytes = 1U << 20;
 constexpr std::size_t kMaxReasonBytes = 200;
-
-std::string in_words(int error_number) {
-  return fmt::format("the connection to it was lost: {}", std::strerror(error_number));
-}
 
 tcp_info info_of(int descriptor) {
   tcp_info info{};
@@ -35,14 +27,16 @@ tcp_info info_of(int descriptor) {
   return info;
 }
 
-bool is_temporary(int error_number) { return error_number == EAGAIN || error_number == EINTR; }
-
 std::size_t unsent_bytes(int descriptor) {
   int bytes = 0;
   return ::ioctl(descriptor, SIOCOUTQ, &bytes) == 0 ? static_cast<std::size_t>(bytes) : 0;
 }
 
 }  // namespace
+
+std::string Link::in_words(int error_number) {
+  return fmt::format("the connection to it was lost: {}", std::strerror(error_number));
+}
 
 void Link::attach(ConnectionKind kind, Connection connection, const Hello& hello) {
   auto& own = kind == ConnectionKind::messages ? messages_ : data_;
@@ -71,32 +65,6 @@ void Link::note(ConnectionKind kind, LinkNote note) {
   send(kLinkEnd, {.to = kLinkEnd, .key = {0, static_cast<std::uint32_t>(note)}});
 }
 
-void Link::send(std::uint64_t own, const Outgoing& outgoing) {
-  if (is_lost_) return;
-  queues_[own].push_back(outgoing);
-  flush_data();
-}
-
-void Link::forget(std::uint64_t own, std::optional<std::uint64_t> number) {
-  const auto found = queues_.find(own);
-  if (found != queues_.end()) {
-    if (number) {
-      std::erase_if(found->second,
-                    [&](const Outgoing& each) { return each.key.number == *number; });
-    }
-    if (!number || found->second.empty()) queues_.erase(found);
-  }
-  if (!frame_ || frame_->own != own || (number && frame_->number != *number)) return;
-  frame_->word = nullptr;
-  if (frame_->sent == 0) {
-    frame_.reset();
-  } else if (frame_->copy.empty()) {
-    // The rest of a frame must follow its beginning; its memory is no longer ours.
-    frame_->copy.assign(frame_->bytes.begin(), frame_->bytes.end());
-    frame_->bytes = frame_->copy;
-  }
-}
-
 void Link::flush() {
   flush_messages();
   flush_data();
@@ -116,59 +84,6 @@ void Link::flush_messages() {
   }
   message_output_.clear();
   message_output_sent_ = 0;
-}
-
-// The next group in turn.
-std::array<std::uint32_t, 3> Link::checksums_of(std::span<const std::byte> bytes) const {
-  return checks_data_ ? crc32c_of_thirds(bytes) : std::array<std::uint32_t, 3>{};
-}
-
-bool Link::next_frame() {
-  if (queues_.empty()) return false;
-  auto turn = queues_.upper_bound(last_served_);
-  if (turn == queues_.end()) turn = queues_.begin();
-  last_served_ = turn->first;
-  auto& outgoing = turn->second.front();
-  const auto bytes = outgoing.bytes.first(std::min(outgoing.bytes.size(), kMaxDataBytes));
-  frame_.emplace();
-  frame_->own = turn->first;
-  frame_->number = outgoing.key.number;
-  frame_->bytes = bytes;
-  frame_->word = outgoing.sent;
-  frame_->header = encode(DataHeader{.end = outgoing.to,
-                                     .key = outgoing.key,
-                                     .offset = outgoing.offset,
-                                     .length = static_cast<std::uint32_t>(bytes.size()),
-                                     .checksums = checksums_of(bytes)});
-  outgoing.offset += bytes.size();
-  outgoing.bytes = outgoing.bytes.subspan(bytes.size());
-  if (outgoing.bytes.empty()) turn->second.pop_front();
-  if (turn->second.empty()) queues_.erase(turn);
-  return true;
-}
-
-void Link::flush_data() {
-  std::size_t moved = 0;
-  while (!is_lost_ && data_ && moved < kTurnBytes && (frame_ || next_frame())) {
-    const auto header = std::span(frame_->header).subspan(std::min(frame_->sent, kDataHeaderBytes));
-    const auto bytes = frame_->bytes.subspan(
-        frame_->sent > kDataHeaderBytes ? frame_->sent - kDataHeaderBytes : 0);
-    std::array<iovec, 2> parts{iovec{header.data(), header.size()},
-                               iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}};
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const auto count = ::sendmsg(data_->socket.number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count < 0) {
-      if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) lose(in_words(errno));
-      return;
-    }
-    moved += static_cast<std::size_t>(count);
-    frame_->sent += static_cast<std::size_t>(count);
-    if (frame_->sent < kDataHeaderBytes + frame_->bytes.size()) continue;
-    if (frame_->word != nullptr) frame_->word->fetch_add(frame_->bytes.size());
-    frame_.reset();
-  }
 }
 
 bool Link::has_output(ConnectionKind kind) const noexcept {
@@ -238,85 +153,6 @@ bool Link::receive_messages() {
     lose(error.what());
   }
   return true;
-}
-
-// Reads the bytes of a frame and the header of the next one with one call.
-bool Link::receive_data() {
-  std::size_t moved = 0;
-  while (moved < kTurnBytes && !is_lost_) {
-    std::span<std::byte> bytes;
-    if (incoming_) {
-      const auto* const destination =
-          handler_.find_destination(peer_, incoming_->end, incoming_->key);
-      if (destination != nullptr) {
-        bytes = destination->bytes.subspan(incoming_->offset, incoming_->length);
-      } else {
-        dropped_.resize(incoming_->length);
-        bytes = dropped_;
-      }
-      bytes = bytes.subspan(incoming_received_);
-    }
-    const auto header = std::span(header_bytes_).subspan(header_received_);
-    std::array<iovec, 2> parts{iovec{bytes.data(), bytes.size()},
-                               iovec{header.data(), header.size()}};
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const auto count = ::recvmsg(data_->socket.number(), &message, MSG_DONTWAIT);
-    if (count < 0 && is_temporary(errno)) break;
-    if (count <= 0) {
-      lose_after_reading(count < 0 ? errno : ECONNRESET);
-      break;
-    }
-    moved += static_cast<std::size_t>(count);
-    pulse(ConnectionKind::data).last_heard = Clock::now();
-    const auto of_bytes = std::min(static_cast<std::size_t>(count), bytes.size());
-    incoming_received_ += of_bytes;
-    header_received_ += static_cast<std::size_t>(count) - of_bytes;
-    if (incoming_ && incoming_received_ == incoming_->length) end_frame();
-    if (!incoming_ && header_received_ == kDataHeaderBytes) begin_frame();
-  }
-  return moved > 0;
-}
-
-void Link::begin_frame() {
-  incoming_ = try_decode_header(header_bytes_);
-  header_received_ = 0;
-  incoming_received_ = 0;
-  if (!incoming_) {
-    return lose("bytes of its connection were changed on the way: a header of data is invalid");
-  }
-  if (incoming_->end == kLinkEnd) {
-    const auto header = *std::exchange(incoming_, std::nullopt);
-    if (header.length > 0) return lose("it sent data that this rank does not expect");
-    if (header.key.part == static_cast<std::uint32_t>(LinkNote::ping)) {
-      note(ConnectionKind::data, LinkNote::pong);
-    }
-    return;
-  }
-  const auto* const destination = handler_.find_destination(peer_, incoming_->end, incoming_->key);
-  if (destination == nullptr) return;
-  const auto done = destination->received->load(std::memory_order_relaxed);
-  if (incoming_->length == 0 || incoming_->offset != done ||
-      incoming_->length > destination->bytes.size() - done) {
-    lose("it sent data that this rank does not expect");
-  }
-}
-
-void Link::end_frame() {
-  const auto header = *std::exchange(incoming_, std::nullopt);
-  incoming_received_ = 0;
-  const auto* const destination = handler_.find_destination(peer_, header.end, header.key);
-  if (destination == nullptr) return;
-  const auto bytes = destination->bytes.subspan(header.offset, header.length);
-  if (checksums_of(bytes) != header.checksums) {
-    return lose("bytes of its connection were changed on the way: the checksum of data differs");
-  }
-  // Once all have arrived, the operation may end and take its memory with it.
-  auto& received = *destination->received;
-  const auto done = header.offset + header.length;
-  if (done == destination->bytes.size()) handler_.drop_destination(peer_, header.end, header.key);
-  received.store(done, std::memory_order_seq_cst);
 }
 
 // Each connection by itself: a device on the way may drop one of them.

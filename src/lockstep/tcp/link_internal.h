@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -47,13 +48,19 @@ class LinkHandler {
   virtual void drop_destination(int peer, std::uint64_t end, const TransferKey& key) = 0;
 };
 
+/// How data are protected on their way; equal in both processes.
+enum class DataProtection {
+  none,       // by the checksums of TCP
+  checksums,  // CRC-32C
+  encrypted,  // AES-256-GCM
+};
+
 class Link {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `checks_data`: by CRC-32C; equal in both processes.
-  Link(int peer, LinkHandler& handler, bool checks_data)
-      : peer_(peer), handler_(handler), checks_data_(checks_data) {}
+  Link(int peer, LinkHandler& handler, DataProtection protection)
+      : peer_(peer), handler_(handler), protection_(protection) {}
 
   /// An authenticated connection, with the keys of its messages.
   struct Connection {
@@ -97,20 +104,32 @@ class Link {
   void lose(std::string why);
 
  private:
+  // A header as it travels: encrypted, its tag follows.
+  using HeaderOnWire = std::array<std::byte, kDataHeaderBytes + kPieceTagBytes>;
   // A frame of which some bytes may have been sent.
   struct Frame {
     std::uint64_t own = 0;
     std::uint64_t number = 0;
-    DataHeaderBytes header;
-    std::span<const std::byte> bytes;
-    std::vector<std::byte> copy;  // of `bytes`, if the transfer was forgotten meanwhile
-    std::size_t sent = 0;         // of header and bytes
+    HeaderOnWire header;
+    std::span<const std::byte> bytes;  // as they travel
+    std::vector<std::byte> copy;       // of `bytes`, if the transfer was forgotten meanwhile
+    std::size_t sent = 0;              // of header and bytes
+    std::size_t length = 0;            // of the transfer's bytes in it
     Network::Word* word = nullptr;
   };
 
+  [[nodiscard]] static std::string in_words(int error_number);
+  [[nodiscard]] static bool is_temporary(int error_number) noexcept {
+    return error_number == EAGAIN || error_number == EINTR;
+  }
   void flush_messages();
   void flush_data();
   [[nodiscard]] bool next_frame();
+  void seal(Frame& frame, const DataHeader& header);
+  [[nodiscard]] bool encrypts() const noexcept { return protection_ == DataProtection::encrypted; }
+  [[nodiscard]] std::size_t header_size() const noexcept {
+    return kDataHeaderBytes + (encrypts() ? kPieceTagBytes : 0);
+  }
   [[nodiscard]] std::array<std::uint32_t, 3> checksums_of(std::span<const std::byte> bytes) const;
   bool receive_messages();
   bool receive_data();
@@ -124,7 +143,7 @@ class Link {
 
   const int peer_;
   LinkHandler& handler_;
-  const bool checks_data_;
+  const DataProtection protection_;
   std::optional<Connection> messages_;
   std::optional<Connection> data_;
   ProcessIdentity process_ = {};
@@ -147,11 +166,14 @@ class Link {
   std::map<std::uint64_t, std::deque<Outgoing>> queues_;  // by end of this process
   std::uint64_t last_served_ = 0;                         // end
   std::optional<Frame> frame_;
+  std::vector<std::byte> sealed_;  // the encrypted bytes of frame_
 
-  DataHeaderBytes header_bytes_;
+  HeaderOnWire header_bytes_;
   std::size_t header_received_ = 0;
   std::optional<DataHeader> incoming_;  // whose bytes arrive
   std::size_t incoming_received_ = 0;
+  std::array<std::byte, kPieceTagBytes> tag_;  // of the bytes that arrive, if they are encrypted
+  std::size_t tag_received_ = 0;
   std::vector<std::byte> dropped_;  // destination of bytes that no end expects
 };
 

@@ -35,12 +35,12 @@ FileDescriptor expect_open(int descriptor, const char* what) {
 
 TcpNetwork::TcpNetwork(int global_rank, Listener listener, const Secret& secret,
                        std::shared_ptr<GroupList> groups, std::chrono::milliseconds heartbeat,
-                       bool checks_data)
+                       DataProtection protection)
     : rank_(global_rank),
       secret_(secret.copy()),
       groups_(std::move(groups)),
       heartbeat_(heartbeat),
-      checks_data_(checks_data),
+      protection_(protection),
       token_(random_token()),
       listener_(std::move(listener)),
       keys_(std::make_shared<const HandshakeKeys>(secret_, context(token_))),
@@ -212,7 +212,7 @@ void TcpNetwork::drop_destination(int peer, std::uint64_t end, const TransferKey
 TcpNetwork::Peer& TcpNetwork::peer_of(int peer) {
   auto& found = peers_[peer];
   LinkHandler& handler = *this;
-  if (!found.link) found.link = std::make_unique<Link>(peer, handler, checks_data_);
+  if (!found.link) found.link = std::make_unique<Link>(peer, handler, protection_);
   return found;
 }
 

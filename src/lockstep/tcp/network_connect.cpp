@@ -32,6 +32,13 @@ void set_timeout(int descriptor, std::chrono::milliseconds limit) {
   (void)::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof(value));
 }
 
+std::string encryption_differs(int encrypting, int other) {
+  return fmt::format(
+      "rank {} encrypts data, rank {} does not: give --encrypt (LOCKSTEP_ENCRYPT=1) to all ranks, "
+      "or to none",
+      encrypting, other);
+}
+
 // Returns the next frame of a new connection, which has no others yet.
 std::vector<std::byte> receive_frame(Link::Connection& connection, Deadline deadline) {
   while (true) {
@@ -51,7 +58,7 @@ HandshakeContext TcpNetwork::context(const std::string& token) const {
 }
 
 Hello TcpNetwork::hello(ConnectionKind kind) const {
-  return {kind, rank_, ProcessIdentity::of(::getpid())};
+  return {kind, rank_, ProcessIdentity::of(::getpid()), protection_ == DataProtection::encrypted};
 }
 
 void TcpNetwork::connect(int peer, const RankAddress& address, Deadline deadline,
@@ -64,11 +71,11 @@ void TcpNetwork::connect(int peer, const RankAddress& address, Deadline deadline
   if (peer < rank_ && begin_connecting(peer)) {
     try {
       connect_to(peer, address, std::min(deadline, Deadline::after(kConnectTimeout)));
+    } catch (const UsageError&) {
+      stop_connecting(peer);
+      throw;
     } catch (const SystemError& error) {
-      {
-        const Lock lock(mutex_);
-        peer_of(peer).is_connecting = false;  // a later group may try again
-      }
+      stop_connecting(peer);
       throw SystemError(
           fmt::format(
               "rank {} at {} cannot connect to rank {} at {} ({}): if that rank still runs, "
@@ -94,6 +101,12 @@ bool TcpNetwork::begin_connecting(int peer) {
   return !std::exchange(peer_of(peer).is_connecting, true);
 }
 
+// A later group may try again.
+void TcpNetwork::stop_connecting(int peer) {
+  const Lock lock(mutex_);
+  peer_of(peer).is_connecting = false;
+}
+
 void TcpNetwork::connect_to(int peer, const RankAddress& address, Deadline deadline) {
   ProcessIdentity process;
   for (const auto kind : {ConnectionKind::messages, ConnectionKind::data}) {
@@ -104,6 +117,10 @@ void TcpNetwork::connect_to(int peer, const RankAddress& address, Deadline deadl
       if (!theirs || theirs->rank != peer) {
         throw SystemError(fmt::format("{} sent an invalid hello", address.endpoint.to_string()),
                           EPROTO);
+      }
+      if (theirs->encrypts != hello(kind).encrypts) {
+        throw UsageError(
+            encryption_differs(theirs->encrypts ? peer : rank_, theirs->encrypts ? rank_ : peer));
       }
       process = theirs->process;
     }
@@ -205,6 +222,10 @@ void TcpNetwork::attach(int rank, ConnectionKind kind, Link::Connection connecti
   }
   set_timeout(connection.socket.number(), heartbeat_);
   peer.link->attach(kind, std::move(connection), theirs);
+  if (rank > rank_ && theirs.encrypts != hello(kind).encrypts) {
+    return peer.link->lose(
+        encryption_differs(theirs.encrypts ? rank : rank_, theirs.encrypts ? rank_ : rank));
+  }
   const auto descriptor = peer.link->descriptor(kind);
   sources_[descriptor] = {&peer, kind, {}};
   peer.watched[kind] = EPOLLIN;

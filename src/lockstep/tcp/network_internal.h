@@ -41,14 +41,14 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   /// Accepts the other ranks at `listener`. Advances `groups` when data arrives.
   TcpNetwork(int global_rank, Listener listener, const Secret& secret,
              std::shared_ptr<GroupList> groups, std::chrono::milliseconds heartbeat,
-             bool checks_data = true);
+             DataProtection protection = DataProtection::checksums);
   /// Says farewell, and returns when the peers have what was sent to them, or after two seconds.
   ~TcpNetwork() override;
 
   /// The address that the other ranks need, for `end`.
   [[nodiscard]] RankAddress address_of(std::uint64_t end) const;
   /// Returns when this process is connected to `peer`. Throws SystemError naming both addresses,
-  /// and any exception of `watch`.
+  /// UsageError if only one of them encrypts data, and any exception of `watch`.
   void connect(int peer, const RankAddress& address, Deadline deadline, const Watch& watch);
   [[nodiscard]] ProcessIdentity process_of(int peer) const;
   /// What the kernel has counted for the data connections.
@@ -124,6 +124,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   [[nodiscard]] Hello hello(ConnectionKind kind) const;
   [[nodiscard]] HandshakeContext context(const std::string& token) const;
   [[nodiscard]] bool begin_connecting(int peer);
+  void stop_connecting(int peer);
   void connect_to(int peer, const RankAddress& address, Deadline deadline);
   void settle();
   void ring() noexcept;
@@ -133,7 +134,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   const Secret secret_;
   const std::shared_ptr<GroupList> groups_;
   const std::chrono::milliseconds heartbeat_;
-  const bool checks_data_;
+  const DataProtection protection_;
   const std::string token_;
   Listener listener_;
   const std::shared_ptr<const HandshakeKeys> keys_;

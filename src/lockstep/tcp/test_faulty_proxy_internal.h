@@ -25,7 +25,7 @@
 namespace lockstep {
 
 struct Fault {
-  enum class Kind { none, flip, reset, silence };
+  enum class Kind { none, flip, reset, silence, tap };  // tap: no damage, the bytes are kept
   Kind kind = Kind::none;
   int connection = 0;  // 0: of messages, 1: of data
   bool to_server = true;
@@ -42,6 +42,11 @@ class FaultyProxy {
 
   [[nodiscard]] Endpoint endpoint() const { return listener_.endpoint(); }
   [[nodiscard]] bool has_struck() const { return has_struck_; }
+  /// What a tap has seen.
+  [[nodiscard]] std::vector<std::byte> tapped() const {
+    const std::lock_guard lock(mutex_);
+    return tapped_;
+  }
 
  private:
   struct Pair {
@@ -98,9 +103,13 @@ class FaultyProxy {
           passed += bytes.size();
           continue;  // read and dropped from here on
         }
-        if (strikes && fault_.at >= passed) {
+        if (strikes && fault_.at >= passed && fault_.kind == Fault::Kind::flip) {
           has_struck_ = true;
           bytes[fault_.at - passed] ^= std::byte{0x10};
+        }
+        if (fault_.kind == Fault::Kind::tap && is_faulty) {
+          const std::lock_guard lock(mutex_);
+          tapped_.insert(tapped_.end(), bytes.begin(), bytes.end());
         }
         passed += bytes.size();
         to.send_all(bytes, testing::soon());
@@ -115,7 +124,9 @@ class FaultyProxy {
   const Fault fault_;
   Listener listener_;
   std::atomic<bool> has_struck_ = false;
-  std::jthread thread_;  // last
+  mutable std::mutex mutex_;
+  std::vector<std::byte> tapped_;  // mutex_
+  std::jthread thread_;            // last
 };
 
 }  // namespace lockstep

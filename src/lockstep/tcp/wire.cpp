@@ -23,6 +23,7 @@ struct HelloLayout {
   std::uint64_t kind = 0;
 };
 static_assert(sizeof(HelloLayout) == 24);
+constexpr std::uint64_t kEncrypts = 256;  // added to the kind
 
 struct HeaderLayout {
   std::uint64_t end = 0;
@@ -38,10 +39,11 @@ static_assert(sizeof(HeaderLayout) == kDataHeaderBytes);
 }  // namespace
 
 std::vector<std::byte> encode(const Hello& hello) {
-  const HelloLayout layout{.started = hello.process.started,
-                           .rank = hello.rank,
-                           .process = hello.process.process,
-                           .kind = static_cast<std::uint64_t>(hello.kind)};
+  const HelloLayout layout{
+      .started = hello.process.started,
+      .rank = hello.rank,
+      .process = hello.process.process,
+      .kind = static_cast<std::uint64_t>(hello.kind) + (hello.encrypts ? kEncrypts : 0)};
   const auto bytes = std::as_bytes(std::span(&layout, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -50,11 +52,11 @@ std::optional<Hello> try_decode_hello(std::span<const std::byte> bytes) {
   HelloLayout layout;
   if (bytes.size() != sizeof(layout)) return std::nullopt;
   std::memcpy(&layout, bytes.data(), sizeof(layout));
-  if (layout.kind < 1 || layout.kind > 2 || layout.rank < 0 || layout.process <= 0) {
-    return std::nullopt;
-  }
+  const bool encrypts = layout.kind >= kEncrypts;
+  const auto kind = layout.kind - (encrypts ? kEncrypts : 0);
+  if (kind < 1 || kind > 2 || layout.rank < 0 || layout.process <= 0) return std::nullopt;
   return Hello{
-      static_cast<ConnectionKind>(layout.kind), layout.rank, {layout.process, layout.started}};
+      static_cast<ConnectionKind>(kind), layout.rank, {layout.process, layout.started}, encrypts};
 }
 
 DataHeaderBytes encode(const DataHeader& header) noexcept {

@@ -2,8 +2,8 @@
 // docs/wire_format.md describes them. Pure functions; the bytes are not trusted.
 //
 // Two connections per pair of processes: one for messages, encrypted and authenticated as frames
-// (net/seal.h), and one for data, with checksums. Both begin with a handshake that proves the
-// job's secret (net/handshake.h) and a hello.
+// (net/seal.h), and one for data, with checksums or, by option, encrypted too. Both begin with a
+// handshake that proves the job's secret (net/handshake.h) and a hello.
 #pragma once
 
 #include <array>
@@ -27,6 +27,7 @@ struct Hello {
   ConnectionKind kind = ConnectionKind::messages;
   int rank = 0;  // global rank of the sender
   ProcessIdentity process = {};
+  bool encrypts = false;  // the sender's data; equal in both processes
 
   friend bool operator==(const Hello&, const Hello&) = default;
 };
@@ -48,7 +49,7 @@ struct DataHeader {
   TransferKey key = {};
   std::uint64_t offset = 0;  // in the transfer
   std::uint32_t length = 0;
-  std::array<std::uint32_t, 3> checksums = {};  // crc32c_of_thirds
+  std::array<std::uint32_t, 3> checksums = {};  // crc32c_of_thirds; 0 if the bytes are encrypted
 
   friend bool operator==(const DataHeader&, const DataHeader&) = default;
 };

@@ -11,8 +11,10 @@ namespace lockstep {
 namespace {
 
 TEST(Wire, AHelloIsReadAsItWasWritten) {
-  const Hello hello{ConnectionKind::data, 7, {4711, 123456789}};
-  EXPECT_EQ(try_decode_hello(encode(hello)), hello);
+  for (const bool encrypts : {false, true}) {
+    const Hello hello{ConnectionKind::data, 7, {4711, 123456789}, encrypts};
+    EXPECT_EQ(try_decode_hello(encode(hello)), hello);
+  }
 }
 
 TEST(Wire, AnInvalidHelloIsRefused) {
@@ -20,6 +22,7 @@ TEST(Wire, AnInvalidHelloIsRefused) {
   EXPECT_FALSE(try_decode_hello(std::span(bytes).first(bytes.size() - 1)));
   for (const auto& hello :
        {Hello{ConnectionKind{0}, 7, {4711, 1}}, Hello{ConnectionKind{3}, 7, {4711, 1}},
+        Hello{ConnectionKind{0}, 7, {4711, 1}, true}, Hello{ConnectionKind{3}, 7, {4711, 1}, true},
         Hello{ConnectionKind::data, -1, {4711, 1}}, Hello{ConnectionKind::data, 7, {0, 1}}}) {
     EXPECT_FALSE(try_decode_hello(encode(hello)));
   }

@@ -1,0 +1,89 @@
+// For tests. Two networks in one process: a side is a rank with one end.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/rendezvous/test_world_internal.h"
+#include "lockstep/tcp/network_internal.h"
+
+namespace lockstep {
+
+using Bytes = std::vector<std::byte>;
+
+class Notebook final : public NetworkEnd {
+ public:
+  bool receive(int /*peer*/, std::span<const std::byte> message) override {
+    const std::lock_guard lock(mutex_);
+    messages_.emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
+    return messages_.back() != "invalid";
+  }
+  void settle(const PostMessage& /*post*/) override {}
+  [[nodiscard]] std::vector<std::string> messages() const {
+    const std::lock_guard lock(mutex_);
+    return messages_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> messages_;
+};
+
+// One rank: its network and one end of it.
+struct Side {
+  explicit Side(int rank, std::chrono::milliseconds heartbeat = std::chrono::seconds(3),
+                const Secret& secret = test_secret(),
+                DataProtection protection = DataProtection::checksums)
+      : network(rank, Listener::tcp("127.0.0.1"), secret, std::make_shared<GroupList>(), heartbeat,
+                protection),
+        end(network.open(notes)) {}
+  ~Side() { network.close(end); }
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
+
+  Notebook notes;
+  TcpNetwork network;
+  std::uint64_t end;
+};
+
+inline void connect(Side& low, Side& high, const std::optional<Endpoint>& through = {}) {
+  auto address = low.network.address_of(low.end);
+  if (through) address.endpoint = *through;
+  auto other = std::async(std::launch::async, [&] {
+    low.network.connect(1, high.network.address_of(high.end), soon(), {});
+  });
+  high.network.connect(0, address, soon(), {});
+  other.get();
+}
+
+// Without a caller inside the networks: their threads do the work.
+inline bool comes_true(const std::function<bool()>& holds,
+                       std::chrono::milliseconds within = std::chrono::seconds(20)) {
+  for (const auto limit = Deadline::after(within); !limit.expired();) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return holds();
+}
+
+inline std::span<const std::byte> bytes_of_text(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+inline Bytes random_bytes(std::size_t count) {
+  std::mt19937_64 random(count);
+  Bytes bytes(count);
+  for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+}  // namespace lockstep
