@@ -8,7 +8,6 @@
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
-#include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {
@@ -64,7 +63,7 @@ std::string path_of(const std::string& folder, std::int64_t step) {
 void write_manifest(FileSystem& files, const std::string& path, const Manifest& manifest) {
   const auto text = to_text(manifest);
   const auto file = files.create(path);
-  file->write(std::as_bytes(std::span(text)));
+  file->write_at(0, std::as_bytes(std::span(text)));
   file->sync();
 }
 
@@ -86,24 +85,34 @@ std::string temporary_path(const std::string& folder, std::int64_t step, std::st
   return fmt::format("{}.tmp-{}", path_of(folder, step), nonce);
 }
 
-FileRecord write_durably(FileSystem& files, const std::string& where, const std::string& name,
-                         std::span<const std::span<const std::byte>> pieces) {
-  const auto file = files.create(where + "/" + name);
-  FileRecord record{name};
-  Digest digest;
-  for (auto piece : pieces) {
-    while (!piece.empty()) {
-      LOCKSTEP_ASSERT(record.bytes % 8 == 0, "all pieces except the last are multiples of 8 bytes");
-      const auto chunk = piece.first(std::min(piece.size(), kChunkBytes));
-      digest.add(record.bytes, chunk);
-      file->write(chunk);
-      record.bytes += chunk.size();
-      piece = piece.subspan(chunk.size());
+FilePart write_durably(FileSystem& files, const std::string& where, const FileToWrite& file) {
+  const auto path = where + "/" + file.name;
+  const auto output = file.is_shared ? files.open_shared(path) : files.create(path);
+  PartDigest part(file.name, file.bytes);
+  for (auto [position, bytes] : file.extents) {
+    while (!bytes.empty()) {
+      // Chunks end at words of the digest, so that only the ends of an extent are partial words.
+      const auto chunk =
+          bytes.first(std::min<std::size_t>(bytes.size(), kChunkBytes - position % 8));
+      part.add({position, chunk});
+      output->write_at(position, chunk);
+      position += chunk.size();
+      bytes = bytes.subspan(chunk.size());
     }
   }
-  file->sync();
-  record.digest = digest.value();
-  return record;
+  output->sync();
+  return part.result();
+}
+
+FileRecord write_durably(FileSystem& files, const std::string& where, const std::string& name,
+                         std::span<const std::span<const std::byte>> pieces) {
+  FileToWrite file{.name = name};
+  for (const auto piece : pieces) {
+    file.extents.push_back({file.bytes, piece});
+    file.bytes += piece.size();
+  }
+  const auto part = write_durably(files, where, file);
+  return combine_parts(std::span(&part, 1)).front();
 }
 
 void commit(FileSystem& files, const std::string& folder, std::string_view nonce,

@@ -1,7 +1,8 @@
 // The commit protocol of a checkpoint. A crash at any moment leaves the old checkpoint or the new
 // one:
 //
-//   1. every rank writes its files into step-<n>.tmp-<nonce>/ and syncs each        write_durably
+//   1. every rank writes its files, and its parts of shared files, into
+//      step-<n>.tmp-<nonce>/, syncs each, and reports it to the committer           write_durably
 //   2. the committer (rank 0) writes manifest.json there and syncs it               commit
 //   3. it syncs the folder step-<n>.tmp-<nonce>                                     commit
 //   4. it renames that folder to step-<n> and syncs the parent folder               commit
@@ -22,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/checkpoint/file_parts.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/checkpoint/manifest.h"
 
@@ -35,8 +37,11 @@ namespace lockstep {
 [[nodiscard]] std::string temporary_path(const std::string& folder, std::int64_t step,
                                          std::string_view nonce);
 
-/// Writes `pieces`, concatenated, to the file `name` in the folder `where`, and syncs it. The
-/// lengths of all pieces except the last are multiples of 8. Throws SystemError.
+/// Writes the extents of `file` in the folder `where`, and syncs them. A file that is not shared
+/// must not exist; a shared one is created by the rank that is first. Throws SystemError.
+[[nodiscard]] FilePart write_durably(FileSystem& files, const std::string& where,
+                                     const FileToWrite& file);
+/// The same for a file that this process writes alone: `pieces`, concatenated.
 [[nodiscard]] FileRecord write_durably(FileSystem& files, const std::string& where,
                                        const std::string& name,
                                        std::span<const std::span<const std::byte>> pieces);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -22,20 +23,48 @@ std::string content(const std::string& name, std::int64_t step) {
          std::string(40, static_cast<char>('a' + step));
 }
 
-FileRecord write(FileSystem& files, std::int64_t step, const std::string& name) {
+FilePart write(FileSystem& files, std::int64_t step, const std::string& name,
+               std::span<const std::array<std::size_t, 2>> ranges, bool is_shared) {
   const auto bytes = content(name, step);
-  const auto span = std::as_bytes(std::span(bytes));
-  const std::span<const std::byte> pieces[] = {span.first(16), span.subspan(16)};
-  return write_durably(files, temporary_path(kFolder, step, "n"), name, pieces);
+  FileToWrite file{.name = name, .bytes = bytes.size(), .is_shared = is_shared};
+  for (const auto& [begin, end] : ranges) {
+    const auto part = std::string_view(bytes).substr(begin, end - begin);
+    file.extents.push_back({begin, std::as_bytes(std::span(part))});
+  }
+  return write_durably(files, temporary_path(kFolder, step, "n"), file);
 }
 
-// A save of two ranks and three parts, in sequence; then old checkpoints are removed.
-void save(FileSystem& files, std::int64_t step, std::set<std::int64_t> valid) {
+FilePart write(FileSystem& files, std::int64_t step, const std::string& name) {
+  const std::array<std::size_t, 2> all[] = {{0, 16}, {16, std::string::npos}};
+  return write(files, step, name, all, false);
+}
+
+// A file of two ranks: rank 1 writes its part after the last write and before the sync of rank 0,
+// so that the bytes of both are not synced at the same time. Both have bytes of the same words.
+std::vector<FilePart> write_shared(CrashFileSystem& files, std::int64_t step,
+                                   const std::string& name) {
+  const std::array<std::size_t, 2> of_rank_0[] = {{0, 13}, {29, std::string::npos}};
+  const std::array<std::size_t, 2> of_rank_1[] = {{13, 29}};
+  std::vector<FilePart> parts(2);
+  files.before = [&](const std::string& operation) {
+    if (!operation.starts_with("sync ")) return;
+    files.before = nullptr;
+    parts[1] = write(files, step, name, of_rank_1, true);
+  };
+  parts[0] = write(files, step, name, of_rank_0, true);
+  return parts;
+}
+
+// A save of two ranks, each with its own file, and of a file that they share; then old checkpoints
+// are removed.
+void save(CrashFileSystem& files, std::int64_t step, std::set<std::int64_t> valid) {
   files.make_folder(temporary_path(kFolder, step, "n"));
   Manifest manifest{.lockstep_version = "0", .step = step, .world = 2};
-  for (const std::string name : {"rank-00001", "model", "rank-00000"}) {
-    manifest.files.push_back(write(files, step, name + ".safetensors"));
+  auto parts = write_shared(files, step, "model.safetensors");
+  for (const std::string name : {"rank-00001", "rank-00000"}) {
+    parts.push_back(write(files, step, name + ".safetensors"));
   }
+  manifest.files = combine_parts(parts);
   commit(files, kFolder, "n", manifest);
   valid.insert(step);
   const auto stays = prune(files, kFolder, {.valid = valid, .newest = 2}, "n");
@@ -109,7 +138,8 @@ TEST(Commit, LeavesTheOldOrTheNewCheckpointWhereverASaveIsInterrupted) {
 TEST(Commit, NeedsEveryOneOfItsSyncs) {
   const auto files = with_two();
   save(*files, 3, {1, 2});
-  EXPECT_EQ(files->num_syncs(), 6) << "three files, the manifest, their folder, the parent folder";
+  EXPECT_EQ(files->num_syncs(), 7)
+      << "a file of two writers, two files, the manifest, their folder, the parent folder";
   for (int sync = 0; sync < files->num_syncs(); ++sync) {
     EXPECT_GT(crash_everywhere(sync).num_wrong, 0) << "sync " << sync << " makes no difference";
   }

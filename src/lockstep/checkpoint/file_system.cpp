@@ -3,7 +3,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,9 +21,11 @@
 namespace lockstep {
 namespace {
 
-// After each such amount the kernel is asked to start writing, so that the disk works while the
-// next bytes are digested and sync() has little left to write.
-constexpr std::size_t kWriteBehindBytes = 8U << 20;
+// After each write of this many bytes or more the kernel is asked to start writing them, so that
+// the disk works while the next bytes are digested and sync() has little left to write. Small
+// writes are left to the kernel, because neighboring ones may follow.
+constexpr ssize_t kWriteBehindBytes = 1 << 20;
+constexpr std::size_t kMaxWriteBytes = 8U << 20;
 
 // Sorted.
 std::vector<std::string> names_in(const FileDescriptor& folder, const std::string& path) {
@@ -41,21 +45,36 @@ std::vector<std::string> names_in(const FileDescriptor& folder, const std::strin
   return names;
 }
 
+// The flag for a file that ranks on several hosts write. An NFS client may write whole pages,
+// and so overwrite bytes of the same page that another host has just written with older ones. With
+// O_DSYNC it writes exactly the bytes of each call.
+int shared_flag(const std::string& path) {
+  struct statfs facts {};
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (::statfs(folder.c_str(), &facts) != 0) return 0;  // opening the file reports it
+  return facts.f_type == NFS_SUPER_MAGIC ? O_DSYNC : 0;
+}
+
 class LocalFile final : public OutputFile {
  public:
-  explicit LocalFile(std::string path)
+  LocalFile(std::string path, int flags)
       : path_(std::move(path)),
-        file_(FileDescriptor::open(path_, O_WRONLY | O_CREAT | O_EXCL, 0644)) {}
+        file_(FileDescriptor::open(path_, O_WRONLY | O_CREAT | flags, 0644)) {}
 
-  void write(std::span<const std::byte> bytes) override {
+  void write_at(std::uint64_t position, std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const auto part = bytes.first(std::min(bytes.size(), kWriteBehindBytes));
-      write_all(file_.number(), part, path_);
-      // Only a hint: sync() reports errors of the write.
-      (void)::sync_file_range(file_.number(), static_cast<off64_t>(written_),
-                              static_cast<off64_t>(part.size()), SYNC_FILE_RANGE_WRITE);
-      written_ += part.size();
-      bytes = bytes.subspan(part.size());
+      const auto part = bytes.first(std::min(bytes.size(), kMaxWriteBytes));
+      const auto at = static_cast<off64_t>(position);
+      const auto written = ::pwrite(file_.number(), part.data(), part.size(), at);
+      if (written < 0) {
+        if (errno == EINTR) continue;
+        throw SystemError(fmt::format("cannot write {} bytes to {}", bytes.size(), path_), errno);
+      }
+      if (written >= kWriteBehindBytes) {  // only a hint: sync() reports errors of the write
+        (void)::sync_file_range(file_.number(), at, written, SYNC_FILE_RANGE_WRITE);
+      }
+      position += static_cast<std::uint64_t>(written);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
   }
 
@@ -68,13 +87,16 @@ class LocalFile final : public OutputFile {
  private:
   std::string path_;
   FileDescriptor file_;
-  std::size_t written_ = 0;
 };
 
 class LocalFileSystem final : public FileSystem {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path) override {
-    return std::make_unique<LocalFile>(path);
+    return std::make_unique<LocalFile>(path, O_EXCL);
+  }
+
+  std::unique_ptr<OutputFile> open_shared(const std::string& path) override {
+    return std::make_unique<LocalFile>(path, shared_flag(path));
   }
 
   FileBytes read(const std::string& path) override { return FileBytes::map(path); }

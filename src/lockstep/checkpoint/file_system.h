@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,7 +16,7 @@
 
 namespace lockstep {
 
-/// A new file that is written sequentially. The destructor closes it without a sync.
+/// A file that is being written. The destructor closes it without a sync.
 class OutputFile {
  public:
   OutputFile() = default;
@@ -23,11 +24,12 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   virtual ~OutputFile() = default;
 
-  /// Appends `bytes`. Throws SystemError.
-  virtual void write(std::span<const std::byte> bytes) = 0;
-  /// Returns when the bytes written so far survive a loss of power. The file's name in its folder
-  /// survives only after sync_folder(). Throws SystemError; the file is then unusable, because a
-  /// second fsync on the same descriptor can succeed although bytes are lost.
+  /// Writes `bytes` at `position`. Throws SystemError.
+  virtual void write_at(std::uint64_t position, std::span<const std::byte> bytes) = 0;
+  /// Returns when the bytes that were written through this object survive a loss of power. The
+  /// file's name in its folder survives only after sync_folder(). Throws SystemError; the file is
+  /// then unusable, because a second fsync on the same descriptor can succeed although bytes are
+  /// lost.
   virtual void sync() = 0;
 };
 
@@ -43,6 +45,8 @@ class FileSystem {
 
   /// Creates a new file. An existing file is an error.
   [[nodiscard]] virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;
+  /// Opens a file that several ranks write, each other bytes, and creates it if it does not exist.
+  [[nodiscard]] virtual std::unique_ptr<OutputFile> open_shared(const std::string& path) = 0;
   /// The contents of a file.
   [[nodiscard]] virtual FileBytes read(const std::string& path) = 0;
   /// The names in `folder`, sorted; empty optional if the folder does not exist.

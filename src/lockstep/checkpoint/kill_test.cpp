@@ -1,6 +1,7 @@
 // A run that is stopped by signals and killed at random points, and restarted each time, ends
 // bit-identical to an uninterrupted run: parameters, optimizer, random numbers, and the samples of
-// each step. Ten such runs; two hundred if LOCKSTEP_SOAK_SEED is set.
+// each step. Ten such runs; two hundred if LOCKSTEP_SOAK_SEED is set. With four ranks, an object is
+// divided among them, so that all ranks write the files together.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <torch/torch.h>
@@ -17,6 +18,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/checkpoint/run.h"
 #include "lockstep/checkpoint/scan.h"
+#include "lockstep/checkpoint/test_sharded_toy_internal.h"
 #include "lockstep/checkpoint/test_toy_internal.h"
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/data/sampler.h"
@@ -74,6 +76,8 @@ void average_gradients(const ProcessGroup& group, torch::nn::Sequential& net) {
   group.all_reduce(at::TensorList(gradients), ReduceOp::average).wait();
 }
 
+constexpr bool is_divided(int size) { return size == 4; }
+
 // One start of the run on one rank: resumes and trains to the end, or to a stop. Each step draws
 // per-rank random numbers (dropout) and logs its samples.
 void train(int rank, int size, const std::string& folder,
@@ -97,6 +101,8 @@ void train(int rank, int size, const std::string& folder,
   run.track("model", net);
   run.track("optimizer", optimizer);
   run.track("sampler", sampler);
+  ShardedToy toy(Division::blocks, rank, size);
+  if (is_divided(size)) run.track("toy", toy);
   const auto from = run.resume();
   std::ofstream log(folder + "/samples-" + std::to_string(rank), std::ios::app);
   while (run.step() < kSteps) {
@@ -113,6 +119,7 @@ void train(int rank, int size, const std::string& folder,
     torch::mse_loss(net->forward(input).view({-1}), torch::cos(ids)).backward();
     average_gradients(group, net);
     optimizer.step();
+    toy.set(run.step() + 1);
     if (run.end_of_step()) return;
   }
   run.finish();
@@ -184,8 +191,8 @@ void expect_bitwise_equal_to_uninterrupted(int size, std::uint64_t first, std::u
   const auto reference = folder_of(::getpid(), size, kUninterrupted);
   ASSERT_TRUE(std::filesystem::exists(reference));
   const auto expected = end_of(reference);
-  EXPECT_EQ(expected.size(), 4U + static_cast<std::size_t>(size))
-      << "states of optimizer and sampler; tensors of model and optimizer, and of each rank";
+  EXPECT_EQ(expected.size(), (is_divided(size) ? 5U : 4U) + static_cast<std::size_t>(size))
+      << "states of optimizer and sampler; tensors of model, optimizer and toy, and of each rank";
   for (std::uint64_t i = 0; i < count; ++i) {
     SCOPED_TRACE(std::to_string(size) + " ranks, seed " + std::to_string(first + i));
     const auto folder = folder_of(::getpid(), size, first + i);

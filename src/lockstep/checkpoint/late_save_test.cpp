@@ -38,7 +38,9 @@ class SlowFileSystem final : public ForwardingFileSystem {
    public:
     SlowFile(std::unique_ptr<OutputFile> file, const SlowFileSystem& of)
         : file_(std::move(file)), of_(of) {}
-    void write(std::span<const std::byte> bytes) override { file_->write(bytes); }
+    void write_at(std::uint64_t position, std::span<const std::byte> bytes) override {
+      file_->write_at(position, bytes);
+    }
     void sync() override {
       (void)of_.opened_.wait_for(of_.time_);
       file_->sync();

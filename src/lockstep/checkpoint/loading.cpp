@@ -41,30 +41,42 @@ std::span<const std::byte> bytes_of(const SafetensorsFile& file, const Safetenso
 }
 
 // A copy, because the bytes of a file may not be aligned as LibTorch requires.
-at::Tensor tensor_of(std::span<const std::byte> bytes, const SafetensorsEntry& entry) {
-  std::vector<std::int64_t> sizes;
-  for (const auto size : entry.shape) sizes.push_back(static_cast<std::int64_t>(size));
-  auto tensor = at::empty(sizes, scalar_type_of(entry.dtype));
+at::Tensor tensor_of(std::span<const std::byte> bytes, SafetensorsDtype dtype,
+                     at::IntArrayRef sizes) {
+  auto tensor = at::empty(sizes, scalar_type_of(dtype));
   if (!bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
   return tensor;
 }
 
+// `bytes` are all elements of `to`, in row-major order.
+void copy(std::span<const std::byte> bytes, SafetensorsDtype dtype, const at::Tensor& to) {
+  auto target = to.detach();
+  if (target.is_cpu() && target.is_contiguous()) {
+    std::memcpy(target.mutable_data_ptr(), bytes.data(), bytes.size());
+  } else {
+    target.copy_(tensor_of(bytes, dtype, target.sizes()));
+  }
+}
+
 }  // namespace
 
-std::vector<std::string> differences(const SafetensorsFile& file, const NamedTensors& tensors) {
+std::vector<std::string> differences(const SafetensorsFile& file, const NamedTensors& tensors,
+                                     const ShardedTensors& sharded) {
   auto saved = by_name(file);
+  std::vector<SafetensorsEntry> wanted;
+  for (const auto& [name, tensor] : tensors) wanted.push_back(entry_of(name, tensor));
+  for (const auto& each : sharded) wanted.push_back(entry_of(each.name, each.dtype, each.sizes));
   std::vector<std::string> missing;
   std::vector<std::string> different;
-  for (const auto& [name, tensor] : tensors) {
-    const auto found = saved.find(name);
+  for (const auto& ours : wanted) {
+    const auto found = saved.find(ours.name);
     if (found == saved.end()) {
-      missing.push_back(in_quotes(name));
+      missing.push_back(in_quotes(ours.name));
       continue;
     }
-    const auto ours = entry_of(name, tensor);
     if (ours.dtype != found->second->dtype || ours.shape != found->second->shape) {
       different.push_back(fmt::format("{} is {} in the checkpoint and {} in this run",
-                                      in_quotes(name), kind_words(*found->second),
+                                      in_quotes(ours.name), kind_words(*found->second),
                                       kind_words(ours)));
     }
     saved.erase(found);
@@ -85,11 +97,27 @@ void copy_into(const NamedTensors& tensors, const SafetensorsFile& file) {
     const auto& entry = *saved.at(name);
     const auto bytes = bytes_of(file, entry);
     if (bytes.empty()) continue;
-    auto target = tensor.detach();
-    if (target.is_cpu() && target.is_contiguous()) {
-      std::memcpy(target.mutable_data_ptr(), bytes.data(), bytes.size());
-    } else {
-      target.copy_(tensor_of(bytes, entry));
+    copy(bytes, entry.dtype, tensor);
+  }
+}
+
+void copy_into(const ShardedTensors& sharded, const SafetensorsFile& file) {
+  const at::NoGradGuard no_grad;
+  const auto saved = by_name(file);
+  for (const auto& each : sharded) {
+    const auto& entry = *saved.at(each.name);
+    const auto bytes = bytes_of(file, entry);
+    for (const auto& [begin, values] : each.pieces) {
+      const auto skipped = static_cast<std::size_t>(begin) * values.element_size();
+      if (begin < 0 || values.scalar_type() != each.dtype || skipped > bytes.size() ||
+          values.nbytes() > bytes.size() - skipped) {
+        throw UsageError(fmt::format(
+            "sharded_tensors() has a piece of {} with {} elements of {} from {} on, but the tensor "
+            "is {}",
+            in_quotes(each.name), values.numel(), c10::toString(values.scalar_type()), begin,
+            kind_words(entry)));
+      }
+      if (values.numel() > 0) copy(bytes.subspan(skipped, values.nbytes()), entry.dtype, values);
     }
   }
 }
@@ -100,7 +128,9 @@ at::Tensor read_tensor(const SafetensorsFile& file, std::string_view name) {
   if (found == saved.end()) {
     throw UsageError(fmt::format("{} has no tensor {}", file.file().name(), in_quotes(name)));
   }
-  return tensor_of(bytes_of(file, *found->second), *found->second);
+  const auto& entry = *found->second;
+  const std::vector<std::int64_t> sizes(entry.shape.begin(), entry.shape.end());
+  return tensor_of(bytes_of(file, entry), entry.dtype, sizes);
 }
 
 }  // namespace lockstep

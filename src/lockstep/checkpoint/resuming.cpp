@@ -114,7 +114,7 @@ class PartLoader {
       if (thing->is_per_rank() || left_.contains(name)) continue;
       auto tensors = thing->named_tensors();
       loaded_.emplace_back(thing.get(), tensors);
-      open(name, part_file(saved_name(name)), std::move(tensors));
+      open(name, part_file(saved_name(name)), std::move(tensors), thing->sharded_tensors());
     }
   }
 
@@ -157,7 +157,10 @@ class PartLoader {
 
   void load_tensors() {
     throw_faults();
-    for (const auto& [file, tensors] : opened_) copy_into(tensors, file);
+    for (const auto& [file, tensors, sharded] : opened_) {
+      copy_into(tensors, file);
+      copy_into(sharded, file);
+    }
     for (const auto& [thing, tensors] : loaded_) thing->load_tensors(tensors);
     const at::NoGradGuard no_grad;
     for (const auto& [tensor, name, terms] : summed_) {
@@ -173,18 +176,19 @@ class PartLoader {
     return old == old_names_.end() ? name : old->second;
   }
 
-  void open(const std::string& part, const std::string& name, NamedTensors tensors) {
+  void open(const std::string& part, const std::string& name, NamedTensors tensors,
+            ShardedTensors sharded = {}) {
     if (!has_file(checkpoint_.manifest, name)) {
-      if (!tensors.empty())
+      if (!tensors.empty() || !sharded.empty())
         faults_.push_back(
             fmt::format("{} has tensors in this run and none in the checkpoint", part));
       return;
     }
     SafetensorsFile file(files_.read(checkpoint_.path + "/" + name));
-    for (const auto& clause : differences(file, tensors)) {
+    for (const auto& clause : differences(file, tensors, sharded)) {
       faults_.push_back(fmt::format("{}: {}", part, clause));
     }
-    opened_.emplace_back(std::move(file), std::move(tensors));
+    opened_.push_back({std::move(file), std::move(tensors), std::move(sharded)});
   }
 
   void add_terms(const SafetensorsFile& file, int rank) {
@@ -218,7 +222,12 @@ class PartLoader {
   std::map<std::string, std::string> old_names_;
   std::vector<std::string> faults_;
   std::set<std::string> left_;  // parts that an import lacks
-  std::vector<std::pair<SafetensorsFile, NamedTensors>> opened_;
+  struct Opened {
+    SafetensorsFile file;
+    NamedTensors tensors;
+    ShardedTensors sharded;
+  };
+  std::vector<Opened> opened_;
   std::vector<std::pair<Tracked*, NamedTensors>> loaded_;  // named_tensors() of each object
   struct Sum {
     at::Tensor tensor;

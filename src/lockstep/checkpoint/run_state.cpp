@@ -61,13 +61,32 @@ Run::State::State(const World& of, const std::string& folder, RunOptions chosen)
 std::vector<FileToStage> Run::State::files_to_stage() const {
   std::vector<FileToStage> files;
   FileToStage own{rank_file(world.rank()), {}};
+  bool any_sharded = false;
   for (const auto& [name, thing] : parts) {
     for (auto& [tensor_name, tensor] : own_tensors(*thing)) {
       own.tensors.emplace_back(fmt::format("{}.{}", name, tensor_name), std::move(tensor));
     }
-    if (world.rank() != 0 || thing->is_per_rank()) continue;
-    auto tensors = thing->named_tensors();
-    if (!tensors.empty()) files.push_back({part_file(name), std::move(tensors)});
+    if (thing->is_per_rank()) continue;
+    FileToStage file{.name = part_file(name), .tensors = thing->named_tensors()};
+    file.sharded = thing->sharded_tensors();
+    const auto equal =
+        file.tensors.begin() + static_cast<std::ptrdiff_t>(thing->num_equal(file.tensors));
+    file.of_rank_0.assign(equal, file.tensors.end());
+    file.tensors.erase(equal, file.tensors.end());
+    any_sharded = any_sharded || !file.sharded.empty();
+    if (!file.tensors.empty() || !file.of_rank_0.empty() || !file.sharded.empty()) {
+      files.push_back(std::move(file));
+    }
+  }
+  // Sharded tensors need all ranks, which then also divide the other tensors. Otherwise rank 0
+  // writes the parts alone, so that a save needs no memory and no disk of the other ranks.
+  if (any_sharded) {
+    for (auto& file : files) {
+      file.rank = world.rank();
+      file.num_ranks = world.size();
+    }
+  } else if (world.rank() != 0) {
+    files.clear();
   }
   files.push_back(std::move(own));
   return files;

@@ -27,6 +27,24 @@ void leave_a_gap(const std::stop_token& stop) {
   nobody.wait_for(lock, stop, kGap, [] { return false; });
 }
 
+nlohmann::json to_json(const FilePart& part) {
+  auto words = nlohmann::json::array();
+  for (const auto& [position, value, num_bytes] : part.partial_words) {
+    words.push_back(nlohmann::json::array({position, value, num_bytes}));
+  }
+  return nlohmann::json::array({part.name, part.bytes, part.digest, part.ends, std::move(words)});
+}
+
+FilePart part_from_json(const nlohmann::json& json) {
+  FilePart part{json.at(0).get<std::string>(), json.at(1).get<std::uint64_t>(),
+                json.at(2).get<std::uint64_t>(), json.at(3).get<std::uint64_t>()};
+  for (const auto& word : json.at(4)) {
+    part.partial_words.push_back(
+        {word.at(0).get<std::uint64_t>(), word.at(1).get<std::uint64_t>(), word.at(2).get<int>()});
+  }
+  return part;
+}
+
 }  // namespace
 
 SaveReports::SaveReports(World world, std::string nonce)
@@ -36,8 +54,9 @@ std::string SaveReports::key(std::int64_t number, std::string_view what) const {
   return fmt::format("checkpoint/{}/{}/{}", nonce_, number, what);
 }
 
-void SaveReports::report(std::int64_t number, const FileRecord& file) {
-  const nlohmann::json json{{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}};
+void SaveReports::report(std::int64_t number, std::span<const FilePart> parts) {
+  auto json = nlohmann::json::array();
+  for (const auto& part : parts) json.push_back(to_json(part));
   world_.store().set(key(number, fmt::format("rank-{}", world_.rank())), json.dump(),
                      Deadline::after(kTellingTime));
 }
@@ -49,8 +68,8 @@ void SaveReports::report_failure(std::int64_t number, const std::string& why) {
                      Deadline::after(kTellingTime));
 }
 
-std::vector<FileRecord> SaveReports::collect(const SaveWait& save, const std::stop_token& stop) {
-  std::vector<FileRecord> files;
+std::vector<FilePart> SaveReports::collect(const SaveWait& save, const std::stop_token& stop) {
+  std::vector<FilePart> parts;
   for (int rank = 1; rank < world_.size(); ++rank) {
     const auto name = key(save.number, fmt::format("rank-{}", rank));
     const auto text = wait_for(name, rank, save.deadline, stop);
@@ -62,14 +81,13 @@ std::vector<FileRecord> SaveReports::collect(const SaveWait& save, const std::st
     }
     const auto json = nlohmann::json::parse(*text);
     (void)world_.store().remove(name, Deadline::after(kTellingTime));
-    if (json.contains("failure")) {
+    if (json.is_object()) {
       throw PeerError(rank, fmt::format("rank {} could not write its part of the checkpoint: {}",
                                         rank, json["failure"].get<std::string>()));
     }
-    files.push_back({json.at("name").get<std::string>(), json.at("bytes").get<std::uint64_t>(),
-                     json.at("digest").get<std::uint64_t>()});
+    for (const auto& part : json) parts.push_back(part_from_json(part));
   }
-  return files;
+  return parts;
 }
 
 void SaveReports::conclude(std::int64_t number, const std::string& failure) {

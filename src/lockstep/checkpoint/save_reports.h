@@ -1,17 +1,18 @@
 // Messages between ranks while a checkpoint is written in the background: each rank reports its
-// file, rank 0 reports the outcome. They use the job's store and no group, so that they never mix
+// files, rank 0 reports the outcome. They use the job's store and no group, so that they never mix
 // with training's collectives.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/checkpoint/file_parts.h"
 #include "lockstep/rendezvous/world.h"
 
 namespace lockstep {
@@ -33,15 +34,15 @@ class SaveReports {
   /// `nonce` is equal on all ranks and different from that of any other run in this store.
   SaveReports(World world, std::string nonce);
 
-  /// Reports that this rank has written `file` of save `number`, or has failed. Both throw
-  /// SystemError if the store does not answer within kTellingTime, as conclude() does.
-  void report(std::int64_t number, const FileRecord& file);
+  /// Reports that this rank has written and synced `parts` of save `number`, or has failed. Both
+  /// throw SystemError if the store does not answer within kTellingTime, as conclude() does.
+  void report(std::int64_t number, std::span<const FilePart> parts);
   void report_failure(std::int64_t number, const std::string& why);
 
-  /// Called by rank 0. Returns the files of all other ranks when all have reported.
+  /// Called by rank 0. Returns the parts of all other ranks, by rank, when all have reported.
   /// Throws PeerError naming a rank that has failed, is lost, or has not reported by the deadline,
   /// and if `stop` is requested.
-  [[nodiscard]] std::vector<FileRecord> collect(const SaveWait& save, const std::stop_token& stop);
+  [[nodiscard]] std::vector<FilePart> collect(const SaveWait& save, const std::stop_token& stop);
 
   /// Called by rank 0: reports the outcome of save `number`. An empty `failure` means success.
   void conclude(std::int64_t number, const std::string& failure);

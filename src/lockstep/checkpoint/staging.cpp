@@ -5,28 +5,23 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/device_snapshot_internal.h"
-#include "lockstep/checkpoint/safetensors_layout.h"
-#include "lockstep/checkpoint/tensor_entry_internal.h"
+#include "lockstep/checkpoint/file_pieces_internal.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // of each file's data
+constexpr std::size_t kAlignment = 64;
 
-constexpr std::size_t round_up(std::size_t value) {
-  return (value + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-SafetensorsLayout layout_of(const FileToStage& file) {
-  std::vector<SafetensorsEntry> entries;
-  for (const auto& [name, tensor] : file.tensors) entries.push_back(entry_of(name, tensor));
-  return lay_out_safetensors(entries);
+// The first memory offset from `offset` on that is aligned as `position` is in its file.
+constexpr std::size_t aligned_as(std::uint64_t position, std::size_t offset) {
+  return offset + (position % kAlignment + kAlignment - offset % kAlignment) % kAlignment;
 }
 
 void copy(const at::Tensor& tensor, std::byte* to) {
@@ -39,45 +34,61 @@ void copy(const at::Tensor& tensor, std::byte* to) {
       .copy_(tensor);
 }
 
-struct LaidOut {
-  std::vector<SafetensorsLayout> layouts = {};  // of each file
-  std::vector<std::size_t> begins = {};         // of each file's data
+// The places of all bytes in the staging memory.
+struct StagingPlan {
+  struct Place {
+    TensorPiece piece;
+    std::size_t offset;  // in the memory
+  };
+  struct Extent {
+    std::uint64_t position;  // in the file
+    std::size_t offset;      // in the memory
+    std::size_t bytes;
+  };
+  struct File {
+    std::vector<std::byte> head;
+    std::uint64_t bytes;
+    std::vector<Extent> extents;
+  };
+  std::vector<Place> places = {};
+  std::vector<File> files = {};
   std::size_t bytes = 0;
+
+  // Appends `count` bytes at `position` of the last file; returns their place.
+  std::size_t append(std::uint64_t position, std::size_t count) {
+    auto& extents = files.back().extents;
+    if (extents.empty() || extents.back().position + extents.back().bytes != position) {
+      bytes = aligned_as(position, bytes);
+      extents.push_back({position, bytes, 0});
+    }
+    extents.back().bytes += count;
+    return std::exchange(bytes, bytes + count);
+  }
 };
 
-LaidOut lay_out(std::span<const FileToStage> files) {
-  LaidOut all;
+StagingPlan plan_of(std::span<const FileToStage> files) {
+  StagingPlan plan;
   for (const auto& file : files) {
-    all.layouts.push_back(layout_of(file));
-    all.begins.push_back(all.bytes);
-    all.bytes += round_up(all.layouts.back().data_bytes);
-  }
-  return all;
-}
-
-// Calls visit(tensor, place) for every tensor of `files`, whose data begins at `memory`.
-template <typename Visit>
-void for_each_tensor(std::span<const FileToStage> files, const LaidOut& all, std::byte* memory,
-                     const Visit& visit) {
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    const auto& layout = all.layouts[i];
-    for (std::size_t t = 0; t < layout.entries.size(); ++t) {
-      visit(files[i].tensors[layout.sources[t]].second,
-            memory + all.begins[i] + layout.entries[t].begin);
+    auto [head, file_bytes, pieces] = pieces_of(file);
+    plan.files.push_back({std::move(head), file_bytes, {}});
+    if (file.rank == 0) (void)plan.append(0, plan.files.back().head.size());
+    for (auto& piece : pieces) {
+      const auto offset = plan.append(piece.position, piece.bytes());
+      plan.places.push_back({std::move(piece), offset});
     }
   }
+  return plan;
 }
 
-// The tensors on a GPU; if there are several, those on the first.
-std::vector<DeviceSnapshot::Piece> pieces_on_device(std::span<const FileToStage> files,
-                                                    const LaidOut& all, std::byte* memory) {
+// The pieces on a GPU; if there are several, those on the first.
+std::vector<DeviceSnapshot::Piece> pieces_on_device(const StagingPlan& plan, std::byte* memory) {
   std::vector<DeviceSnapshot::Piece> pieces;
-  for_each_tensor(files, all, memory, [&](const at::Tensor& tensor, std::byte* to) {
-    if (!tensor.is_cuda() || tensor.numel() == 0) return;
-    if (pieces.empty() || tensor.device() == pieces.front().tensor.device()) {
-      pieces.push_back({tensor, to});
+  for (const auto& [piece, offset] : plan.places) {
+    if (!piece.tensor.is_cuda()) continue;
+    if (pieces.empty() || piece.tensor.device() == pieces.front().tensor.device()) {
+      pieces.push_back({piece.values(), memory + offset});
     }
-  });
+  }
   return pieces;
 }
 
@@ -105,19 +116,19 @@ void Staging::grow(std::size_t bytes) {
 }
 
 void Staging::reserve(std::span<const FileToStage> files) {
-  const auto all = lay_out(files);
-  grow(all.bytes);
-  const auto pieces = pieces_on_device(files, all, memory_.data());
+  const auto plan = plan_of(files);
+  grow(plan.bytes);
+  const auto pieces = pieces_on_device(plan, memory_.data());
   if (pieces.empty()) return;
   if (!device_) device_ = std::make_unique<DeviceSnapshot>();
   device_->reserve(pieces);
 }
 
-std::vector<StagedFile> Staging::stage(std::span<const FileToStage> files) {
+std::vector<FileToWrite> Staging::stage(std::span<const FileToStage> files) {
   const at::NoGradGuard no_grad;
-  auto all = lay_out(files);
-  grow(all.bytes);
-  const auto pieces = pieces_on_device(files, all, memory_.data());
+  const auto plan = plan_of(files);
+  grow(plan.bytes);
+  const auto pieces = pieces_on_device(plan, memory_.data());
   if (!pieces.empty() && !device_) device_ = std::make_unique<DeviceSnapshot>();
   if (device_ && !device_->take(pieces) && !std::exchange(remarked_, true)) {
     remark_ = fmt::format(
@@ -125,15 +136,19 @@ std::vector<StagedFile> Staging::stage(std::span<const FileToStage> files) {
         "state is on the host; use a smaller batch to avoid this wait",
         (device_->bytes() >> 20) + 1);
   }
-  for_each_tensor(files, all, memory_.data(), [&](const at::Tensor& tensor, std::byte* to) {
-    const bool taken = !pieces.empty() && tensor.device() == pieces.front().tensor.device();
-    if (!taken) copy(tensor, to);
-  });
-  std::vector<StagedFile> staged;
+  for (const auto& [piece, offset] : plan.places) {
+    const bool taken = !pieces.empty() && piece.tensor.device() == pieces.front().tensor.device();
+    if (!taken) copy(piece.values(), memory_.data() + offset);
+  }
+  std::vector<FileToWrite> staged;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    auto& layout = all.layouts[i];
-    staged.push_back(
-        {files[i].name, std::move(layout.head), memory_.subspan(all.begins[i], layout.data_bytes)});
+    const auto& [head, bytes, extents] = plan.files[i];
+    if (extents.empty()) continue;
+    if (!head.empty()) std::ranges::copy(head, memory_.data() + extents.front().offset);
+    staged.push_back({.name = files[i].name, .bytes = bytes, .is_shared = files[i].num_ranks > 1});
+    for (const auto& [position, offset, count] : extents) {
+      staged.back().extents.push_back({position, memory_.subspan(offset, count)});
+    }
   }
   return staged;
 }

@@ -9,21 +9,20 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/file_parts.h"
 #include "lockstep/checkpoint/tracked.h"
 
 namespace lockstep {
 
-/// The contents of a safetensors file to be written.
+/// The contents of a safetensors file to be written, by one rank or by several together. The file
+/// depends neither on the number of ranks nor on which tensors are sharded.
 struct FileToStage {
   std::string name;
-  NamedTensors tensors;
-};
-
-/// A staged file. Its bytes are `head`, then `data`.
-struct StagedFile {
-  std::string name;
-  std::vector<std::byte> head;
-  std::span<const std::byte> data;  // in the Staging
+  NamedTensors tensors;         // equal on all ranks; each rank stages 1/num_ranks of their bytes
+  NamedTensors of_rank_0 = {};  // may differ between ranks; rank 0 stages them
+  ShardedTensors sharded = {};  // each rank stages its pieces
+  int rank = 0;                 // of the num_ranks that write the file; rank 0 also stages the
+  int num_ranks = 1;            // file's head
 };
 
 class DeviceSnapshot;
@@ -40,11 +39,12 @@ class Staging {
   /// If the memory grows, files that were staged before are invalid. Throws SystemError.
   void reserve(std::span<const FileToStage> files);
 
-  /// Copies `files` into the staging memory, over those staged before. When it returns, the tensors
-  /// may change; on a GPU, by work that the current stream gets afterwards. The data of the result
-  /// is valid after arrive(). Throws UsageError for an unsupported tensor, SystemError if memory is
-  /// exhausted.
-  [[nodiscard]] std::vector<StagedFile> stage(std::span<const FileToStage> files);
+  /// Copies this rank's part of `files` into the staging memory, over those staged before. When it
+  /// returns, the tensors may change; on a GPU, by work that the current stream gets afterwards.
+  /// The bytes of the result are in the staging memory and valid after arrive(). A file of which
+  /// this rank has no byte is left out. Throws UsageError for an unsupported tensor or an invalid
+  /// piece of a sharded one, SystemError if memory is exhausted.
+  [[nodiscard]] std::vector<FileToWrite> stage(std::span<const FileToStage> files);
   /// Returns when the data of the staged files is complete: waits for copies from a GPU.
   void arrive();
 

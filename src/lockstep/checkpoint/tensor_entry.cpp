@@ -42,14 +42,18 @@ SafetensorsEntry entry_of(const std::string& name, const at::Tensor& tensor) {
                     "tensors",
                     in_quotes(name)));
   }
-  for (const auto& [dtype, type] : kDtypes) {
-    if (type != tensor.scalar_type()) continue;
-    SafetensorsEntry entry{.name = name, .dtype = dtype, .shape = {}};
-    for (const auto size : tensor.sizes()) entry.shape.push_back(static_cast<std::uint64_t>(size));
+  return entry_of(name, tensor.scalar_type(), tensor.sizes());
+}
+
+SafetensorsEntry entry_of(const std::string& name, at::ScalarType dtype, at::IntArrayRef sizes) {
+  for (const auto& [saved, type] : kDtypes) {
+    if (type != dtype) continue;
+    SafetensorsEntry entry{.name = name, .dtype = saved, .shape = {}};
+    for (const auto size : sizes) entry.shape.push_back(static_cast<std::uint64_t>(size));
     return entry;
   }
   throw UsageError(fmt::format("tensor {} has the dtype {}, which safetensors does not support",
-                               in_quotes(name), c10::toString(tensor.scalar_type())));
+                               in_quotes(name), c10::toString(dtype)));
 }
 
 at::ScalarType scalar_type_of(SafetensorsDtype dtype) {

@@ -13,6 +13,10 @@ namespace lockstep {
 /// undefined, sparse or quantized tensors, and dtypes that safetensors does not have.
 [[nodiscard]] SafetensorsEntry entry_of(const std::string& name, const at::Tensor& tensor);
 
+/// The same for a tensor that no rank holds whole.
+[[nodiscard]] SafetensorsEntry entry_of(const std::string& name, at::ScalarType dtype,
+                                        at::IntArrayRef sizes);
+
 /// The LibTorch dtype. Throws UsageError for a dtype that LibTorch does not have.
 [[nodiscard]] at::ScalarType scalar_type_of(SafetensorsDtype dtype);
 

@@ -14,38 +14,65 @@ std::pair<std::string, std::string> split(const std::string& path) {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
+// What a loss of power can make of the bytes of a writer.
+enum class Fate { lost, complete, truncated, zeros };
+
+std::string left_of(const std::string& written, Fate fate) {
+  switch (fate) {
+    case Fate::lost:
+      return {};
+    case Fate::complete:
+      return written;
+    case Fate::truncated:
+      return written.substr(0, written.size() / 2);
+    default:
+      return std::string(written.size(), '\0');
+  }
+}
+
+void put(std::string& file, std::size_t position, std::string_view bytes) {
+  if (bytes.empty()) return;
+  if (file.size() < position + bytes.size()) file.resize(position + bytes.size());
+  file.replace(position, bytes.size(), bytes);
+}
+
 }  // namespace
 
 class CrashFile final : public OutputFile {
  public:
-  CrashFile(CrashFileSystem& files, int node, std::string path)
-      : files_(files), node_(node), path_(std::move(path)) {}
+  CrashFile(CrashFileSystem& files, int node, int writer, std::string path)
+      : files_(files), node_(node), writer_(writer), path_(std::move(path)) {}
 
-  void write(std::span<const std::byte> bytes) override {
+  void write_at(std::uint64_t position, std::span<const std::byte> bytes) override {
     const std::lock_guard lock(files_.mutex_);
     files_.begin("write " + path_);
     auto& node = files_.nodes_[static_cast<std::size_t>(node_)];
-    node.bytes.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    node.lasts = false;
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    put(node.bytes, position, text);
+    node.unsynced[writer_].push_back({position, std::string(text)});
   }
   void sync() override {
     const std::lock_guard lock(files_.mutex_);
     files_.begin("sync " + path_, true);
     if (!files_.sync_counts()) return;
     auto& node = files_.nodes_[static_cast<std::size_t>(node_)];
-    node.bytes_on_disk = node.bytes;
-    node.lasts = true;
+    for (const auto& [position, bytes] : node.unsynced[writer_]) {
+      put(node.bytes_on_disk, position, bytes);
+    }
+    node.unsynced.erase(writer_);
   }
 
  private:
   CrashFileSystem& files_;
   int node_;
+  int writer_;
   std::string path_;
 };
 
 CrashFileSystem::CrashFileSystem() { nodes_.push_back({.is_folder = true}); }
 
 void CrashFileSystem::begin(const std::string& what, bool is_sync) {
+  if (const auto call = before) call(what);  // a copy: it may replace itself
   const int number = num_operations_++;
   if (is_sync) ++num_syncs_;
   if (cut_at && number >= *cut_at) throw Cut{};
@@ -84,15 +111,30 @@ void CrashFileSystem::change(int folder, Change change) {
   node.changes.push_back(std::move(change));
 }
 
-std::unique_ptr<OutputFile> CrashFileSystem::create(const std::string& path) {
-  const std::lock_guard lock(mutex_);
-  begin("create " + path);
-  if (find(path)) throw SystemError("cannot create " + path, EEXIST);
+int CrashFileSystem::add_file(const std::string& path) {
   const int parent = expect_parent(path);
   const int node = static_cast<int>(nodes_.size());
   nodes_.push_back({});
   change(parent, {.removed = {}, .added = split(path).second, .node = node});
-  return std::make_unique<CrashFile>(*this, node, path);
+  return node;
+}
+
+std::unique_ptr<OutputFile> CrashFileSystem::writer_of(int node, const std::string& path) {
+  return std::make_unique<CrashFile>(*this, node, num_writers_++, path);
+}
+
+std::unique_ptr<OutputFile> CrashFileSystem::create(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  begin("create " + path);
+  if (find(path)) throw SystemError("cannot create " + path, EEXIST);
+  return writer_of(add_file(path), path);
+}
+
+std::unique_ptr<OutputFile> CrashFileSystem::open_shared(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  begin("open " + path);
+  const auto node = find(path);
+  return writer_of(node ? *node : add_file(path), path);
 }
 
 FileBytes CrashFileSystem::read(const std::string& path) {
@@ -175,7 +217,7 @@ std::vector<std::string> CrashFileSystem::remove_folder(const std::string& path,
 void CrashFileSystem::settle() {
   for (auto& node : nodes_) {
     node.bytes_on_disk = node.bytes;
-    node.lasts = true;
+    node.unsynced.clear();
     node.names_on_disk = node.names;
     node.changes.clear();
   }
@@ -185,11 +227,11 @@ void CrashFileSystem::settle() {
 }
 
 int CrashFileSystem::for_each_crash(const std::function<bool(CrashFileSystem&)>& look) const {
-  // Enumerates all disks with a mixed-radix counter: one digit per file with unsynced bytes (base
+  // Enumerates all disks with a mixed-radix counter: one digit per writer with unsynced bytes (base
   // 4) and per unsynced change of a name (base 2).
   std::vector<int> bases;
   for (const auto& node : nodes_) {
-    if (!node.is_folder && !node.lasts) bases.push_back(4);
+    bases.insert(bases.end(), node.unsynced.size(), 4);
     bases.insert(bases.end(), node.changes.size(), 2);
   }
   std::vector<int> digits(bases.size(), 0);
@@ -198,20 +240,11 @@ int CrashFileSystem::for_each_crash(const std::function<bool(CrashFileSystem&)>&
     disk.nodes_ = nodes_;
     auto digit = digits.begin();
     for (auto& node : disk.nodes_) {
-      if (!node.is_folder && !node.lasts) {
-        const auto written = node.bytes;
-        switch (*digit++) {
-          case 0:
-            node.bytes = node.bytes_on_disk;
-            break;
-          case 1:
-            break;
-          case 2:
-            node.bytes = written.substr(0, written.size() / 2);
-            break;
-          default:
-            node.bytes = std::string(written.size(), '\0');
-        }
+      node.bytes = node.bytes_on_disk;
+      for (const auto& [writer, writes] : node.unsynced) {
+        const auto fate = static_cast<Fate>(*digit++);
+        for (const auto& write : writes)
+          put(node.bytes, write.position, left_of(write.bytes, fate));
       }
       node.names = node.names_on_disk;
       for (const auto& change : node.changes) {

@@ -1,12 +1,15 @@
 // For tests: a file system in memory that can fail or be interrupted at any operation, skip a sync,
 // and enumerate every disk that a loss of power could leave. The model of a loss of power:
 //
-//   bytes of a file      written since its last sync are complete, lost, truncated, or zeros
+//   bytes of a file      of each writer, written since its last sync, are complete, lost,
+//                        truncated, or zeros, independently of those of other writers
 //   names in a folder    each change since the folder's last sync has happened or not,
 //                        independently of earlier changes
 //   a rename             is one change, also onto an existing file
 //
-// A sync makes only the contents of its own file or folder durable.
+// A sync makes only the names of its own folder durable, or the bytes that its own writer has
+// written to its file: other writers of the file may be on other hosts. A gap before bytes that
+// are durable is zeros.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +37,15 @@ class CrashFileSystem final : public FileSystem {
   std::optional<int> fail_at;    // this operation fails with error_number
   int error_number = 5;          // EIO
   std::optional<int> skip_sync;  // this sync returns without an effect
+  /// Called before each operation, to let another rank run between two operations of this one.
+  std::function<void(const std::string& operation)> before;
   [[nodiscard]] int num_operations() const { return num_operations_; }
   [[nodiscard]] int num_syncs() const { return num_syncs_; }
   /// The completed operations: "create /c/step-1.tmp-x/model.safetensors".
   [[nodiscard]] const std::vector<std::string>& operations() const { return operations_; }
 
   std::unique_ptr<OutputFile> create(const std::string& path) override;
+  std::unique_ptr<OutputFile> open_shared(const std::string& path) override;
   FileBytes read(const std::string& path) override;
   std::optional<std::vector<std::string>> list(const std::string& folder) override;
   bool make_folder(const std::string& path) override;
@@ -66,11 +72,15 @@ class CrashFileSystem final : public FileSystem {
     std::string added;    // the added name of `node`, if any
     int node = -1;
   };
+  struct Write {
+    std::size_t position = 0;
+    std::string bytes;
+  };
   struct Node {
     bool is_folder = false;
-    bool lasts = true;       // for a file: its bytes are durable
-    std::string bytes = {};  // as written
+    std::string bytes = {};  // of a file, as written
     std::string bytes_on_disk = {};
+    std::map<int, std::vector<Write>> unsynced = {};  // by writer
     std::map<std::string, int> names = {};
     std::map<std::string, int> names_on_disk = {};
     std::vector<Change> changes = {};  // of names since the last sync
@@ -82,11 +92,14 @@ class CrashFileSystem final : public FileSystem {
   [[nodiscard]] int expect(const std::string& path) const;
   [[nodiscard]] int expect_parent(const std::string& path) const;
   void change(int folder, Change change);
+  [[nodiscard]] int add_file(const std::string& path);
+  [[nodiscard]] std::unique_ptr<OutputFile> writer_of(int node, const std::string& path);
 
   mutable std::recursive_mutex mutex_;  // guards the members below: ranks may be threads
   std::vector<Node> nodes_;             // the first is the root
   int num_operations_ = 0;
   int num_syncs_ = 0;
+  int num_writers_ = 0;
   std::vector<std::string> operations_;
 };
 

@@ -14,6 +14,9 @@ class ForwardingFileSystem : public FileSystem {
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     return real_->create(path);
   }
+  std::unique_ptr<OutputFile> open_shared(const std::string& path) override {
+    return real_->open_shared(path);
+  }
   FileBytes read(const std::string& path) override { return real_->read(path); }
   std::optional<std::vector<std::string>> list(const std::string& folder) override {
     return real_->list(folder);

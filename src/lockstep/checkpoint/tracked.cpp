@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <mutex>
 
 namespace lockstep {
@@ -20,6 +21,12 @@ class TrackedModule final : public Tracked {
       }
     }
     return tensors;
+  }
+  // Buffers, such as running statistics, may differ between ranks.
+  std::size_t num_equal(const NamedTensors& /*named*/) override {
+    const auto parameters = module_.named_parameters();
+    return static_cast<std::size_t>(
+        std::ranges::count_if(parameters, [](const auto& item) { return item.value().defined(); }));
   }
   std::optional<std::string> state_json() const override { return std::nullopt; }
   void load_state_json(std::string_view /*json*/) override {}

@@ -35,6 +35,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,6 +43,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "lockstep/collectives/sharded_tensor.h"
 
 namespace torch::nn {
 class Module;
@@ -53,22 +56,6 @@ class Optimizer;
 namespace lockstep {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-
-/// A tensor of which every rank holds a part. All ranks list the same tensors, with the same dtypes
-/// and sizes, in the same order. Each element is held by exactly one rank.
-struct ShardedTensor {
-  /// The elements from `begin` on, in row-major order of the whole tensor.
-  struct Piece {
-    std::int64_t begin = 0;
-    at::Tensor values;  // 1-D, contiguous: a view of the live state
-  };
-
-  std::string name;
-  at::ScalarType dtype = at::ScalarType::Float;
-  std::vector<std::int64_t> sizes = {};  // of the whole tensor
-  std::vector<Piece> pieces = {};        // of this rank, ascending; may be empty
-};
-using ShardedTensors = std::vector<ShardedTensor>;
 
 template <typename T>
 concept HasNamedTensors = requires(T& thing) {
@@ -108,6 +95,9 @@ class Tracked {
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;
   /// The tensors to save, or to load into.
   [[nodiscard]] virtual NamedTensors named_tensors() = 0;
+  /// How many of named_tensors(), from the first on, are equal on all ranks, so that any rank can
+  /// save them. Of the others, the values of rank 0 are saved.
+  [[nodiscard]] virtual std::size_t num_equal(const NamedTensors& named) { return named.size(); }
   /// The JSON value to save. Empty for an object that has only tensors.
   [[nodiscard]] virtual std::optional<std::string> state_json() const = 0;
   /// Loads a value of state_json(). Throws UsageError if it is invalid for this object.

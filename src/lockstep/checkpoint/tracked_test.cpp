@@ -13,10 +13,11 @@ namespace lockstep {
 namespace {
 
 // `file` as a reader opens it.
-SafetensorsFile written(const StagedFile& file) {
-  std::vector<std::byte> bytes = file.head;
-  bytes.insert(bytes.end(), file.data.begin(), file.data.end());
-  return SafetensorsFile(FileBytes::of(file.name, std::move(bytes)));
+SafetensorsFile written(const FileToWrite& file) {
+  const auto bytes = file.extents.front().bytes;
+  EXPECT_EQ(bytes.size(), file.bytes);
+  return SafetensorsFile(
+      FileBytes::of(file.name, std::vector<std::byte>(bytes.begin(), bytes.end())));
 }
 
 SafetensorsFile file_of(const NamedTensors& tensors) {
@@ -102,10 +103,10 @@ TEST(Tracked, StagingIsReusedAndKeepsItsCopyWhenTheTensorsChange) {
   const std::vector<FileToStage> files{{"x", {{"t", tensor}}}};
   const auto staged = staging.stage(files);
   const auto capacity = staging.capacity();
-  const auto* const memory = staged.front().data.data();
+  const auto* const memory = staged.front().extents.front().bytes.data();
   tensor.fill_(7);
   EXPECT_TRUE(same_bits(read_tensor(written(staged.front()), "t"), before));
-  EXPECT_EQ(staging.stage(files).front().data.data(), memory);
+  EXPECT_EQ(staging.stage(files).front().extents.front().bytes.data(), memory);
   EXPECT_EQ(staging.capacity(), capacity);
 }
 

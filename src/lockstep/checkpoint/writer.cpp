@@ -97,7 +97,7 @@ std::optional<std::int64_t> Writer::step_being_written() const {
   return job_ ? std::optional(job_->manifest.step) : std::nullopt;
 }
 
-void Writer::start(std::int64_t number, Manifest manifest, std::vector<StagedFile> files,
+void Writer::start(std::int64_t number, Manifest manifest, std::vector<FileToWrite> files,
                    bool amends) {
   const std::lock_guard lock(mutex_);
   const SaveWait save{number, manifest.step, Deadline::after(options_.timeout), options_.timeout};

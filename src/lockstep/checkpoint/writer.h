@@ -85,7 +85,7 @@ class Writer {
   struct Job {
     SaveWait save;
     Manifest manifest;
-    std::vector<StagedFile> files;
+    std::vector<FileToWrite> files;
     std::chrono::steady_clock::time_point begun;
     bool amends = false;    // only step, reason and failures of the manifest are used
     bool given_up = false;  // settle() has reported it as a failure
@@ -93,7 +93,7 @@ class Writer {
   };
 
   [[nodiscard]] std::optional<std::int64_t> step_being_written() const;
-  void start(std::int64_t number, Manifest manifest, std::vector<StagedFile> files, bool amends);
+  void start(std::int64_t number, Manifest manifest, std::vector<FileToWrite> files, bool amends);
   void skip(std::int64_t number, std::int64_t step, std::int64_t busy_with);
   void tell_failure(std::int64_t number, const std::string& why);
   void run(const std::stop_token& stop);
@@ -103,7 +103,7 @@ class Writer {
   void write_as_other(Job& job, const std::stop_token& stop);
   void remove_old(const Job& job);
   void remove_abandoned();
-  [[nodiscard]] std::vector<FileRecord> write_files(const Job& job);
+  [[nodiscard]] std::vector<FilePart> write_files(const Job& job);
   [[nodiscard]] std::string temporary_of(std::int64_t number, std::int64_t step) const;
   [[nodiscard]] std::string nonce_of(std::int64_t number) const;
 

@@ -3,8 +3,9 @@
 #include <fmt/ranges.h>
 #include <signal.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "lockstep/base/crash_handler.h"
@@ -67,7 +68,7 @@ void Writer::run(const std::stop_token& stop) {
 void Writer::write(Job& job, const std::stop_token& stop) {
   std::int64_t bytes = 0;
   for (const auto& file : job.files) {
-    bytes += static_cast<std::int64_t>(file.head.size() + file.data.size());
+    for (const auto& extent : file.extents) bytes += std::ssize(extent.bytes);
   }
   const Span span(process_trace(),
                   {.bytes = bytes, .kind = EventKind::checkpoint_write, .lane = Lane::checkpoint});
@@ -88,17 +89,14 @@ std::string Writer::temporary_of(std::int64_t number, std::int64_t step) const {
   return temporary_path(folder_, step, nonce_of(number));
 }
 
-std::vector<FileRecord> Writer::write_files(const Job& job) {
+std::vector<FilePart> Writer::write_files(const Job& job) {
   const auto where = temporary_of(job.save.number, job.save.step);
   make_folders(*files_, folder_);
   (void)files_->make_folder(where);  // another rank may have been first
   staging_.arrive();
-  std::vector<FileRecord> records;
-  for (const auto& file : job.files) {
-    const std::array<std::span<const std::byte>, 2> pieces{file.head, file.data};
-    records.push_back(write_durably(*files_, where, file.name, pieces));
-  }
-  return records;
+  std::vector<FilePart> parts;
+  for (const auto& file : job.files) parts.push_back(write_durably(*files_, where, file));
+  return parts;
 }
 
 void Writer::amend_as_committer(const Job& job) {
@@ -122,10 +120,10 @@ void Writer::write_as_committer(Job& job, const std::stop_token& stop) {
   const auto step = job.save.step;
   try {
     remove_abandoned();
-    job.manifest.files = write_files(job);
+    auto parts = write_files(job);
     expect_in_time(job.save, Clock::now() - job.begun);
-    const auto others = reports_.collect(job.save, stop);
-    job.manifest.files.insert(job.manifest.files.end(), others.begin(), others.end());
+    std::ranges::move(reports_.collect(job.save, stop), std::back_inserter(parts));
+    job.manifest.files = combine_parts(parts);
     if (from_) {
       const auto aside = set_newer_aside(*files_, folder_, *from_, nonce_);
       if (!aside.empty()) {
@@ -192,8 +190,7 @@ void Writer::remove_abandoned() {
 
 void Writer::write_as_other(Job& job, const std::stop_token& stop) {
   try {
-    const auto records = job.amends ? std::vector<FileRecord>{} : write_files(job);
-    for (const auto& record : records) reports_.report(job.save.number, record);
+    if (!job.amends) reports_.report(job.save.number, write_files(job));
   } catch (const std::exception& error) {
     // Rank 0 removes the folder of a save that it has given up. The cause is then rank 0's message,
     // not the error of a file in that folder.
