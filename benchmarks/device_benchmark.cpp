@@ -80,6 +80,17 @@ T* data(const at::Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 
+// The begin and end of each parameter, one after the other.
+at::Tensor slot_table(const std::vector<std::int64_t>& sizes) {
+  std::vector<std::int64_t> ends;
+  std::int64_t begin = 0;
+  for (const auto size : sizes) {
+    ends.insert(ends.end(), {begin, begin + size});
+    begin += size;
+  }
+  return at::tensor(ends).to(at::kCUDA);
+}
+
 }  // namespace
 
 int main() {
@@ -101,8 +112,14 @@ int main() {
   const Table chunks(sizes, lockstep::kDeviceChunk);
   lockstep::AdamStep step{.kept = 0.9997, .step_size = 3e-4, .root_factor = 1.1};
   const auto steps = at::from_blob(&step, {sizeof(step)}, at::kByte).to(at::kCUDA);
-  const auto num_blocks = (count + lockstep::kSquaresBlock - 1) / lockstep::kSquaresBlock;
-  const auto sums = at::empty({static_cast<std::int64_t>(num_blocks)}, wide.dtype(at::kDouble));
+  const auto slots = slot_table(sizes);
+  const lockstep::DeviceSlots slot_list{data<lockstep::DeviceSlot>(slots), sizes.size()};
+  // The last key is that of the last slot in the last block (device_passes.h).
+  const auto num_cells = sizes.size() + (count - 1) / lockstep::kCellElements<float>;
+  const auto sums = at::zeros({static_cast<std::int64_t>(num_cells)}, wide.dtype(at::kDouble));
+  const auto runs = at::zeros({static_cast<std::int64_t>(lockstep::num_runs(num_cells))},
+                              wide.dtype(at::kDouble));
+  const auto norm = at::zeros({3}, wide.dtype(at::kDouble));
   const lockstep::DeviceStream stream{c10::cuda::getCurrentCUDAStream().stream()};
 
   const auto parts_of = [&](const at::Tensor& tensor) { return tensor.split_with_sizes(sizes); };
@@ -129,9 +146,11 @@ int main() {
                           data<float>(averages), data<float>(squares), data<float>(masters), count},
                          chunks.chunks, data<lockstep::AdamStep>(steps), nullptr, stream);
                    }});
-  cases.push_back({"squares of the gradients", 4 * n, [&] {
-                     lockstep::launch_squares<float>(data<float>(gradients), count,
-                                                     data<double>(sums), stream);
+  cases.push_back({"norm of the gradients", 4 * n, [&] {
+                     lockstep::launch_cells<float>(data<float>(gradients), 0, count, slot_list,
+                                                   {0, data<double>(sums), num_cells}, stream);
+                     lockstep::launch_norm({data<double>(sums), num_cells}, data<double>(runs), 1,
+                                           data<lockstep::DeviceNorm>(norm), stream);
                    }});
   cases.push_back({"  _foreach_norm", 4 * n, [&] { at::_foreach_norm(gradient_list, 2); }});
   for (int round = 0; round < kRounds; ++round) {

@@ -1,14 +1,13 @@
 #include "lockstep/flat/device_walk.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "lockstep/flat/device_stream.h"
 #include "lockstep/flat/with_elements_internal.h"
+#include "lockstep/kernels/device_passes.h"
 #include "lockstep/kernels/squares.h"
 
 namespace lockstep {
@@ -18,32 +17,25 @@ at::TensorOptions on(at::Device device, at::ScalarType dtype) {
   return at::TensorOptions().dtype(dtype).device(device);
 }
 
-std::uint32_t num_blocks(const at::Tensor& values) {
-  return with_elements(values, []<typename T>(std::span<T> elements) {
-    return static_cast<std::uint32_t>((elements.size() + kSquaresBlock - 1) / kSquaresBlock);
-  });
+DeviceSlots slots_of(const at::Tensor& table, const at::Tensor& elements) {
+  return {.table = static_cast<const DeviceSlot*>(table.const_data_ptr()),
+          .size = static_cast<std::size_t>(table.size(0)),
+          .width = elements.is_complex() ? 2U : 1U};
 }
 
-at::Tensor norm_of(std::span<const at::Tensor> ranges, at::Device device, double max_norm) {
-  const at::NoGradGuard off;
-  const c10::DeviceGuard guard(device);
-  const auto stream = current_stream(device);
-  std::vector<std::uint32_t> ends;
-  for (const auto& range : ranges) {
-    ends.push_back((ends.empty() ? 0 : ends.back()) + num_blocks(range));
-  }
-  const auto sums = at::empty({ends.empty() ? 0 : ends.back()}, on(device, at::kDouble));
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    auto* const first = sums.mutable_data_ptr<double>() + (i == 0 ? 0 : ends[i - 1]);
-    with_elements(ranges[i], [&]<typename T>(std::span<T> elements) {
-      launch_squares<T>(elements.data(), elements.size(), first, stream);
-    });
-  }
-  constexpr auto kDoubles = static_cast<std::int64_t>(sizeof(DeviceNorm) / sizeof(double));
-  const auto result = at::empty({kDoubles}, on(device, at::kDouble));
-  launch_norm(sums.const_data_ptr<double>(), ends, max_norm,
-              static_cast<DeviceNorm*>(result.mutable_data_ptr()), stream);
-  return result;
+// Cells with keys from `first_key` on (norm_grid.h) of elements that begin at element `begin` of
+// their segment; `sums` has one element per key.
+void launch_cells_of(const at::Tensor& elements, std::int64_t begin, DeviceSlots slots,
+                     std::int64_t first_key, const at::Tensor& sums) {
+  const auto stream = current_stream(elements.device());
+  with_elements(elements, [&]<typename T>(std::span<T> values) {
+    launch_cells<T>(values.data(), static_cast<std::size_t>(begin) * slots.width, values.size(),
+                    slots,
+                    {.first_key = static_cast<std::uint64_t>(first_key),
+                     .sums = sums.mutable_data_ptr<double>(),
+                     .size = static_cast<std::size_t>(sums.numel())},
+                    stream);
+  });
 }
 
 }  // namespace
@@ -56,28 +48,43 @@ bool are_on_one_device(const FlatParameters& flat, std::span<const FlatRange> ra
          });
 }
 
-at::Tensor norm_on_device(const FlatParameters& flat, std::span<const FlatRange> ranges,
-                          double max_norm) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& range : ranges) {
-    tensors.push_back(flat.gradients(range.segment).slice(0, range.begin, range.end));
+at::Tensor cells_on_device(const FlatParameters& flat, const NormGrid& grid,
+                           std::span<const GradientPiece> pieces) {
+  const auto device = pieces.front().gradients.device();
+  const c10::DeviceGuard guard(device);
+  const auto cells = at::zeros({grid.num_cells()}, on(device, at::kDouble));
+  for (const auto& piece : pieces) {
+    const auto slots = slots_of(flat.slot_table(piece.segment), piece.gradients);
+    for (const auto& run : grid.cell_runs(piece.segment, {piece.begin, piece.gradients.numel()})) {
+      launch_cells_of(piece.gradients, piece.begin, slots, run.first_key,
+                      cells.narrow(0, run.first_cell, run.count));
+    }
   }
-  return norm_of(tensors, tensors.front().device(), max_norm);
+  return cells;
+}
+
+at::Tensor norm_on_device(const at::Tensor& cells, double max_norm) {
+  const auto device = cells.device();
+  const c10::DeviceGuard guard(device);
+  const auto count = static_cast<std::size_t>(cells.numel());
+  constexpr auto kDoubles = static_cast<std::int64_t>(sizeof(DeviceNorm) / sizeof(double));
+  const auto runs =
+      at::empty({static_cast<std::int64_t>(num_runs(count))}, on(device, at::kDouble));
+  const auto result = at::empty({kDoubles}, on(device, at::kDouble));
+  launch_norm({cells.const_data_ptr<double>(), count}, runs.mutable_data_ptr<double>(), max_norm,
+              static_cast<DeviceNorm*>(result.mutable_data_ptr()), current_stream(device));
+  return result;
 }
 
 void clip_on_device(const FlatParameters& flat, std::span<const FlatRange> ranges,
                     const at::Tensor& norm) {
   const c10::DeviceGuard guard(norm.device());
   for (const auto& range : ranges) {
-    const auto& slots = flat.slot_table(range.segment);
-    const DeviceSlots table{static_cast<const DeviceSlot*>(slots.const_data_ptr()),
-                            static_cast<std::size_t>(slots.size(0))};
     const auto& segment = flat.gradients(range.segment);
-    // A complex number is a pair.
-    const std::size_t parts = segment.is_complex() ? 2 : 1;
+    const auto slots = slots_of(flat.slot_table(range.segment), segment);
     with_elements(segment, [&]<typename T>(std::span<T> elements) {
-      launch_clip<T>(elements.data(), static_cast<std::size_t>(range.begin) * parts,
-                     static_cast<std::size_t>(range.end) * parts, table,
+      launch_clip<T>(elements.data(), static_cast<std::size_t>(range.begin) * slots.width,
+                     static_cast<std::size_t>(range.end) * slots.width, slots,
                      static_cast<const DeviceNorm*>(norm.const_data_ptr()),
                      current_stream(norm.device()));
     });
@@ -105,7 +112,18 @@ at::Tensor non_finite_on_device(const at::Tensor& values) {
 }
 
 at::Tensor squared_norm_on_device(const at::Tensor& values) {
-  return norm_of({&values, 1}, values.device(), 0).select(0, 0);
+  const c10::DeviceGuard guard(values.device());
+  const auto num_cells =
+      (static_cast<std::int64_t>(values.nbytes()) + kShardBlockBytes - 1) / kShardBlockBytes;
+  const auto cells = at::zeros({num_cells}, on(values.device(), at::kDouble));
+  if (num_cells > 0) {
+    // One slot, [0, numel). Made by the device, because a copy from the host cannot be captured.
+    const auto slot =
+        at::arange(0, 2 * values.numel(), values.numel(), on(values.device(), at::kLong))
+            .view({1, 2});
+    launch_cells_of(values, 0, slots_of(slot, values), 0, cells);
+  }
+  return norm_on_device(cells, 0).select(0, 0);
 }
 
 at::Tensor digest_on_device(const at::Tensor& memory, std::int64_t begin, std::int64_t end) {

@@ -9,16 +9,20 @@
 #include <span>
 
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/flat/gradient_norm.h"
 
 namespace lockstep {
 
 /// Whether all `ranges` are on one GPU; false if there is none.
 [[nodiscard]] bool are_on_one_device(const FlatParameters& flat, std::span<const FlatRange> ranges);
 
-/// The norm of the gradients in `ranges`, which are on one GPU: three doubles, a DeviceNorm
+/// The sums of squares of all cells of `pieces`, which are on one GPU: grid.num_cells() doubles, 0
+/// where `pieces` have no cell. At least one piece.
+[[nodiscard]] at::Tensor cells_on_device(const FlatParameters& flat, const NormGrid& grid,
+                                         std::span<const GradientPiece> pieces);
+/// The norm of gradients from the sums of all cells: three doubles, a DeviceNorm
 /// (kernels/device_passes.h).
-[[nodiscard]] at::Tensor norm_on_device(const FlatParameters& flat,
-                                        std::span<const FlatRange> ranges, double max_norm);
+[[nodiscard]] at::Tensor norm_on_device(const at::Tensor& cells, double max_norm);
 
 /// Multiplies the gradients in `ranges` by the clip factor of `norm`, unless it is at least 1.
 void clip_on_device(const FlatParameters& flat, std::span<const FlatRange> ranges,

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -88,15 +87,17 @@ double squared_norm(const at::Tensor& flat) {
   if (flat.is_cuda()) return squared_norm_on_device(flat).item<double>();
   const auto set = best_instruction_set();
   return with_elements(flat, [&]<typename T>(std::span<T> elements) {
-    std::vector<double> sums((elements.size() + kSquaresBlock - 1) / kSquaresBlock);
-    in_parts(elements.size(), kSquaresBlock, [&](std::size_t begin, std::size_t end) {
-      for (; begin < end; begin += kSquaresBlock) {
-        const auto block = elements.subspan(begin, std::min(kSquaresBlock, end - begin));
-        sums[begin / kSquaresBlock] =
-            dispatch<SquaresLoops, T>(set, [&](auto loops) { return loops.sum(block); });
-      }
+    constexpr auto kCell = kCellElements<T>;
+    std::vector<double> cells((elements.size() + kCell - 1) / kCell);
+    in_parts(elements.size(), kCell, [&](std::size_t begin, std::size_t end) {
+      if (begin == end) return;
+      const auto values = std::span<const T>(elements).subspan(begin, end - begin);
+      const auto sums =
+          std::span(cells).subspan(begin / kCell, (values.size() + kCell - 1) / kCell);
+      dispatch<SquaresLoops, T>(
+          set, [&](auto loops) { loops.cells(values, std::min(kCell, values.size()), sums); });
     });
-    return std::accumulate(sums.begin(), sums.end(), 0.0);
+    return total_of_cells(cells);
   });
 }
 

@@ -21,7 +21,8 @@ bool copy_noting_non_finite(const at::Tensor& to, const at::Tensor& from);
 bool add_noting_non_finite(const at::Tensor& to, const at::Tensor& from);
 [[nodiscard]] bool has_non_finite(const at::Tensor& flat);
 
-/// The sum of the squares, in double.
+/// The sum of the squares, in double, in the order of kernels/squares.h; cells begin at multiples
+/// of 4 KiB. The norm of a model's gradients is added in another order: norm_grid.h.
 [[nodiscard]] double squared_norm(const at::Tensor& flat);
 /// flat *= factor. 16-bit types are multiplied in float32 and rounded once.
 void scale(const at::Tensor& flat, double factor);

@@ -86,11 +86,6 @@ template <typename Stored>
 void launch_sgd(const SgdStretch<Stored>& arrays, DeviceChunks chunks, const SgdStep* steps,
                 const std::uint32_t* skip, DeviceStream stream);
 
-/// The sums of squares of `count` values, one per block of kSquaresBlock elements: sums[i] is that
-/// of block i. `Stored` is float, double, Float16 or BFloat16, not only the types of optimizers.
-template <typename Stored>
-void launch_squares(const Stored* values, std::size_t count, double* sums, DeviceStream stream);
-
 /// The norm of gradients, and the factor that clips it.
 struct DeviceNorm {
   double total = 0;        // the sum of the squares
@@ -98,10 +93,10 @@ struct DeviceNorm {
   double clip_factor = 1;  // max_norm / (norm + 1e-6); gradients change unless it is at least 1
 };
 
-/// Adds sums of launch_squares as the host does. `range_ends`, in host memory, holds the index
-/// behind the last sum of each range of a flat buffer: each range is summed first, then the ranges.
-void launch_norm(const double* sums, std::span<const std::uint32_t> range_ends, double max_norm,
-                 DeviceNorm* result, DeviceStream stream);
+/// Adds the sums of cells as total_of_cells() of squares.h. `runs` is memory for the sums of
+/// num_runs(cells.size()) runs. `cells` refers to device memory.
+void launch_norm(std::span<const double> cells, double* runs, double max_norm, DeviceNorm* result,
+                 DeviceStream stream);
 
 /// Elements [begin, end) of a segment that belong to a parameter; those between are padding.
 struct DeviceSlot {
@@ -113,7 +108,24 @@ struct DeviceSlot {
 struct DeviceSlots {
   const DeviceSlot* table = nullptr;
   std::size_t size = 0;
+  std::uint32_t width = 1;  // values per element of the table: 2 for complex numbers
 };
+
+/// The cell of slot i in block b of a segment has key i + b; its sum belongs to
+/// sums[i + b - first_key].
+struct DeviceCells {
+  std::uint64_t first_key = 0;
+  double* sums = nullptr;
+  std::size_t size = 0;
+};
+
+/// Sums the squares of each cell of `cells`, as squares.h. A cell is the part of a slot in one
+/// block of kCellElements<Stored> values of the segment. `values` are those of the segment from
+/// `begin` on. A sum is not written if its cell does not exist or has no element among `values`.
+/// `Stored` is float, double, Float16 or BFloat16, not only the types of optimizers.
+template <typename Stored>
+void launch_cells(const Stored* values, std::size_t begin, std::size_t count, DeviceSlots slots,
+                  const DeviceCells& cells, DeviceStream stream);
 
 /// Multiplies elements [begin, end) of `segment` by norm->clip_factor, unless it is at least 1.
 /// Padding does not change. `Stored` is float, double, Float16 or BFloat16, here and below.

@@ -19,8 +19,8 @@
 namespace lockstep {
 namespace {
 
-// Several squares blocks, and no multiple of any pack or block of threads.
-constexpr std::size_t kCount = 3 * kSquaresBlock + 1237;
+// Many cells, and no multiple of any pack or block of threads.
+constexpr std::size_t kCount = (3U << 16) + 1237;
 
 class DevicePasses : public testing::Test {
  protected:
@@ -175,26 +175,18 @@ TEST_F(DevicePasses, SgdStepsEqualTheHosts) {
 
 template <typename Stored>
 void compare_norm() {
-  // Two ranges of one array: the first ends inside a block.
-  constexpr std::size_t kFirst = kSquaresBlock + 333;
   Both<Stored> values(draw<Stored>(7, 10));
-  Both<double> sums(std::vector<double>(8));
-  std::vector<std::uint32_t> ends;
-  double total = 0;
-  for (const auto& [begin, end] : {std::pair{std::size_t{0}, kFirst}, std::pair{kFirst, kCount}}) {
-    const auto first = ends.empty() ? 0 : ends.back();
-    launch_squares<Stored>(values.device() + begin, end - begin, sums.device() + first, {});
-    double sum = 0;
-    std::uint32_t blocks = 0;
-    for (auto at = begin; at < end; at += kSquaresBlock, ++blocks) {
-      sum += SquaresLoops<InstructionSet::baseline, Stored>::sum(
-          std::span<const Stored>(values.host).subspan(at, std::min(kSquaresBlock, end - at)));
-    }
-    ends.push_back(first + blocks);
-    total += sum;
-  }
+  auto drawn = draw<double>(8, 1, 1);
+  // More cells than one run.
+  drawn.resize(3 * kTotalRun + 77);
+  Both<double> cells(drawn);
+  const auto total = total_of_cells(cells.host);
+  Both<double> runs(std::vector<double>(num_runs(cells.host.size())));
   Both<DeviceNorm> norm({DeviceNorm{}});
-  launch_norm(sums.device(), ends, 1.5, norm.device(), {});
+  for (const auto count : {std::size_t{0}, std::size_t{300}, kTotalRun, cells.host.size()}) {
+    launch_norm({cells.device(), count}, runs.device(), 1.5, norm.device(), {});
+    EXPECT_EQ(norm.from_device()[0].total, total_of_cells(std::span(cells.host).first(count)));
+  }
   const auto found = norm.from_device()[0];
   EXPECT_EQ(found.norm, std::sqrt(total));
   EXPECT_EQ(found.clip_factor, 1.5 / (std::sqrt(total) + 1e-6));
@@ -258,27 +250,58 @@ TEST_F(DevicePasses, NormAndClippingEqualTheHosts) {
   compare_norm<BFloat16>();
 }
 
-template <typename Stored>
-void compare_squares() {
-  Both<Stored> values(draw<Stored>(7, 10));
-  for (const std::size_t begin : {0, 333}) {
-    const auto whole = std::span<const Stored>(values.host).subspan(begin);
-    Both<double> sums(std::vector<double>((whole.size() + kSquaresBlock - 1) / kSquaresBlock));
-    for (std::size_t i = 0; i < sums.host.size(); ++i) {
-      const auto at = i * kSquaresBlock;
-      sums.host[i] = SquaresLoops<InstructionSet::baseline, Stored>::sum(
-          whole.subspan(at, std::min(kSquaresBlock, whole.size() - at)));
-    }
-    launch_squares<Stored>(values.device() + begin, whole.size(), sums.device(), {});
-    sums.expect_equal("sums of squares");
+// Slots of many lengths, some empty, with padding between them: more than 16 and than 256, so that
+// the search for a slot has several rounds.
+std::vector<DeviceSlot> uneven_slots(std::size_t count, std::uint64_t longest) {
+  std::vector<DeviceSlot> slots;
+  std::uint64_t begin = 0;
+  for (std::uint64_t i = 0; begin < count; ++i) {
+    const auto length = i % 7 == 3 ? 0 : (i * i * 977 + i) % longest;
+    slots.push_back({begin, std::min<std::uint64_t>(begin + length, count)});
+    begin = (begin + length + 15) / 16 * 16;
   }
+  return slots;
+}
+
+template <typename Stored>
+void compare_squares(std::uint64_t longest, std::uint32_t width) {
+  constexpr auto kCell = kCellElements<Stored>;
+  const auto count = kCount / width * width;
+  Both<Stored> values(draw<Stored>(7, 10));
+  Both<DeviceSlot> slots(uneven_slots(count / width, longest));
+  const DeviceSlots table{slots.device(), slots.host.size(), width};
+  const auto num_keys = slots.host.size() + (count - 1) / kCell;
+  // Two pieces, cut inside a slot and between blocks. Sums of no cell stay -1.
+  const auto cut = kCell * (count / kCell / 2);
+  Both<double> sums(std::vector<double>(num_keys, -1));
+  for (const auto& [begin, end] : {std::pair{std::size_t{0}, cut}, std::pair{cut, count}}) {
+    for (std::size_t i = 0; i < slots.host.size(); ++i) {
+      const auto first = std::max<std::size_t>(slots.host[i].begin * width, begin);
+      const auto last = std::min<std::size_t>(slots.host[i].end * width, end);
+      for (auto at = first; at < last;) {
+        const auto next = std::min(last, (at / kCell + 1) * kCell);
+        SquaresLoops<InstructionSet::baseline, Stored>::cells(
+            std::span<const Stored>(values.host).subspan(at, next - at), next - at,
+            std::span(sums.host).subspan(i + at / kCell, 1));
+        at = next;
+      }
+    }
+    // Once all keys, once without the first ones.
+    const std::size_t first_key = begin == 0 ? 0 : cut / kCell;
+    launch_cells<Stored>(values.device() + begin, begin, end - begin, table,
+                         {first_key, sums.device() + first_key, num_keys - first_key}, {});
+  }
+  sums.expect_equal("sums of squares");
 }
 
 TEST_F(DevicePasses, SumsOfSquaresEqualTheHosts) {
-  compare_squares<float>();
-  compare_squares<double>();
-  compare_squares<Float16>();
-  compare_squares<BFloat16>();
+  for (const std::uint64_t longest : {200, 9000, 60'000}) {
+    compare_squares<float>(longest, 1);
+    compare_squares<float>(longest, 2);
+    compare_squares<double>(longest, 1);
+    compare_squares<Float16>(longest, 1);
+    compare_squares<BFloat16>(longest, 1);
+  }
 }
 
 template <typename Stored>

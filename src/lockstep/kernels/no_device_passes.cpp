@@ -33,12 +33,11 @@ void launch_steps(const SgdRule&, const DeviceParameters<SgdStep>&, const Device
   refuse();
 }
 template <typename Stored>
-void launch_squares(const Stored*, std::size_t, double*, DeviceStream) {
+void launch_cells(const Stored*, std::size_t, std::size_t, DeviceSlots, const DeviceCells&,
+                  DeviceStream) {
   refuse();
 }
-void launch_norm(const double*, std::span<const std::uint32_t>, double, DeviceNorm*, DeviceStream) {
-  refuse();
-}
+void launch_norm(std::span<const double>, double*, double, DeviceNorm*, DeviceStream) { refuse(); }
 template <typename Stored>
 void launch_clip(Stored*, std::size_t, std::size_t, DeviceSlots, const DeviceNorm*, DeviceStream) {
   refuse();
@@ -77,10 +76,14 @@ template void launch_sgd(const SgdStretch<double>&, DeviceChunks, const SgdStep*
                          const std::uint32_t*, DeviceStream);
 template void launch_sgd(const SgdStretch<BFloat16>&, DeviceChunks, const SgdStep*,
                          const std::uint32_t*, DeviceStream);
-template void launch_squares(const float*, std::size_t, double*, DeviceStream);
-template void launch_squares(const double*, std::size_t, double*, DeviceStream);
-template void launch_squares(const Float16*, std::size_t, double*, DeviceStream);
-template void launch_squares(const BFloat16*, std::size_t, double*, DeviceStream);
+template void launch_cells(const float*, std::size_t, std::size_t, DeviceSlots, const DeviceCells&,
+                           DeviceStream);
+template void launch_cells(const double*, std::size_t, std::size_t, DeviceSlots, const DeviceCells&,
+                           DeviceStream);
+template void launch_cells(const Float16*, std::size_t, std::size_t, DeviceSlots,
+                           const DeviceCells&, DeviceStream);
+template void launch_cells(const BFloat16*, std::size_t, std::size_t, DeviceSlots,
+                           const DeviceCells&, DeviceStream);
 template void launch_clip(float*, std::size_t, std::size_t, DeviceSlots, const DeviceNorm*,
                           DeviceStream);
 template void launch_clip(double*, std::size_t, std::size_t, DeviceSlots, const DeviceNorm*,

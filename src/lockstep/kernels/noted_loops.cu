@@ -22,7 +22,8 @@ __device__ void for_each_in_chunk(std::size_t begin, std::size_t end, const Visi
   for (std::size_t i = begin + threadIdx.x; i < stop; i += kThreads) visit(i);
 }
 
-__device__ bool is_in_slot(const DeviceSlots& slots, std::size_t element) {
+__device__ bool is_in_slot(const DeviceSlots& slots, std::size_t value) {
+  const auto element = value / slots.width;
   std::size_t low = 0;
   std::size_t high = slots.size;
   while (low < high) {  // the first slot that ends behind the element

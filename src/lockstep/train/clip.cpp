@@ -11,6 +11,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/flat/device_walk.h"
+#include "lockstep/flat/gradient_norm.h"
+#include "lockstep/flat/norm_grid.h"
 #include "lockstep/flat/walk.h"
 #include "lockstep/kernels/device_passes.h"
 #include "lockstep/train/present_gradients_internal.h"
@@ -18,10 +20,27 @@
 namespace lockstep {
 namespace {
 
+std::vector<GradientPiece> pieces_of(const FlatParameters& flat,
+                                     const std::vector<FlatRange>& ranges) {
+  std::vector<GradientPiece> pieces;
+  for (const auto& range : ranges) {
+    pieces.push_back({range.segment, range.begin, gradients_of(flat, range)});
+  }
+  return pieces;
+}
+
 double norm_of(const FlatParameters& flat, const std::vector<FlatRange>& ranges) {
-  double sum = 0;
-  for (const auto& range : ranges) sum += squared_norm(gradients_of(flat, range));
-  return std::sqrt(sum);
+  const NormGrid grid(flat.layout());
+  std::vector<double> cells(static_cast<std::size_t>(grid.num_cells()));
+  square_cells(flat, grid, pieces_of(flat, ranges), cells);
+  return std::sqrt(total_of_cells(cells));
+}
+
+// A DeviceNorm.
+at::Tensor norm_there(const FlatParameters& flat, const std::vector<FlatRange>& ranges,
+                      double max_norm) {
+  const NormGrid grid(flat.layout());
+  return norm_on_device(cells_on_device(flat, grid, pieces_of(flat, ranges)), max_norm);
 }
 
 // With a non-finite factor each parameter is scaled separately, because padding must stay zero.
@@ -52,7 +71,7 @@ constexpr std::int64_t kNorm = offsetof(DeviceNorm, norm) / sizeof(double);
 
 Pending<double> clip_there(const FlatParameters& flat, const std::vector<FlatRange>& ranges,
                            double max_norm, const ClipOptions& options) {
-  const auto result = norm_on_device(flat, ranges, max_norm);
+  const auto result = norm_there(flat, ranges, max_norm);
   const Pending<double> norm(result.select(0, kNorm));
   if (options.error_if_non_finite && !std::isfinite(norm)) refuse(flat, ranges, norm);
   clip_on_device(flat, ranges, result);
@@ -64,7 +83,7 @@ Pending<double> clip_there(const FlatParameters& flat, const std::vector<FlatRan
 Pending<double> grad_norm(FlatParameters& flat) {
   const auto ranges = present_gradients(flat);
   if (!are_on_one_device(flat, ranges)) return norm_of(flat, ranges);
-  return Pending<double>(norm_on_device(flat, ranges, 0).select(0, kNorm));
+  return Pending<double>(norm_there(flat, ranges, 0).select(0, kNorm));
 }
 
 Pending<double> clip_grad_norm(FlatParameters& flat, double max_norm, const ClipOptions& options) {

@@ -5,6 +5,7 @@
 //
 // Ranks need no communication: averaged gradients are bit-identical on all ranks, and so are their
 // norm and the clipped gradients. With loss scaling, call unscale, clip, step in this order.
+// Squares are added in the order of flat/norm_grid.h, which depends on the model alone.
 #pragma once
 
 #include "lockstep/flat/flat_parameters.h"

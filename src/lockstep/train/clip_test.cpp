@@ -74,6 +74,15 @@ TEST_F(Clip, CountsOnlyParametersThatHaveAGradient) {
   EXPECT_FALSE(net->parameters()[1].grad().defined());
 }
 
+// The order of additions depends on the layout alone (flat/norm_grid_test.cpp has the oracle).
+TEST_F(Clip, NormIsBitIdenticalWhicheverOtherParametersHaveAGradient) {
+  give_gradients(net);
+  net->parameters()[1].mutable_grad().zero_();
+  const double with_zeros = grad_norm(flat);
+  net->parameters()[1].mutable_grad() = at::Tensor();
+  EXPECT_EQ(grad_norm(flat), with_zeros);
+}
+
 TEST_F(Clip, NamesNonFiniteGradientsOnRequest) {
   give_gradients(net);
   net->parameters()[2].mutable_grad()[1][1] = std::numeric_limits<float>::infinity();
