@@ -42,8 +42,8 @@ struct Table {
     for (const auto size : sizes) {
       for (std::int64_t at = 0; at < size; at += static_cast<std::int64_t>(longest)) {
         const auto count = std::min<std::int64_t>(static_cast<std::int64_t>(longest), size - at);
-        list.push_back(
-            {begin + static_cast<std::uint64_t>(at), static_cast<std::uint32_t>(count), 0});
+        const auto first = begin + static_cast<std::uint64_t>(at);
+        list.push_back({first, first, static_cast<std::uint32_t>(count), 0});
       }
       begin += static_cast<std::uint64_t>(size);
     }

@@ -21,19 +21,35 @@ std::vector<int> expected_at(const Layout& layout, std::span<const int> arrival)
   return at;
 }
 
-void cut(const Layout& layout, int number, std::size_t bucket_bytes, std::vector<Bucket>& buckets) {
+// Where the span that holds the element before `end` ends: it includes the padding behind a slot.
+// Frozen slots are in no span.
+std::int64_t end_of_span(const Ownership& shards, int segment, std::int64_t end) {
+  const auto found =
+      std::find_if(shards.spans.begin(), shards.spans.end(), [&](const ShardedSpan& span) {
+        return span.segment == segment && span.begin < end && end <= span.end();
+      });
+  return found == shards.spans.end() ? end : found->end();
+}
+
+void cut(const Layout& layout, int number, std::size_t bucket_bytes, const Ownership* shards,
+         std::vector<Bucket>& buckets) {
   const auto& segment = layout.segments[static_cast<std::size_t>(number)];
   const auto element_bytes = c10::elementSize(segment.dtype);
   auto limit =
       bucket_bytes == kOneBucket ? bucket_bytes : std::min(kFirstBucketBytes, bucket_bytes);
   bool open = false;
+  bool is_begun = false;
   for (const int index : segment.parameters) {
     const auto& slot = layout.slots[static_cast<std::size_t>(index)];
     if (slot.begin == segment.trains_length) open = false;
+    // The span in which the last bucket ends may hold this slot too.
+    if (!open && is_begun) open = slot.begin < buckets.back().end;
+    is_begun = true;
     if (!open) buckets.push_back({.segment = number, .begin = slot.begin, .end = slot.begin});
     auto& bucket = buckets.back();
     bucket.parameters.push_back(index);
-    bucket.end = slot.begin + slot.count;
+    bucket.end = std::max(bucket.end, slot.begin + slot.count);
+    if (shards != nullptr) bucket.end = end_of_span(*shards, number, bucket.end);
     open = static_cast<std::size_t>(bucket.end - bucket.begin) * element_bytes < limit;
     if (!open) limit = bucket_bytes;
   }
@@ -42,10 +58,10 @@ void cut(const Layout& layout, int number, std::size_t bucket_bytes, std::vector
 }  // namespace
 
 BucketPlan plan_buckets(const Layout& layout, std::size_t bucket_bytes,
-                        std::span<const int> arrival) {
+                        std::span<const int> arrival, const Ownership* shards) {
   BucketPlan plan;
   for (int i = 0; i < static_cast<int>(layout.segments.size()); ++i) {
-    cut(layout, i, bucket_bytes, plan.buckets);
+    cut(layout, i, bucket_bytes, shards, plan.buckets);
   }
   const auto at = expected_at(layout, arrival);
   const auto full_at = [&](const Bucket& bucket) {

@@ -4,7 +4,8 @@
 // A *bucket* is a range of one segment. It is closed when it has reached the bucket size, so it may
 // be larger. The first bucket of a segment is small, so that reducing begins early. Trainable and
 // frozen parameters are never in one bucket. Buckets are numbered and reduced in the order in which
-// they are expected to be complete.
+// they are expected to be complete. With shards a bucket is a run of whole spans (ownership.h), so
+// that every rank has its shards of every bucket.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/flat/layout.h"
+#include "lockstep/flat/ownership.h"
 
 namespace lockstep {
 
@@ -35,8 +37,10 @@ struct BucketPlan {
 };
 
 /// `arrival` lists the parameters in the order in which their gradients arrived; parameters that
-/// are not in it come last. If it is empty, the order of the layout is used.
+/// are not in it come last. If it is empty, the order of the layout is used. `shards`, if it is not
+/// null, has the spans that are not cut.
 [[nodiscard]] BucketPlan plan_buckets(const Layout& layout, std::size_t bucket_bytes,
-                                      std::span<const int> arrival = {});
+                                      std::span<const int> arrival = {},
+                                      const Ownership* shards = nullptr);
 
 }  // namespace lockstep

@@ -7,9 +7,9 @@
 namespace lockstep {
 namespace {
 
-class AllReduceWork final : public BucketWork {
+class CallWork final : public BucketWork {
  public:
-  explicit AllReduceWork(Work work) : work_(std::move(work)) {}
+  explicit CallWork(Work work) : work_(std::move(work)) {}
   void advance() override { (void)work_.done(); }
   void wait() override { work_.wait(); }
   [[nodiscard]] const GroupFlags& flags() const override { return work_.flags(); }
@@ -19,17 +19,22 @@ class AllReduceWork final : public BucketWork {
   Work work_;
 };
 
-class AllReduction final : public BucketReduction {
+class PlainReduction final : public BucketReduction {
  public:
-  explicit AllReduction(const ProcessGroup& group) : group_(group) {}
+  PlainReduction(const ProcessGroup& group, BucketOwners owners)
+      : group_(group), owners_(std::move(owners)) {}
 
   [[nodiscard]] int num_ranks() const override { return group_.size(); }
 
   [[nodiscard]] std::unique_ptr<BucketWork> start(at::Tensor& bucket,
                                                   const BucketCall& call) override {
-    return std::make_unique<AllReduceWork>(
-        group_.all_reduce(bucket, ReduceOp::weighted_average,
-                          {.name = call.name, .flags = call.flags, .weight = call.weight}));
+    const CallOptions options{.name = call.name, .flags = call.flags, .weight = call.weight};
+    constexpr auto kAverage = ReduceOp::weighted_average;
+    const auto index = static_cast<std::size_t>(call.index);
+    const auto owners = index < owners_.size() ? owners_[index] : nullptr;
+    return std::make_unique<CallWork>(
+        owners ? group_.reduce_to_owners(bucket, owners, kAverage, options)
+               : group_.all_reduce(bucket, kAverage, options));
   }
 
   [[nodiscard]] std::vector<bool> combine_used(const std::vector<bool>& used) override {
@@ -42,12 +47,18 @@ class AllReduction final : public BucketReduction {
 
  private:
   ProcessGroup group_;
+  BucketOwners owners_;
 };
 
 }  // namespace
 
 std::unique_ptr<BucketReduction> make_all_reduction(const ProcessGroup& group) {
-  return std::make_unique<AllReduction>(group);
+  return std::make_unique<PlainReduction>(group, BucketOwners());
+}
+
+std::unique_ptr<BucketReduction> make_reduction_to_owners(const ProcessGroup& group,
+                                                          BucketOwners owners) {
+  return std::make_unique<PlainReduction>(group, std::move(owners));
 }
 
 }  // namespace lockstep

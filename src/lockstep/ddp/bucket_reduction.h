@@ -1,6 +1,6 @@
 // The collective calls of a reduction, as an interface. Reducer decides when a bucket is reduced
-// and with which flags; a BucketReduction decides how. The default is all-reduce. Tests use a
-// scripted one to run a Reducer in one thread.
+// and with which flags; a BucketReduction decides how. The default is all-reduce; with shards each
+// rank gets only its own. Tests use a scripted one to run a Reducer in one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,7 +35,7 @@ class BucketWork {
 
   /// Makes progress without waiting.
   virtual void advance() = 0;
-  /// Returns when the bucket holds the average.
+  /// Returns when the bucket holds the average, or this rank's elements of it.
   virtual void wait() = 0;
   /// The reduced flags. Valid once wait() has returned.
   [[nodiscard]] virtual const GroupFlags& flags() const = 0;
@@ -86,6 +86,12 @@ class BucketReduction {
   [[nodiscard]] virtual std::vector<bool> combine_used(const std::vector<bool>& used) = 0;
 };
 
+/// By bucket, the owners of its elements; null: every rank gets the whole average.
+using BucketOwners = std::vector<std::shared_ptr<const Owners>>;
+
+/// Each rank gets the average of the elements that it owns.
+[[nodiscard]] std::unique_ptr<BucketReduction> make_reduction_to_owners(const ProcessGroup& group,
+                                                                        BucketOwners owners);
 /// All-reduce: every rank gets the whole average.
 [[nodiscard]] std::unique_ptr<BucketReduction> make_all_reduction(const ProcessGroup& group);
 

@@ -72,6 +72,11 @@ struct DdpOptions {
   int accumulate = 1;
   BufferSync buffers = BufferSync::each_step;
   int gradient_buffers = 1;  // 2: backward() under no_sync() may run between start() and wait()
+  // ZeRO: the ranks divide the optimizer's work and state (docs/sharding.md). After backward()
+  // `.grad` is undefined, and flat() has this rank's shards of the averages: use lockstep's
+  // optimizers, clip_grad_norm and GradScaler on flat(), or flat().owned(). These calls, and
+  // non_finite(), then are collective. The results are the same, bit for bit.
+  Shard shard = Shard::none;
   // SyncBatchNorm: in training the BatchNorm layers of the model use the statistics of the batches
   // of all ranks, also under no_sync(). The model does not change. It works on the thread that
   // makes the Ddp, while the Ddp lives; every rank runs the same layers in the same order
@@ -104,8 +109,8 @@ class [[nodiscard]] Ddp {
    public:
     explicit Sync(Ddp& ddp) : ddp_(&ddp) {}
     /// Waits for the reduction.
-    /// Returns when `.grad` of every parameter is the average; it stays so until the next
-    /// backward() or start(), also if another backward() ran meanwhile.
+    /// Returns when `.grad` of every parameter is the average, or with shards, flat() has it; it
+    /// stays so until the next backward() or start(), also if another backward() ran meanwhile.
     /// Throws PeerError when a rank is lost or failed, UsageError during a backward().
     void wait();
 
@@ -164,13 +169,14 @@ class [[nodiscard]] Ddp {
   /// longer than the others'.
   [[nodiscard]] int num_sitting_out() const;
 
-  /// Whether `.grad` holds averaged gradients for the optimizer. False after a backward() that only
-  /// accumulates, when no rank had a sample, and after zero_grad(). Equal on all ranks, except that
-  /// it is false on a rank whose backward() reached no parameter.
+  /// Whether `.grad`, or with shards flat(), holds averaged gradients for the optimizer. False
+  /// after a backward() that only accumulates, when no rank had a sample, and after zero_grad().
+  /// Equal on all ranks, except that it is false on a rank whose backward() reached no parameter,
+  /// without shards.
   [[nodiscard]] bool should_step() const;
   /// Whether the averaged gradients of the last reduction have a non-finite value: a rank's
-  /// gradient had one, or a sum overflowed. Equal on all ranks, without communication. Call it
-  /// before `.grad` is changed.
+  /// gradient had one, or a sum overflowed. Equal on all ranks, without communication; with shards
+  /// collective: every rank calls this. Call it before `.grad` is changed.
   /// The first call after a reduction reads all averaged gradients, and waits for the device if
   /// they are on a GPU. The first non-finite gradient of a rank is also logged, unless it is on a
   /// GPU.

@@ -41,6 +41,18 @@ void Ddp::State::expect_no_average(int index) const {
       parameter.name));
 }
 
+// With shards an optimizer over the module's parameters would change nothing: they have no `.grad`.
+void Ddp::State::expect_shards_in_use() const {
+  flat.expect_one_step();
+  if (!flat.shards().is_sharded() || flat.has_updater() || attempts < 2) return;
+  throw UsageError(
+      "no optimizer updates the shards: with DdpOptions::shard `.grad` is undefined after "
+      "backward(), and an optimizer over the module's parameters changes nothing. Use "
+      "lockstep::AdamW(ddp.flat()) or another optimizer over ddp.flat(), or give "
+      "ddp.flat().owned() "
+      "to one of torch::optim");
+}
+
 // A replay makes none of the calls between ranks.
 void Ddp::State::expect_not_captured() const {
   const auto device = flat.values(0).device();
@@ -115,25 +127,30 @@ void Ddp::State::report_failed_ranks(bool here, std::int64_t number) const {
 
 bool Ddp::State::should_step() const {
   if (gradients != StepGradients::averaged) return false;
+  if (flat.shards().is_sharded()) return !flat.present_gradients().empty();
   const auto& slots = flat.slots();
   return slots.any(GradientState::stale, buffers.reducing) ||
          slots.any(GradientState::fresh, buffers.reducing);
 }
 
 // Sums of finite gradients may overflow, except float16, which is summed in float32. The averages
-// are bit-identical on all ranks, so every rank finds the same. Only callers of non_finite() pay
+// are bit-identical on all ranks, so every rank finds the same; with shards each searches its own,
+// and the ranks tell each other. Only callers of non_finite() pay
 // for it. Gradients on a GPU are not noted when they arrive, so they are always searched.
 bool Ddp::State::is_non_finite() {
   if (has(group_flags, StepFlags::kNonFinite)) return true;
   if (gradients != StepGradients::averaged) return false;
   if (non_finite_result) return *non_finite_result;
-  non_finite_result = false;
-  for (const auto& range : flat.bound_gradients()) {
+  bool found = false;
+  for (const auto& range : flat.owned_gradients()) {
     const auto& segment = flat.gradients(range.segment);
     const bool is_noted = group.size() == 1 || segment.scalar_type() == at::kHalf;
     if (segment.is_cpu() && is_noted) continue;
-    if (has_non_finite(segment.slice(0, range.begin, range.end))) non_finite_result = true;
+    if (has_non_finite(segment.slice(0, range.begin, range.end))) found = true;
   }
+  auto of_any = at::full({1}, found ? 1 : 0, at::kByte);
+  flat.combine_largest(of_any);
+  non_finite_result = of_any.item<std::uint8_t>() != 0;
   return *non_finite_result;
 }
 

@@ -23,6 +23,19 @@ at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket
   return range.is_complex() ? at::view_as_real(range) : range;
 }
 
+// With shards: the owners of each bucket's elements. A bucket of frozen parameters has none.
+BucketOwners owners_by_bucket(const FlatParameters& flat, const BucketPlan& plan) {
+  BucketOwners all;
+  for (const auto& bucket : plan.buckets) {
+    const auto& shards = flat.shards().ownership();
+    const auto spans = spans_in(shards, bucket.segment, bucket.begin, bucket.end);
+    const int width = flat.gradients(bucket.segment).is_complex() ? 2 : 1;
+    all.push_back(spans.empty() ? nullptr
+                                : std::make_shared<const Owners>(owners_of(spans, width)));
+  }
+  return all;
+}
+
 // In the order of their slots.
 std::vector<std::vector<BucketParameter>> parameters_by_bucket(const FlatParameters& flat,
                                                                const BucketPlan& plan) {
@@ -59,7 +72,8 @@ Ddp::State::State(torch::nn::Module& the_module, const ProcessGroup& the_group,
     : module(the_module),
       group(agree_on_group(the_group, the_options)),
       options(with_process_trace(the_options)),
-      flat(the_module, group, {.gradient_buffers = the_options.gradient_buffers}) {
+      flat(the_module, group,
+           {.gradient_buffers = the_options.gradient_buffers, .shard = the_options.shard}) {
   flat.slots().listen(this);
   if (options.trace != nullptr) observe_operators(*options.trace);
   prepare();
@@ -81,14 +95,14 @@ void Ddp::State::sync_batch_norms() {
 void Ddp::State::prepare() {
   // First, because a call below may throw: the old reducers refer to old slots and the old group.
   reducers.clear();
-  make_reduction();
+  make_hooked();
   std::size_t total = 0;
   for (int i = 0; i < flat.num_segments(); ++i) total += flat.gradients(i).nbytes();
   bucket_bytes = options.bucket_bytes == kAutotune ? kDefaultBucketBytes : options.bucket_bytes;
   if (bucket_bytes == kDefaultBucketBytes) {
     bucket_bytes = best_call_bytes(group, total).value_or(bucket_bytes);
   }
-  make_reducers(plan_buckets(flat.layout(), bucket_bytes));
+  make_reducers(plan());
   planned_by_arrival = false;
   check = {};
   marks.emplace(flat);
@@ -117,7 +131,12 @@ void Ddp::State::prepare() {
   }
   if (options.bucket_bytes != kAutotune) return;
   bucket_bytes = measure_bucket_bytes(group, total, flat.values(0).device());
-  make_reducers(plan_buckets(flat.layout(), bucket_bytes));
+  make_reducers(plan());
+}
+
+BucketPlan Ddp::State::plan(std::span<const int> arrival) const {
+  return plan_buckets(flat.layout(), bucket_bytes, arrival,
+                      flat.shards().is_sharded() ? &flat.shards().ownership() : nullptr);
 }
 
 void Ddp::State::copy_buffers(int root, const std::vector<at::Tensor>& except) const {
@@ -130,12 +149,9 @@ void Ddp::State::abandon_step() {
   tally = {};
 }
 
-void Ddp::State::make_reduction() {
+void Ddp::State::make_hooked() {
   hooked = nullptr;
-  if (!hook) {
-    reduction = make_all_reduction(group);
-    return;
-  }
+  if (!hook) return;
   auto by_hook = std::make_unique<HookedReduction>(group, flat.values(0).device(), *hook);
   hooked = by_hook.get();
   reduction = std::move(by_hook);
@@ -145,18 +161,24 @@ void Ddp::State::set_hook(GradientHook the_hook) {
   const auto plan = filled().plan();
   reducers.clear();  // they refer to the old reduction
   hook = std::move(the_hook);
-  make_reduction();
+  make_hooked();
   make_reducers(plan);
 }
 
 void Ddp::State::make_reducers(const BucketPlan& plan) {
   reducers.clear();
-  if (hooked != nullptr) hooked->set_buckets(parameters_by_bucket(flat, plan));
+  const bool sharded = flat.shards().is_sharded();
+  if (hooked != nullptr) {
+    hooked->set_buckets(parameters_by_bucket(flat, plan));
+  } else {
+    reduction = sharded ? make_reduction_to_owners(group, owners_by_bucket(flat, plan))
+                        : make_all_reduction(group);
+  }
   for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
     std::vector<at::Tensor> ranges;
     for (const auto& bucket : plan.buckets) ranges.push_back(range_of(flat, buffer, bucket));
     reducers.emplace_back(flat.slots(), buffer, plan, std::move(ranges), *reduction, group.page(),
-                          /*timed=*/options.trace != nullptr);
+                          ReducerOptions{.timed = options.trace != nullptr, .sharded = sharded});
   }
 }
 
@@ -191,6 +213,8 @@ void Ddp::State::enter_backward() {
   const auto micro_batch = next_micro_batch(tally, rules(), no_sync_scopes);
   if (no_sync_scopes == 0) count_attempt();
   begin_micro_batch();
+  expect_shards_in_use();
+  flat.set_averaged({});
   const auto next = lockstep::enter_backward(phase, micro_batch, buffers);
   flat.use_gradient_buffer(buffers.filling);
   if (rules().by_count && !tally.is_counted) {
@@ -222,6 +246,7 @@ void Ddp::State::sit_out() {
   const auto micro_batch = next_micro_batch(tally, rules(), no_sync_scopes);
   if (no_sync_scopes == 0) count_attempt();
   flat.use_gradient_buffer(buffers.filling);
+  flat.set_averaged({});
   discard_invalid_gradients();
   begin_micro_batch();
   tally.add_empty();
@@ -262,6 +287,7 @@ void Ddp::State::follow(Phase micro_batch) {
 void Ddp::State::start() {
   count_attempt();
   flat.use_gradient_buffer(buffers.filling);
+  flat.set_averaged({});
   discard_invalid_gradients();
   or_give_up([this] {
     collect_assigned();
@@ -333,6 +359,7 @@ void Ddp::State::finish_reduction() {
   if (has(group_flags, StepFlags::kFailed))
     report_failed_ranks(reducer.has_failed(), reducer.number());
   gradients = group_flags.sum > 0 ? StepGradients::averaged : StepGradients::open;
+  flat.set_averaged(gradients == StepGradients::averaged ? reducer.used() : std::vector<bool>());
   // The next optimizer step may change parameters whose gradient waits in another buffer.
   marks->clear();
   // By now the device has usually done the step before.
@@ -368,7 +395,7 @@ void Ddp::State::replan() {
   group.broadcast(order, group_flags.first_present, {.name = "order of gradients"}).wait();
   const std::vector<int> arrival(at, std::find(at, at + count, -1));
   if (arrival.empty()) return;
-  make_reducers(plan_buckets(flat.layout(), bucket_bytes, arrival));
+  make_reducers(plan(arrival));
 }
 
 }  // namespace lockstep

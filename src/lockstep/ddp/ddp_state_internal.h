@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "lockstep/collectives/process_group.h"
@@ -132,6 +133,7 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   void report_non_finite();
   void expect_no_average(int index) const;
   void expect_not_captured() const;
+  void expect_shards_in_use() const;
   void enter_backward();
   void ready(int index);
   void count_attempt();
@@ -139,7 +141,8 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   void begin_reduction(const StepTally& of_step);
   void start_rest();
   void finish_reduction();
-  void make_reduction();
+  void make_hooked();
+  [[nodiscard]] BucketPlan plan(std::span<const int> arrival = {}) const;
   void make_reducers(const BucketPlan& plan);
   void sync_batch_norms();
   void begin_micro_batch();

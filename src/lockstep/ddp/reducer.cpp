@@ -20,16 +20,17 @@ constexpr auto kAdvice =
 
 Reducer::Reducer(const GradientSlots& slots, int buffer, BucketPlan plan,
                  std::vector<at::Tensor> ranges, BucketReduction& reduction, RankPage page,
-                 bool timed)
+                 ReducerOptions options)
     : slots_(slots),
       buffer_(buffer),
       plan_(std::move(plan)),
       ranges_(std::move(ranges)),
       reduction_(reduction),
       page_(std::move(page)),
-      timed_(timed && !ranges_.empty() && ranges_.front().is_cuda()),
+      options_(options),
       ready_(static_cast<std::size_t>(slots.size()), false),
       contributes_(static_cast<std::size_t>(slots.size()), false) {
+  options_.timed = options.timed && !ranges_.empty() && ranges_.front().is_cuda();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     names_.push_back(fmt::format("{}{}", kGradientsName, i));
   }
@@ -43,7 +44,7 @@ void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   calls_ = 0;
   record_ = {};
   launching_ = 0;
-  if (timed_)
+  if (options_.timed)
     timeline_ = std::make_shared<DeviceTimeline>(ranges_.front().device(), ranges_.size());
   arrival_.clear();
   works_.clear();
@@ -139,17 +140,19 @@ GroupFlags Reducer::finish() {
     forget();
     return all;
   }
-  const auto used = find_used(all);
+  used_ = find_used(all);
   const at::NoGradGuard off;
   for (const auto& [parameter, gradient] : kept_) {
-    if (!used[static_cast<std::size_t>(parameter)]) slot_of(parameter).copy_(gradient);
+    if (!used_[static_cast<std::size_t>(parameter)]) slot_of(parameter).copy_(gradient);
   }
   non_finite_.clear();
   for (int i = 0; i < slots_.size(); ++i) {
     const auto index = static_cast<std::size_t>(i);
-    if (used[index] && trains(i)) slots_.bind(i);
+    used_[index] = used_[index] && trains(i);
+    if (used_[index] && !options_.sharded) slots_.bind(i);
     if (contributes_[index] && slots_.non_finite(i)) non_finite_.push_back(i);
   }
+  if (options_.sharded) slots_.discard();
   forget();
   record_.exposed = StepClock::now() - begin;
   record_.device = std::move(timeline_);

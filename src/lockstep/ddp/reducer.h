@@ -34,14 +34,18 @@ namespace lockstep {
 /// The beginning of the names of a reduction's calls: "gradients 3".
 constexpr std::string_view kGradientsName = "gradients ";
 
+struct ReducerOptions {
+  bool timed = false;    // the device's times of buckets on a GPU are in record()
+  bool sharded = false;  // after finish() every `.grad` is undefined: slots hold this rank's shards
+};
+
 class Reducer {
  public:
   /// Reduces the gradients in `buffer` of `slots`; `ranges` are the buckets of `plan` in that
   /// buffer. `slots` and `reduction` must outlive it. The functions below, except advance() and
   /// forget(), are called while `buffer` is the current one. The current bucket is noted in `page`.
-  /// `timed`: the device's times of buckets on a GPU are in record().
   Reducer(const GradientSlots& slots, int buffer, BucketPlan plan, std::vector<at::Tensor> ranges,
-          BucketReduction& reduction, RankPage page = {}, bool timed = false);
+          BucketReduction& reduction, RankPage page = {}, ReducerOptions options = {});
   Reducer(Reducer&&) = default;
 
   /// Begins a reduction. Each bucket's call carries `flags`. `number` counts backwards and is part
@@ -73,6 +77,8 @@ class Reducer {
   [[nodiscard]] std::int64_t number() const noexcept { return number_; }
   /// The parameters whose gradient was non-finite on this rank in the last reduction.
   [[nodiscard]] std::span<const int> non_finite() const noexcept { return non_finite_; }
+  /// By parameter, whether it was used in the last reduction: equal on all ranks.
+  [[nodiscard]] const std::vector<bool>& used() const noexcept { return used_; }
   /// The parameters in the order in which they became ready in the last reduction.
   [[nodiscard]] std::span<const int> arrival() const noexcept { return arrival_; }
   [[nodiscard]] const StepRecord& record() const noexcept { return record_; }
@@ -98,7 +104,7 @@ class Reducer {
   BucketReduction& reduction_;
   RankPage page_;
   std::vector<std::string> names_;  // of calls, by bucket
-  bool timed_;
+  ReducerOptions options_;
   bool begun_ = false;
 
   // State of the reduction that has begun.
@@ -114,6 +120,7 @@ class Reducer {
   std::vector<std::unique_ptr<BucketWork>> works_;
   std::vector<int> arrival_;
   std::vector<int> non_finite_;
+  std::vector<bool> used_;
   StepRecord record_;
   Ticks launching_ = 0;                       // StepRecord::launching
   std::shared_ptr<DeviceTimeline> timeline_;  // of the buckets on a GPU, if they are timed

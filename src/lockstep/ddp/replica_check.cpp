@@ -38,6 +38,13 @@ ByteRange window_of(const at::Tensor& segment, std::int64_t elements, std::int64
   return {begin, begin + std::min(length, bytes - begin)};
 }
 
+// Slots of frozen parameters may hold old gradients that differ between ranks. With shards, each
+// rank has averages of its own elements only.
+std::int64_t compared_gradients(const FlatParameters& flat, int segment) {
+  if (flat.shards().is_sharded()) return 0;
+  return flat.layout().segments[static_cast<std::size_t>(segment)].trains_length;
+}
+
 std::uint64_t digest_of_range(const at::Tensor& segment, const ByteRange& range) {
   const auto* const first = static_cast<const std::byte*>(segment.const_data_ptr());
   return digest({first + range.begin, first + range.end});
@@ -84,8 +91,7 @@ void ReplicaCheck::look(const FlatParameters& flat, int num_ranks) {
   digest_ = 0;
   for (int i = 0; i < flat.num_segments(); ++i) {
     const auto& segment = segments[static_cast<std::size_t>(i)];
-    // Slots of frozen parameters may hold old gradients that differ between ranks.
-    const auto gradients = window_of(flat.gradients(i), segment.trains_length, window_);
+    const auto gradients = window_of(flat.gradients(i), compared_gradients(flat, i), window_);
     const auto values = window_of(flat.values(i), segment.length, window_);
     digest_ = with_segment(digest_, digest_of_range(flat.gradients(i), gradients),
                            digest_of_range(flat.values(i), values));
@@ -105,7 +111,7 @@ void ReplicaCheck::look_on_device(const FlatParameters& flat) {
                            : at::full({}, static_cast<std::int64_t>(digest_of_range(memory, range)),
                                       at::dtype(at::kLong).device(stream_device)));
     };
-    add(flat.gradients(i), window_of(flat.gradients(i), segment.trains_length, window_));
+    add(flat.gradients(i), window_of(flat.gradients(i), compared_gradients(flat, i), window_));
     add(flat.values(i), window_of(flat.values(i), segment.length, window_));
   }
   Window window{at::empty({static_cast<std::int64_t>(digests.size())},
@@ -140,8 +146,11 @@ void ReplicaCheck::report(const FlatParameters& flat, const ProcessGroup& group)
           group.global_rank(rank),
           fmt::format("the replicas are no longer equal: parameter {} differs between rank {} and "
                       "rank {}. Every rank must make the same steps with the same lr, clipping and "
-                      "other settings; resume from a checkpoint",
-                      parameters[i].name, group.global_rank(0), group.global_rank(rank)));
+                      "other settings{}; resume from a checkpoint",
+                      parameters[i].name, group.global_rank(0), group.global_rank(rank),
+                      flat.shards().is_sharded()
+                          ? ", and call flat().share_values() after it has changed its own shards"
+                          : ""));
     }
   }
   // Rank 0 if the digests are equal by now.

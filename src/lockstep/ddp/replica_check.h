@@ -1,7 +1,7 @@
 // Checks that the replicas stay equal. In each step every rank computes the digest of a window of
-// its parameters and averaged gradients. The digest travels in the call flags of the next step's
-// gradients. The window moves with each step and has covered all memory after kWindows steps, so a
-// step costs 1/kWindows of a pass over memory.
+// its parameters and averaged gradients (of its parameters only, with shards). The digest travels
+// in the call flags of the next step's gradients. The window moves with each step and has covered
+// all memory after kWindows steps, so a step costs 1/kWindows of a pass over memory.
 //
 // On a GPU the device computes the digest, and the host does not wait for it: the digest travels
 // kLag steps later. If the device is even further behind the host, that window is not compared.

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -157,14 +158,14 @@ void FlatParameters::use_gradient_buffer(int buffer) {
   }
 }
 
-std::vector<FlatRange> FlatParameters::bound_gradients() const {
+std::vector<FlatRange> FlatParameters::present_gradients() const {
   std::vector<FlatRange> ranges;
   for (int number = 0; number < num_segments(); ++number) {
     const auto& segment = layout_.segments[static_cast<std::size_t>(number)];
     bool open = false;
     for (const int index : segment.parameters) {
       const auto& slot = layout_.slots[static_cast<std::size_t>(index)];
-      if (!slots_->is_bound(index)) {
+      if (shards_->is_sharded() ? !is_averaged(index) : !slots_->is_bound(index)) {
         open = false;
         continue;
       }
@@ -175,6 +176,96 @@ std::vector<FlatRange> FlatParameters::bound_gradients() const {
     }
   }
   return ranges;
+}
+
+std::vector<FlatRange> FlatParameters::owned_gradients() const {
+  auto present = present_gradients();
+  if (!shards_->is_sharded()) return present;
+  std::vector<FlatRange> owned;
+  for (const auto& range : present) {
+    const auto count = range.end - range.begin;
+    for (const auto& run : shards_->runs_within(range.segment, range.begin, count)) {
+      FlatRange part{.segment = range.segment, .begin = run.begin, .end = run.end()};
+      for (const int index : range.parameters) {
+        const auto& slot = layout_.slots[static_cast<std::size_t>(index)];
+        if (slot.begin < part.end && slot.begin + slot.count > part.begin) {
+          part.parameters.push_back(index);
+        }
+      }
+      owned.push_back(std::move(part));
+    }
+  }
+  return owned;
+}
+
+void FlatParameters::combine_largest(at::Tensor& mine) const {
+  if (!shards_->is_sharded()) return;
+  group_.all_reduce(mine, ReduceOp::max, {.name = "flags of the shards"}).wait();
+}
+
+void FlatParameters::share(at::Tensor& range, const Owners& owners) const {
+  if (!shards_->is_sharded()) return;
+  group_
+      .gather_from_owners(range, std::make_shared<const Owners>(owners),
+                          {.name = "sums of the shards"})
+      .wait();
+}
+
+void FlatParameters::set_averaged(std::vector<bool> averaged) {
+  averaged_ = std::move(averaged);
+  bind_owned();
+}
+
+bool FlatParameters::is_averaged(int parameter) const {
+  return !averaged_.empty() && averaged_[static_cast<std::size_t>(parameter)];
+}
+
+void FlatParameters::update(
+    const std::function<bool(int segment, const Shards::Part& part)>& update) {
+  shards_->update(values_, update);
+}
+
+std::span<const OwnedShard> FlatParameters::owned() {
+  has_updater_ = true;
+  if (!owned_.empty()) return owned_;
+  for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
+    const auto& slot = layout_.slots[static_cast<std::size_t>(i)];
+    for (const auto& run : shards_->runs_within(slot.segment, slot.begin, slot.count)) {
+      owned_.push_back(
+          {.name = parameters_[static_cast<std::size_t>(i)].name,
+           .parameter = i,
+           .begin = run.begin - slot.begin,
+           // Not views in autograd's sense: optimizers write to them in place.
+           .value = values(slot.segment).narrow(0, run.begin, run.count).variable_data(),
+           .gradient = {}});
+    }
+  }
+  bind_owned();
+  return owned_;
+}
+
+void FlatParameters::bind_owned() {
+  for (auto& shard : owned_) {
+    const auto& slot = layout_.slots[static_cast<std::size_t>(shard.parameter)];
+    shard.gradient = gradients(slot.segment)
+                         .narrow(0, slot.begin + shard.begin, shard.value.numel())
+                         .variable_data();
+    shard.value.mutable_grad() = is_averaged(shard.parameter) ? shard.gradient : at::Tensor();
+  }
+}
+
+void FlatParameters::share_values() {
+  update([](int, const Shards::Part&) { return true; });
+  for (const auto& parameter : parameters_) {
+    parameter.tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+void FlatParameters::expect_one_step() const {
+  if (!shards_->is_torn()) return;
+  throw UsageError(
+      "the parameters are those of two steps, because a rank was lost while ranks sent each other "
+      "their new shards: resume from a checkpoint");
 }
 
 std::vector<std::string> FlatParameters::moved_parameters() const {
@@ -203,6 +294,7 @@ std::vector<std::string> FlatParameters::added_parameters() const {
 }
 
 void FlatParameters::expect_in_place() const {
+  expect_one_step();
   if (const auto names = added_parameters(); !names.empty()) {
     throw UsageError(fmt::format(
         "parameters were added to the module after the Ddp was made, and their gradients are not "
@@ -245,8 +337,8 @@ void FlatParameters::adopt() {
 }
 
 void FlatParameters::rebind(const ProcessGroup& group) {
-  group_ = group;
   expect_in_place();
+  group_ = group;
   compare_with_peers(facts_of_all(registered_in(module_)));
   values_.clear();
   gradients_.clear();
@@ -257,6 +349,8 @@ void FlatParameters::move_in() {
   const at::NoGradGuard off;
   if (values_.empty()) allocate();  // if this throws, the slots have not changed
   slots_.reset();
+  averaged_.clear();
+  owned_.clear();
   buffer_ = 0;
   views_.clear();
   std::vector<GradientSlots::Entry> entries;
@@ -285,6 +379,7 @@ void FlatParameters::allocate() {
   for (const auto& segment : layout_.segments) {
     slot_tables_.push_back(segment.device.is_cuda() ? table_of(segment, layout_) : at::Tensor());
   }
+  shards_ = std::make_shared<Shards>(layout_, group_, options_.shard);
   gradients_.assign(static_cast<std::size_t>(options_.gradient_buffers), {});
   for (const auto& segment : layout_.segments) {
     const auto bytes = segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));

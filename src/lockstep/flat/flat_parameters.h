@@ -1,12 +1,14 @@
 // A model's parameters and gradients in registered memory: one contiguous stretch of each per dtype
 // and device, mapped by every rank of the host, as FSDP's FlatParameter. The module's tensors keep
 // their identity; only their storage moves here, once, in the constructor. Reductions, optimizers
-// and checkpoints work on ranges of it. layout.h defines where each parameter lies.
+// and checkpoints work on ranges of it. layout.h defines where each parameter lies. The ranks may
+// divide the work of the optimizer among them (FlatOptions::shard): shards.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +18,7 @@
 #include "lockstep/flat/gradient_slot.h"
 #include "lockstep/flat/layout.h"
 #include "lockstep/flat/observed_module.h"
+#include "lockstep/flat/shards.h"
 
 namespace torch::nn {
 class Module;
@@ -40,10 +43,22 @@ struct FlatRange {
   std::vector<int> parameters = {};  // in the order of their slots
 };
 
+/// A run of elements of one parameter that this rank updates, as one-dimensional tensors. They are
+/// in the order of memory, which differs from that of the parameter's indices if its strides do
+/// (channels-last).
+struct OwnedShard {
+  std::string name = {};   // the parameter's
+  int parameter = 0;       // its index in parameters()
+  std::int64_t begin = 0;  // of the parameter's elements
+  at::Tensor value = {};   // its `.grad` is `gradient` while the parameter has an averaged gradient
+  at::Tensor gradient = {};
+};
+
 struct FlatOptions {
   // backward() writes to one buffer, the current one. The others keep their gradients, so that they
   // can be reduced or used by an optimizer meanwhile.
   int gradient_buffers = 1;
+  Shard shard = Shard::none;
 };
 
 class FlatParameters {
@@ -82,12 +97,54 @@ class FlatParameters {
   /// The current buffer.
   [[nodiscard]] int gradient_buffer() const noexcept { return buffer_; }
   /// Makes `buffer` current: the next gradients are written there, and `.grad` of every parameter,
-  /// parameters() and bound_gradients() refer to it. Call it between two calls of backward().
+  /// parameters() and present_gradients() refer to it. Call it between two calls of backward().
   /// Throws UsageError for an invalid buffer.
   void use_gradient_buffer(int buffer);
 
-  /// The maximal ranges of parameters whose `.grad` is their slot.
-  [[nodiscard]] std::vector<FlatRange> bound_gradients() const;
+  /// The maximal ranges of parameters that have a gradient for the optimizer: whose `.grad` is
+  /// their slot; with shards, whose shards are averaged.
+  [[nodiscard]] std::vector<FlatRange> present_gradients() const;
+
+  /// The parts of these ranges that this rank updates: the ranges themselves without shards.
+  [[nodiscard]] std::vector<FlatRange> owned_gradients() const;
+
+  [[nodiscard]] const Shards& shards() const noexcept { return *shards_; }
+  /// The same; an object that holds packed memory keeps it, because rebind() makes new shards.
+  [[nodiscard]] const std::shared_ptr<Shards>& shared_shards() const noexcept { return shards_; }
+  /// After a reduction: by parameter, whether its slot, or with shards this rank's shards of it,
+  /// hold an averaged gradient. Empty: none does.
+  void set_averaged(std::vector<bool> averaged);
+  [[nodiscard]] bool is_averaged(int parameter) const;
+  /// With shards, replaces each number of `mine` by the largest one of all ranks. Collective with
+  /// shards.
+  void combine_largest(at::Tensor& mine) const;
+  /// With shards, each rank receives the elements of `range` from their `owners`. Collective with
+  /// shards.
+  void share(at::Tensor& range, const Owners& owners) const;
+  /// Updates values as Shards::update() does. Collective with shards.
+  void update(const std::function<bool(int segment, const Shards::Part& part)>& update);
+
+  /// What this rank updates, for an optimizer of your own, such as one of torch::optim, that treats
+  /// elements independently:
+  ///
+  ///   std::vector<torch::Tensor> mine;
+  ///   for (const auto& shard : ddp.flat().owned()) mine.push_back(shard.value);
+  ///   torch::optim::AdamW optimizer(mine);
+  ///   …
+  ///   optimizer.step();
+  ///   ddp.flat().share_values();   // with shards: the other ranks receive the new values
+  ///   net->zero_grad();
+  ///
+  /// Valid until adopt() and rebind(); made by the first call.
+  [[nodiscard]] std::span<const OwnedShard> owned();
+  /// Copies the values that each rank updates to all ranks.
+  /// Collective: every rank calls this after it has changed values of owned(). Throws PeerError.
+  void share_values();
+  /// Throws UsageError if a rank was lost while ranks sent each other new values.
+  void expect_one_step() const;
+  /// Whether somebody updates shards: owned() was called, or a FlatOptimizer made.
+  [[nodiscard]] bool has_updater() const noexcept { return has_updater_; }
+  void note_updater() noexcept { has_updater_ = true; }
 
   [[nodiscard]] GradientSlots& slots() noexcept { return *slots_; }
   [[nodiscard]] const GradientSlots& slots() const noexcept { return *slots_; }
@@ -99,7 +156,7 @@ class FlatParameters {
   /// gradients are not reduced. Empty when the module has been destroyed.
   [[nodiscard]] std::vector<std::string> added_parameters() const;
   /// Throws UsageError with the names of moved or added parameters and what to do, if there are
-  /// any.
+  /// any; also as expect_one_step().
   void expect_in_place() const;
 
   /// Moves moved parameters back to this memory, with their current values.
@@ -116,6 +173,7 @@ class FlatParameters {
   void compare_with_peers(const std::vector<ParameterFacts>& facts) const;
   void move_in();
   void allocate();
+  void bind_owned();
 
   ObservedModule module_;
   ProcessGroup group_;
@@ -128,6 +186,10 @@ class FlatParameters {
   std::vector<at::Tensor> slot_tables_;             // by segment
   std::vector<std::vector<at::Tensor>> views_;      // by parameter and buffer
   int buffer_ = 0;                                  // the current one
+  std::shared_ptr<Shards> shards_;
+  std::vector<bool> averaged_;  // by parameter; empty: none
+  std::vector<OwnedShard> owned_;
+  bool has_updater_ = false;
   std::unique_ptr<GradientSlots> slots_;
 };
 

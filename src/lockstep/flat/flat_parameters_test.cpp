@@ -63,9 +63,9 @@ TEST(FlatParameters, ListTheRangesWithGradients) {
   with_groups(1, [](ProcessGroup& group) {
     NetImpl net;
     FlatParameters flat(net, group);
-    EXPECT_TRUE(flat.bound_gradients().empty());
+    EXPECT_TRUE(flat.present_gradients().empty());
     net.first->forward(torch::ones({1, 3})).sum().backward();
-    const auto ranges = flat.bound_gradients();
+    const auto ranges = flat.present_gradients();
     ASSERT_EQ(ranges.size(), 1U);
     EXPECT_EQ(ranges[0].parameters.size(), 2U);
     const auto range = flat.gradients(ranges[0].segment).slice(0, ranges[0].begin, ranges[0].end);
@@ -79,7 +79,7 @@ TEST(FlatParameters, HoldSeveralGradientBuffers) {
     FlatParameters flat(net, group, {.gradient_buffers = 3});
     for (int buffer = 0; buffer < 3; ++buffer) {
       flat.use_gradient_buffer(buffer);
-      EXPECT_TRUE(flat.bound_gradients().empty());
+      EXPECT_TRUE(flat.present_gradients().empty());
       (net.first->forward(torch::ones({1, 3})).sum() * (buffer + 1)).backward();
       EXPECT_TRUE(net.first->bias.grad().is_alias_of(flat.gradients(0, buffer)));
     }
@@ -88,7 +88,7 @@ TEST(FlatParameters, HoldSeveralGradientBuffers) {
       EXPECT_EQ(flat.gradients(0).sum().item<float>(), (15 + 5) * (buffer + 1));
       const auto& last = flat.parameters().back();
       EXPECT_TRUE(last.gradient.is_alias_of(flat.gradients(last.slot.segment)));
-      EXPECT_EQ(flat.bound_gradients().size(), 1U);
+      EXPECT_EQ(flat.present_gradients().size(), 1U);
     }
     flat.adopt();
     EXPECT_EQ(flat.gradient_buffer(), 0);

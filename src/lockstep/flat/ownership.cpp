@@ -100,7 +100,36 @@ Ownership plan_ownership(const Layout& layout, int num_ranks) {
   return ownership;
 }
 
-Owners owners_of(std::span<const ShardedSpan> run) {
+std::vector<OwnedRun> runs_of(const Ownership& ownership, const Layout& layout, int segment,
+                              int rank) {
+  std::vector<OwnedRun> runs;
+  std::int64_t packed = 0;
+  const auto add = [&](const ElementRange& range) {
+    if (range.count == 0) return;
+    runs.push_back({.begin = range.begin, .count = range.count, .packed_begin = packed});
+    packed += range.count;
+  };
+  for (const auto& span : ownership.spans) {
+    if (span.segment == segment) add(span.shard(rank));
+  }
+  const auto& whole = layout.segments[static_cast<std::size_t>(segment)];
+  add({whole.trains_length, whole.length - whole.trains_length});
+  return runs;
+}
+
+std::span<const ShardedSpan> spans_in(const Ownership& ownership, int segment, std::int64_t begin,
+                                      std::int64_t end) {
+  const auto& spans = ownership.spans;
+  const auto first = std::find_if(spans.begin(), spans.end(), [&](const ShardedSpan& span) {
+    return span.segment == segment && span.begin >= begin;
+  });
+  const auto last = std::find_if(first, spans.end(), [&](const ShardedSpan& span) {
+    return span.segment != segment || span.end() > end;
+  });
+  return {first, last};
+}
+
+Owners owners_of(std::span<const ShardedSpan> run, int width) {
   LOCKSTEP_ASSERT(!run.empty(), "owners of no spans");
   std::vector<OwnedPiece> pieces;
   const auto num_ranks = static_cast<int>(run.front().ends.size());
@@ -109,7 +138,9 @@ Owners owners_of(std::span<const ShardedSpan> run) {
     LOCKSTEP_ASSERT(span.begin == expected && span.segment == run.front().segment,
                     "spans that are not consecutive");
     expected = span.end();
-    for (int rank = 0; rank < num_ranks; ++rank) pieces.push_back({rank, span.shard(rank).count});
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      pieces.push_back({rank, span.shard(rank).count * width});
+    }
   }
   return {num_ranks, pieces};
 }

@@ -50,8 +50,36 @@ struct Ownership {
 /// Throws UsageError for no ranks.
 [[nodiscard]] Ownership plan_ownership(const Layout& layout, int num_ranks);
 
+/// Elements [begin, begin + count) of a segment, and where they are in memory that holds only the
+/// runs of one rank, one after the other.
+struct OwnedRun {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  std::int64_t packed_begin = 0;
+
+  [[nodiscard]] std::int64_t end() const { return begin + count; }
+  /// Where element `element` of the segment is in packed memory.
+  [[nodiscard]] std::int64_t packed(std::int64_t element) const {
+    return packed_begin + element - begin;
+  }
+
+  friend bool operator==(const OwnedRun&, const OwnedRun&) = default;
+};
+
+/// The elements of `segment` that `rank` updates, ascending: its shards, and all frozen slots. A
+/// parameter that was frozen when the layout was made may train later; it has no owner, and every
+/// rank updates it.
+[[nodiscard]] std::vector<OwnedRun> runs_of(const Ownership& ownership, const Layout& layout,
+                                            int segment, int rank);
+
+/// The spans of `segment` that lie in its elements [begin, end). They are consecutive.
+[[nodiscard]] std::span<const ShardedSpan> spans_in(const Ownership& ownership, int segment,
+                                                    std::int64_t begin, std::int64_t end);
+
 /// The owners of consecutive spans of one segment, for a call on their elements. Elements are
 /// counted from the begin of the first span. At least one span.
-[[nodiscard]] Owners owners_of(std::span<const ShardedSpan> run);
+/// `width` is the number of elements of the call per element of the segment: 2 for complex numbers,
+/// which calls see as pairs.
+[[nodiscard]] Owners owners_of(std::span<const ShardedSpan> run, int width = 1);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ __device__ void step_chunk(const AdamStretch<Stored>& arrays, const DeviceChunk&
                            const AdamStep& step) {
   using Wide = WideOf<Stored>;
   const AdamFactors<Wide> factors(step);
-  const auto part = arrays.part(chunk.begin, chunk.begin + chunk.count);
+  const auto part = arrays.part(chunk.begin, chunk.packed_begin, chunk.count);
   const bool is_packed = are_packed(part.values, part.gradients, part.averages, part.squares) &&
                          (part.masters == nullptr || are_packed(part.masters));
   const std::uint32_t packs = is_packed ? chunk.count / kPack : 0;

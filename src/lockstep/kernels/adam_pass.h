@@ -68,12 +68,17 @@ struct AdamStretch {
 
   /// Elements [begin, end).
   [[nodiscard]] constexpr AdamStretch part(std::size_t begin, std::size_t end) const noexcept {
+    return part(begin, begin, end - begin);
+  }
+  /// `length` values and gradients from `begin`; their state is from `packed_begin`.
+  [[nodiscard]] constexpr AdamStretch part(std::size_t begin, std::size_t packed_begin,
+                                           std::size_t length) const noexcept {
     return {values + begin,
             gradients + begin,
-            averages + begin,
-            squares + begin,
-            masters == nullptr ? nullptr : masters + begin,
-            end - begin};
+            averages + packed_begin,
+            squares + packed_begin,
+            masters == nullptr ? nullptr : masters + packed_begin,
+            length};
   }
 };
 

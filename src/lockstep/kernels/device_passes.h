@@ -29,9 +29,11 @@ struct DeviceStream {
   void* handle = nullptr;
 };
 
-/// Elements [begin, begin + count) of an array.
+/// Elements [begin, begin + count) of an array. An optimizer's state of them, which may be that of
+/// some elements only, is at [packed_begin, packed_begin + count).
 struct DeviceChunk {
   std::uint64_t begin = 0;
+  std::uint64_t packed_begin = 0;
   std::uint32_t count = 0;
   std::uint32_t group = 0;  // whose constants apply
 };

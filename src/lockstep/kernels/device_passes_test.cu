@@ -75,14 +75,17 @@ std::vector<T> draw(std::uint64_t seed, double scale = 1, double shift = 0,
   return values;
 }
 
-// Chunks of all lengths and alignments, with gaps between them; groups alternate.
+// Chunks of all lengths and alignments, with gaps between them, and their state without gaps;
+// groups alternate.
 std::vector<DeviceChunk> uneven_chunks(std::uint32_t groups) {
   std::vector<DeviceChunk> chunks;
   std::uint64_t begin = 3;
+  std::uint64_t packed = 0;
   for (std::uint32_t i = 0; begin < kCount; ++i) {
     const auto wanted = i % 5 == 0 ? 7U : i % 3 == 0 ? kDeviceChunk : 1021U + i % 8;
     const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, kCount - begin));
-    chunks.push_back({begin, count, i % groups});
+    chunks.push_back({begin, packed, count, i % groups});
+    packed += count;
     begin += count + i % 4;
   }
   return chunks;
@@ -121,7 +124,7 @@ void compare_adam() {
                                    kCount};
   for (int repeat = 0; repeat < 3; ++repeat) {
     for (const auto& chunk : chunks.host) {
-      adam_pass(host.part(chunk.begin, chunk.begin + chunk.count), steps.host[chunk.group]);
+      adam_pass(host.part(chunk.begin, chunk.packed_begin, chunk.count), steps.host[chunk.group]);
     }
     launch_adam(device, table_of(chunks), steps.device(), nullptr, {});
   }
@@ -159,7 +162,7 @@ void compare_sgd() {
   const SgdStretch<Stored> device{values.device(), gradients.device(), momenta.device(),
                                   has_masters ? masters.device() : nullptr, kCount};
   for (const auto& chunk : chunks.host) {
-    sgd_pass(host.part(chunk.begin, chunk.begin + chunk.count), steps.host[chunk.group]);
+    sgd_pass(host.part(chunk.begin, chunk.packed_begin, chunk.count), steps.host[chunk.group]);
   }
   launch_sgd(device, table_of(chunks), steps.device(), nullptr, {});
   values.expect_equal("values");

@@ -8,10 +8,11 @@ template <Momentum Kind, bool Decays, bool Nesterov, typename Stored>
 __device__ void step_chunk(const SgdStretch<Stored>& arrays, const DeviceChunk& chunk,
                            const SgdStep& step) {
   const SgdFactors<WideOf<Stored>> factors(step);
+  const auto part = arrays.part(chunk.begin, chunk.packed_begin, chunk.count);
 #pragma unroll 4  // several loads in flight per thread
   for (std::uint32_t i = threadIdx.x; i < chunk.count; i += kThreads) {
-    sgd_element<Kind, Decays, Nesterov>(arrays.values, arrays.gradients, arrays.momenta,
-                                        arrays.masters, chunk.begin + i, factors);
+    sgd_element<Kind, Decays, Nesterov>(part.values, part.gradients, part.momenta, part.masters, i,
+                                        factors);
   }
 }
 

@@ -48,8 +48,14 @@ struct SgdStretch {
 
   /// Elements [begin, end).
   [[nodiscard]] constexpr SgdStretch part(std::size_t begin, std::size_t end) const noexcept {
-    return {values + begin, gradients + begin, momenta == nullptr ? nullptr : momenta + begin,
-            masters == nullptr ? nullptr : masters + begin, end - begin};
+    return part(begin, begin, end - begin);
+  }
+  /// `length` values and gradients from `begin`; their state is from `packed_begin`.
+  [[nodiscard]] constexpr SgdStretch part(std::size_t begin, std::size_t packed_begin,
+                                          std::size_t length) const noexcept {
+    return {values + begin, gradients + begin,
+            momenta == nullptr ? nullptr : momenta + packed_begin,
+            masters == nullptr ? nullptr : masters + packed_begin, length};
   }
 };
 

@@ -1,11 +1,14 @@
 #include "lockstep/train/clip.h"
 
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,18 +32,32 @@ std::vector<GradientPiece> pieces_of(const FlatParameters& flat,
   return pieces;
 }
 
+// With shards each rank has the cells of its own; frozen slots that train now are on all ranks.
+void share_cells(const FlatParameters& flat, const NormGrid& grid, at::Tensor& cells) {
+  if (!flat.shards().is_sharded()) return;
+  auto owned = cells.narrow(0, 0, grid.num_trainable_cells());
+  flat.share(owned, owners_of_cells(grid, flat.shards().ownership()));
+}
+
 double norm_of(const FlatParameters& flat, const std::vector<FlatRange>& ranges) {
   const NormGrid grid(flat.layout());
-  std::vector<double> cells(static_cast<std::size_t>(grid.num_cells()));
-  square_cells(flat, grid, pieces_of(flat, ranges), cells);
-  return std::sqrt(total_of_cells(cells));
+  auto cells = at::zeros({grid.num_cells()}, at::kDouble);
+  const std::span numbers(cells.mutable_data_ptr<double>(),
+                          static_cast<std::size_t>(grid.num_cells()));
+  square_cells(flat, grid, pieces_of(flat, ranges), numbers);
+  share_cells(flat, grid, cells);
+  return std::sqrt(total_of_cells(numbers));
 }
 
 // A DeviceNorm.
 at::Tensor norm_there(const FlatParameters& flat, const std::vector<FlatRange>& ranges,
                       double max_norm) {
   const NormGrid grid(flat.layout());
-  return norm_on_device(cells_on_device(flat, grid, pieces_of(flat, ranges)), max_norm);
+  const auto on_device = at::dtype(at::kDouble).device(flat.values(0).device());
+  auto cells = ranges.empty() ? at::zeros({grid.num_cells()}, on_device)
+                              : cells_on_device(flat, grid, pieces_of(flat, ranges));
+  share_cells(flat, grid, cells);
+  return norm_on_device(cells, max_norm);
 }
 
 // With a non-finite factor each parameter is scaled separately, because padding must stay zero.
@@ -53,12 +70,23 @@ void scale_gradients(const FlatParameters& flat, const FlatRange& range, double 
 
 [[noreturn]] void refuse(const FlatParameters& flat, const std::vector<FlatRange>& ranges,
                          double norm) {
-  std::vector<std::string> names;
+  const auto parameters = flat.parameters();
+  auto found = at::zeros({static_cast<std::int64_t>(parameters.size())}, at::kByte);
+  const auto count_in = [&](const FlatRange& range, const Slot& slot) {
+    return std::min(range.end, slot.begin + slot.count) - std::max(range.begin, slot.begin);
+  };
   for (const auto& range : ranges) {
     for (const int index : range.parameters) {
-      const auto& parameter = flat.parameters()[static_cast<std::size_t>(index)];
-      if (has_non_finite(parameter.gradient)) names.push_back(parameter.name);
+      const auto& slot = parameters[static_cast<std::size_t>(index)].slot;
+      const auto own = flat.gradients(slot.segment)
+                           .narrow(0, std::max(range.begin, slot.begin), count_in(range, slot));
+      if (has_non_finite(own)) found[index] = 1;
     }
+  }
+  flat.combine_largest(found);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (found.const_data_ptr<std::uint8_t>()[i] != 0) names.push_back(parameters[i].name);
   }
   throw UsageError(fmt::format(
       "the norm of the gradients is {}, because of {}; skip the step, or find the operation that "
@@ -81,8 +109,9 @@ Pending<double> clip_there(const FlatParameters& flat, const std::vector<FlatRan
 }  // namespace
 
 Pending<double> grad_norm(FlatParameters& flat) {
-  const auto ranges = present_gradients(flat);
-  if (!are_on_one_device(flat, ranges)) return norm_of(flat, ranges);
+  const bool on_device = are_on_one_device(flat, present_gradients(flat));
+  const auto ranges = owned_gradients(flat);
+  if (!on_device) return norm_of(flat, ranges);
   return Pending<double>(norm_there(flat, ranges, 0).select(0, kNorm));
 }
 
@@ -90,8 +119,9 @@ Pending<double> clip_grad_norm(FlatParameters& flat, double max_norm, const Clip
   if (!(max_norm >= 0)) {
     throw UsageError(fmt::format("clip_grad_norm with max_norm {}: expected 0 or more", max_norm));
   }
-  const auto ranges = present_gradients(flat);
-  if (are_on_one_device(flat, ranges)) return clip_there(flat, ranges, max_norm, options);
+  const bool on_device = are_on_one_device(flat, present_gradients(flat));
+  const auto ranges = owned_gradients(flat);
+  if (on_device) return clip_there(flat, ranges, max_norm, options);
   const double norm = norm_of(flat, ranges);
   if (options.error_if_non_finite && !std::isfinite(norm)) refuse(flat, ranges, norm);
   const double factor = max_norm / (norm + 1e-6);

@@ -9,8 +9,9 @@
 namespace lockstep {
 
 DeviceTable::DeviceTable(std::vector<Slot> slots, std::span<const DeviceGroup> groups,
-                         at::Device device)
+                         std::span<const OwnedRun> runs, at::Device device)
     : slots_(std::move(slots)),
+      runs_(runs.begin(), runs.end()),
       device_(device),
       groups_(upload(std::as_bytes(groups), device, "the groups of an optimizer")),
       steps_(at::zeros({static_cast<std::int64_t>(slots_.size() * kStepBytes)},
@@ -21,10 +22,15 @@ void DeviceTable::use(const std::vector<std::uint32_t>& present) {
   std::vector<DeviceChunk> chunks;
   for (const auto index : present) {
     const auto& slot = slots_[index];
-    for (std::int64_t at = 0; at < slot.count; at += kDeviceChunk) {
-      const auto count = std::min<std::int64_t>(kDeviceChunk, slot.count - at);
-      chunks.push_back(
-          {static_cast<std::uint64_t>(slot.begin + at), static_cast<std::uint32_t>(count), index});
+    for (const auto& run : runs_) {
+      const auto end = std::min(run.end(), slot.begin + slot.count);
+      for (auto at = std::max(run.begin, slot.begin); at < end; at += kDeviceChunk) {
+        chunks.push_back(
+            {.begin = static_cast<std::uint64_t>(at),
+             .packed_begin = static_cast<std::uint64_t>(run.packed(at)),
+             .count = static_cast<std::uint32_t>(std::min<std::int64_t>(kDeviceChunk, end - at)),
+             .group = index});
+      }
     }
   }
   constexpr auto kWhat = "the set of parameters with a gradient";

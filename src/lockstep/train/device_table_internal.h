@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/flat/layout.h"
+#include "lockstep/flat/ownership.h"
 #include "lockstep/kernels/device_passes.h"
 
 namespace lockstep {
@@ -18,7 +19,9 @@ namespace lockstep {
 class DeviceTable {
  public:
   /// `slots` and `groups` have one element per parameter of the segment, in the order of slots.
-  DeviceTable(std::vector<Slot> slots, std::span<const DeviceGroup> groups, at::Device device);
+  /// `runs` are the elements that this rank updates.
+  DeviceTable(std::vector<Slot> slots, std::span<const DeviceGroup> groups,
+              std::span<const OwnedRun> runs, at::Device device);
 
   /// Sets which parameters make the next step, by their index in the segment, ascending.
   void use(const std::vector<std::uint32_t>& present);
@@ -33,14 +36,15 @@ class DeviceTable {
             .counts = counts.mutable_data_ptr<std::int64_t>(),
             .steps = static_cast<Step*>(steps_.mutable_data_ptr())};
   }
-  /// The chunks of all parameters that make the step. The group of a chunk is the index of its
-  /// parameter in the segment.
+  /// The chunks of this rank's elements of all parameters that make the step. The group of a chunk
+  /// is the index of its parameter in the segment.
   [[nodiscard]] DeviceChunks chunks() const noexcept;
 
  private:
   static constexpr std::size_t kStepBytes = 64;
 
   std::vector<Slot> slots_;
+  std::vector<OwnedRun> runs_;
   at::Device device_;
   at::Tensor groups_, steps_;
   std::vector<std::uint32_t> present_;

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
 #include "lockstep/flat/device_stream.h"
 #include "lockstep/train/device_table_internal.h"
 #include "lockstep/train/present_gradients_internal.h"
@@ -29,6 +28,26 @@ void expect_dtype(const FlatParameter& parameter, std::string_view kind) {
 
 void expect_lr(std::string_view kind, double lr) {
   expect_option(std::isfinite(lr) && lr >= 0, kind, "lr", lr, "0 or more");
+}
+
+// The steps of the elements that both `steps` and `runs` have; both ascend.
+std::vector<RangeStep> steps_in(std::span<const RangeStep> steps, std::span<const OwnedRun> runs) {
+  std::vector<RangeStep> inside;
+  for (const auto& run : runs) {
+    for (const auto& step : steps) {
+      const auto begin = std::max(step.elements.begin, run.begin);
+      const auto count = std::min(step.elements.end(), run.end()) - begin;
+      if (count <= 0) continue;
+      inside.push_back({.elements = {begin, count, run.packed(begin)}, .group = step.group});
+    }
+  }
+  return inside;
+}
+
+bool overlap(std::span<const RangeStep> steps, const ElementRange& range) {
+  return std::any_of(steps.begin(), steps.end(), [&](const RangeStep& step) {
+    return step.elements.begin < range.begin + range.count && range.begin < step.elements.end();
+  });
 }
 
 // Autograd does not see the write of a step; graphs that hold the old value must detect it.
@@ -55,6 +74,7 @@ std::function<bool(const FlatParameter&)> named(std::string part) {
 
 FlatOptimizer::FlatOptimizer(FlatParameters& flat, Settings settings)
     : flat_(flat),
+      shards_(flat.shared_shards()),
       kind_(std::move(settings.kind)),
       lr_(settings.lr),
       weight_decay_(settings.weight_decay),
@@ -75,6 +95,7 @@ FlatOptimizer::FlatOptimizer(FlatParameters& flat, Settings settings)
     while (group < groups_.size() && !groups_[group].matches(parameter)) ++group;
     group_of_.push_back(group);
   }
+  flat_.note_updater();
   make_state();
 }
 
@@ -86,23 +107,30 @@ void FlatOptimizer::make_state() {
   for (int number = 0; number < flat_.num_segments(); ++number) {
     const auto& segment = flat_.layout().segments[static_cast<std::size_t>(number)];
     const auto dtype = has_masters(segment.dtype) ? at::kFloat : segment.dtype;
-    for (auto& state : state_) {
-      state.push_back(at::zeros({segment.length}, at::dtype(dtype).device(segment.device)));
-    }
-    masters_.push_back(has_masters(segment.dtype) ? flat_.values(number).to(at::kFloat)
-                                                  : at::Tensor());
+    for (auto& state : state_) state.push_back(shards_->make_packed(number, dtype));
+    masters_.push_back(has_masters(segment.dtype) ? make_masters(number) : at::Tensor());
     steps_.push_back(at::zeros({static_cast<std::int64_t>(segment.parameters.size())},
                                at::dtype(at::kLong).device(segment.device)));
     std::uint32_t place = 0;
     for (const int index : segment.parameters) place_[static_cast<std::size_t>(index)] = place++;
-    tables_.push_back(segment.device.is_cuda() ? make_table(segment) : nullptr);
+    tables_.push_back(segment.device.is_cuda() ? make_table(number) : nullptr);
     if (segment.device.is_cuda() && !lr_cell_.defined()) {
       lr_cell_ = at::full({}, lr_, at::dtype(at::kDouble).device(segment.device));
     }
   }
 }
 
-std::unique_ptr<DeviceTable> FlatOptimizer::make_table(const Segment& segment) const {
+at::Tensor FlatOptimizer::make_masters(int segment) const {
+  auto masters = shards_->make_packed(segment, at::kFloat);
+  for (const auto& run : shards_->runs(segment)) {
+    masters.narrow(0, run.packed_begin, run.count)
+        .copy_(flat_.values(segment).narrow(0, run.begin, run.count));
+  }
+  return masters;
+}
+
+std::unique_ptr<DeviceTable> FlatOptimizer::make_table(int number) const {
+  const auto& segment = flat_.layout().segments[static_cast<std::size_t>(number)];
   std::vector<Slot> slots;
   std::vector<DeviceGroup> groups;
   for (const int index : segment.parameters) {
@@ -110,7 +138,8 @@ std::unique_ptr<DeviceTable> FlatOptimizer::make_table(const Segment& segment) c
     slots.push_back(flat_.layout().slots[static_cast<std::size_t>(index)]);
     groups.push_back({.lr_factor = group.lr, .weight_decay = group.weight_decay});
   }
-  return std::make_unique<DeviceTable>(std::move(slots), groups, segment.device);
+  return std::make_unique<DeviceTable>(std::move(slots), groups, shards_->runs(number),
+                                       segment.device);
 }
 
 void FlatOptimizer::set_lr(double lr) {
@@ -161,6 +190,7 @@ DeviceStepInputs FlatOptimizer::inputs_of_options(const at::Tensor& skip) {
 }
 
 void FlatOptimizer::make_step(const DeviceStepInputs& inputs) {
+  follow_rebind();
   std::vector<std::vector<RangeStep>> steps(tables_.size());
   std::vector<std::vector<std::uint32_t>> present(tables_.size());
   for (const auto& range : present_gradients(flat_)) {
@@ -174,19 +204,30 @@ void FlatOptimizer::make_step(const DeviceStepInputs& inputs) {
       note_write(flat_.parameters()[static_cast<std::size_t>(index)].tensor);
     }
   }
-  for (std::size_t number = 0; number < tables_.size(); ++number) {
-    if (steps[number].empty() && present[number].empty()) continue;
-    const auto& table = tables_[number];
-    if (table != nullptr) table->use(present[number]);
-    SegmentMemory memory{
-        .values = flat_.values(static_cast<int>(number)),
-        .gradients = flat_.gradients(static_cast<int>(number)),
-        .masters = masters_[number],
-        .state = {},
-        .device = {.table = table.get(), .counts = steps_[number], .inputs = inputs}};
-    for (const auto& state : state_) memory.state.push_back(state[number]);
-    update(memory, steps[number]);
-  }
+  flat_.update([&](int segment, const Shards::Part& part) {
+    const auto number = static_cast<std::size_t>(segment);
+    if (const auto& table = tables_[number]) {
+      if (present[number].empty()) return false;
+      table->use(present[number]);
+      update(memory_of(segment, inputs), {});
+      return true;
+    }
+    const auto own = steps_in(steps[number], part.runs);
+    if (!own.empty()) update(memory_of(segment, inputs), own);
+    return overlap(steps[number], part.range);
+  });
+}
+
+SegmentMemory FlatOptimizer::memory_of(int segment, const DeviceStepInputs& inputs) const {
+  const auto number = static_cast<std::size_t>(segment);
+  SegmentMemory memory{
+      .values = flat_.values(segment),
+      .gradients = flat_.gradients(segment),
+      .masters = masters_[number],
+      .state = {},
+      .device = {.table = tables_[number].get(), .counts = steps_[number], .inputs = inputs}};
+  for (const auto& state : state_) memory.state.push_back(state[number]);
+  return memory;
 }
 
 // Consecutive parameters with the same group and step count are updated together, including the
@@ -206,8 +247,9 @@ void FlatOptimizer::add_steps(const FlatRange& range, double lr, std::vector<Ran
       const auto index = static_cast<std::size_t>(indices[next]);
       if (group_of_[index] != group || count_of(indices[next]) + 1 != step) break;
       const auto& parameter = flat_.parameters()[index];
-      if (next == first) together.begin = parameter.slot.begin;
-      together.end = parameter.slot.begin + parameter.slot.count;
+      if (next == first) together.elements.begin = parameter.slot.begin;
+      together.elements.count =
+          parameter.slot.begin + parameter.slot.count - together.elements.begin;
       count_of(indices[next]) = step;
       note_write(parameter.tensor);
     }
@@ -224,41 +266,7 @@ GroupStep FlatOptimizer::group_step(std::size_t group, std::int64_t step, double
 
 void FlatOptimizer::zero_grad() {
   for (const auto& parameter : flat_.parameters()) parameter.tensor.mutable_grad().reset();
-}
-
-std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() const {
-  std::vector<std::pair<std::string, at::Tensor>> all;
-  std::size_t index = 0;
-  for (const auto& parameter : flat_.parameters()) {
-    const auto& slot = parameter.slot;
-    const auto add = [&](const std::string& name, const at::Tensor& segment) {
-      all.emplace_back(
-          parameter.name + "." + name,
-          segment.as_strided(parameter.gradient.sizes(), parameter.gradient.strides(), slot.begin));
-    };
-    const auto number = static_cast<std::size_t>(slot.segment);
-    for (std::size_t which = 0; which < state_.size(); ++which) {
-      add(state_names_[which], state_[which][number]);
-    }
-    if (masters_[number].defined()) add("master", masters_[number]);
-    all.emplace_back(parameter.name + ".step", steps_[number].select(0, place_[index++]));
-  }
-  return all;
-}
-
-std::string FlatOptimizer::state_json() const { return nlohmann::json{{"kind", kind_}}.dump(); }
-
-void FlatOptimizer::load_state_json(std::string_view json) {
-  std::string kind;
-  try {
-    kind = nlohmann::json::parse(json).at("kind").get<std::string>();
-  } catch (const nlohmann::json::exception& error) {
-    throw UsageError(fmt::format("not the state of an optimizer: {}", error.what()));
-  }
-  if (kind == kind_) return;
-  throw UsageError(fmt::format(
-      "the checkpoint was saved with the optimizer {}, and this program has {}: use the saved one",
-      kind, kind_));
+  flat_.set_averaged({});
 }
 
 }  // namespace lockstep

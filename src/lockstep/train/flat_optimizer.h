@@ -2,9 +2,11 @@
 // parameter, because a parameter may get no gradient in some steps.
 //
 // If all ranks call step() with equal gradients, lr and options, replicas stay equal without
-// communication. A step is one pass over parameters, gradients and state: on LibTorch's intra-op
-// threads, or on a GPU with one launch per segment. There the step counts are in device memory too,
-// so that a step can be skipped without the host knowing it.
+// communication. With shards (flat/shards.h) a rank has the state of its own shards only, steps
+// these, and receives the other ranks' values: all functions are collective then. A step is one
+// pass over parameters, gradients and state: on LibTorch's intra-op threads, or on a GPU with one
+// launch per segment. There the step counts are in device memory too, so that a step can be skipped
+// without the host knowing it.
 //
 // Words: a *segment* is the part of the flat buffers that holds the parameters of one dtype on one
 // device.
@@ -20,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/sharded_tensor.h"
 #include "lockstep/flat/flat_parameters.h"
 #include "lockstep/kernels/device_passes.h"
 #include "lockstep/train/parameter_groups.h"
@@ -37,10 +40,9 @@ struct GroupStep {
   friend bool operator==(const GroupStep&, const GroupStep&) = default;
 };
 
-/// Elements [begin, end) of a segment, which make the same step.
+/// Elements of a segment, which make the same step.
 struct RangeStep {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+  OwnedRun elements = {};
   GroupStep group = {};
 };
 
@@ -51,7 +53,8 @@ struct DeviceStep {
   DeviceStepInputs inputs = {};
 };
 
-/// The memory of one segment: one dtype on one device (flat/layout.h).
+/// The memory of one segment: one dtype on one device (flat/layout.h). Masters and state are
+/// packed: of the elements that this rank updates (OwnedRun).
 struct SegmentMemory {
   at::Tensor values;
   at::Tensor gradients;
@@ -90,8 +93,13 @@ class FlatOptimizer {
   void zero_grad();
 
   /// The state of each parameter: "layers.0.weight.exp_avg", with the parameter's shape, and
-  /// "layers.0.weight.step". The tensors are the state itself, not copies.
-  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> named_tensors() const;
+  /// "layers.0.weight.step". The tensors are the state itself, not copies. With shards, only what
+  /// every rank has; and copies of the state of parameters whose memory is not row-major
+  /// (channels-last), which load_tensors() copies back.
+  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> named_tensors();
+  /// With shards: the rest of it.
+  [[nodiscard]] ShardedTensors sharded_tensors();
+  void load_tensors(const std::vector<std::pair<std::string, at::Tensor>>& loaded);
   /// The kind of the optimizer. Options are not saved: a resumed run uses those of the program.
   [[nodiscard]] std::string state_json() const;
   /// Throws UsageError when `json` was saved by another kind of optimizer, or is invalid.
@@ -109,14 +117,20 @@ class FlatOptimizer {
   /// Throws UsageError for settings out of range, and for float16 or complex parameters.
   FlatOptimizer(FlatParameters& flat, Settings settings);
 
-  /// Makes the steps of all `ranges` of one segment on the CPU, or memory.device of one on a GPU.
+  /// Makes the steps of `ranges` of one segment on the CPU, or memory.device of one on a GPU.
   virtual void update(const SegmentMemory& memory, std::span<const RangeStep> ranges) = 0;
 
  private:
   void make_state();
   void make_step(const DeviceStepInputs& inputs);
+  void follow_rebind();
+  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> packed_of(int segment) const;
+  /// Whether ranks have parts of its state.
+  [[nodiscard]] bool is_divided(const FlatParameter& parameter) const;
+  [[nodiscard]] at::Tensor make_masters(int segment) const;
   void add_steps(const FlatRange& range, double lr, std::vector<RangeStep>& steps);
-  [[nodiscard]] std::unique_ptr<DeviceTable> make_table(const Segment& segment) const;
+  [[nodiscard]] SegmentMemory memory_of(int segment, const DeviceStepInputs& inputs) const;
+  [[nodiscard]] std::unique_ptr<DeviceTable> make_table(int segment) const;
   /// Whether the host must know `skip`: not all parameters are on its device.
   [[nodiscard]] bool must_read(const at::Tensor& skip) const;
   [[nodiscard]] DeviceStepInputs inputs(double lr, const at::Tensor& skip) const;
@@ -124,14 +138,15 @@ class FlatOptimizer {
   [[nodiscard]] GroupStep group_step(std::size_t group, std::int64_t step, double lr) const;
 
   FlatParameters& flat_;
+  std::shared_ptr<const Shards> shards_;  // of the state
   std::string kind_;
   double lr_;
   double weight_decay_;
   std::vector<ParameterGroup> groups_;
   std::vector<std::size_t> group_of_;  // by parameter; groups_.size() if no group matches
   std::vector<std::string> state_names_;
-  std::vector<std::vector<at::Tensor>> state_;        // by name, by segment
-  std::vector<at::Tensor> masters_;                   // by segment
+  std::vector<std::vector<at::Tensor>> state_;        // by name, by segment: packed
+  std::vector<at::Tensor> masters_;                   // by segment: packed
   std::vector<std::unique_ptr<DeviceTable>> tables_;  // by segment; null on the CPU
   std::vector<at::Tensor> steps_;                     // by segment, by order of slots: int64
   std::vector<std::uint32_t> place_;                  // by parameter: its index in its segment

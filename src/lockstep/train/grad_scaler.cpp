@@ -83,7 +83,7 @@ Pending<bool> GradScaler::unscale(at::TensorList parameters, UnscaleOptions opti
 }
 
 Pending<bool> GradScaler::unscale(FlatParameters& flat, UnscaleOptions options) {
-  const auto ranges = present_gradients(flat);
+  const auto ranges = owned_gradients(flat);
   expect_first_time(&flat);
   bool finite = true;
   if (options_.enabled) {
@@ -91,8 +91,21 @@ Pending<bool> GradScaler::unscale(FlatParameters& flat, UnscaleOptions options) 
       auto gradients = gradients_of(flat, range);
       unscale_gradient(gradients, finite);
     }
+    finite = agree(flat, finite);
   }
   return note(finite, options);
+}
+
+// With shards each rank has seen its own; a sum may be non-finite although no rank's gradient was.
+bool GradScaler::agree(const FlatParameters& flat, bool finite) {
+  if (!flat.shards().is_sharded()) return finite;
+  auto found = at::full({1}, finite ? 0 : 1, at::kByte);
+  flat.combine_largest(found);
+  if (device_.defined()) {
+    auto on_device = device_.view(at::kInt).narrow(0, kFound, 1);
+    flat.combine_largest(on_device);
+  }
+  return found.item<std::uint8_t>() == 0;
 }
 
 void GradScaler::unscale_gradient(at::Tensor& gradient, bool& finite) {

@@ -10,9 +10,10 @@
 //   scaler.update();
 //
 // Ranks decide equally without communication: every rank starts with the same scale, and averaged
-// gradients are bit-identical on all ranks. If gradients were not reduced, or a step must be
-// skipped for another reason, pass a flag that was reduced over the ranks (UnscaleOptions).
-// bfloat16 has the range of float32 and needs no loss scaling.
+// gradients are bit-identical on all ranks. With shards (DdpOptions::shard) unscale() is
+// collective. If gradients were not reduced, or a step must be skipped for another reason, pass a
+// flag that was reduced over the ranks (UnscaleOptions). bfloat16 has the range of float32 and
+// needs no loss scaling.
 //
 // With losses on a GPU the scale and the flag are in device memory, and lockstep's optimizers read
 // the flag there: no function waits for the device, except where its comment says so.
@@ -106,6 +107,8 @@ class GradScaler {
   void move_to(at::Device device) const;
   void read_device() const;
   void unscale_gradient(at::Tensor& gradient, bool& finite);
+  /// Whether gradients are finite on all ranks, where that may differ.
+  [[nodiscard]] bool agree(const FlatParameters& flat, bool finite);
   /// The flag of a step that the device decides; undefined if the host knows it.
   [[nodiscard]] at::Tensor skip_flag() const;
   [[nodiscard]] static Pending<bool> is_zero(const at::Tensor& flag);

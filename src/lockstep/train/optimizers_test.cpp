@@ -45,7 +45,7 @@ std::int64_t ulps_apart(const at::Tensor& left, const at::Tensor& right) {
   return (ordinal(left) - ordinal(right)).abs().max().item<std::int64_t>();
 }
 
-at::Tensor state_of(const FlatOptimizer& optimizer, const std::string& name) {
+at::Tensor state_of(FlatOptimizer& optimizer, const std::string& name) {
   for (const auto& [key, tensor] : optimizer.named_tensors()) {
     if (key == name) return tensor;
   }

@@ -11,6 +11,9 @@ namespace lockstep {
 /// its slot first. Throws UsageError with the names of parameters that left registered memory.
 [[nodiscard]] std::vector<FlatRange> present_gradients(FlatParameters& flat);
 
+/// The parts of them that this rank updates: all, without shards.
+[[nodiscard]] std::vector<FlatRange> owned_gradients(FlatParameters& flat);
+
 /// Elements [begin, end) of the range's gradients.
 [[nodiscard]] at::Tensor gradients_of(const FlatParameters& flat, const FlatRange& range);
 

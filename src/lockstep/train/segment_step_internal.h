@@ -17,22 +17,22 @@
 
 namespace lockstep {
 
-/// Calls call(stretch) with a Stretch<Stored> of elements [begin, end) of the segment, where Stored
-/// is its dtype. `add_state(stretch, state_at)` sets the fields beyond values, gradients and
-/// masters; state_at(i) is a pointer to state i.
+/// Calls call(stretch) with a Stretch<Stored> of `range` of the segment, where Stored is its dtype.
+/// `add_state(stretch, state_at)` sets the fields beyond values, gradients and masters; state_at(i)
+/// is a pointer to state i.
 template <template <typename> typename Stretch, typename AddState, typename Call>
-void with_stretch(const SegmentMemory& memory, std::int64_t begin, std::int64_t end,
-                  const AddState& add_state, const Call& call) {
+void with_stretch(const SegmentMemory& memory, const OwnedRun& range, const AddState& add_state,
+                  const Call& call) {
   const auto run = [&]<typename Stored>(Stretch<Stored> stretch) {
     using Wide = WideOf<Stored>;
-    stretch.values = static_cast<Stored*>(memory.values.data_ptr()) + begin;
-    stretch.gradients = static_cast<const Stored*>(memory.gradients.const_data_ptr()) + begin;
+    stretch.values = static_cast<Stored*>(memory.values.data_ptr()) + range.begin;
+    stretch.gradients = static_cast<const Stored*>(memory.gradients.const_data_ptr()) + range.begin;
     if (memory.masters.defined()) {
-      stretch.masters = static_cast<Wide*>(memory.masters.data_ptr()) + begin;
+      stretch.masters = static_cast<Wide*>(memory.masters.data_ptr()) + range.packed_begin;
     }
-    stretch.count = static_cast<std::size_t>(end - begin);
+    stretch.count = static_cast<std::size_t>(range.count);
     add_state(stretch, [&](std::size_t which) {
-      return static_cast<Wide*>(memory.state.at(which).data_ptr()) + begin;
+      return static_cast<Wide*>(memory.state.at(which).data_ptr()) + range.packed_begin;
     });
     call(stretch);
   };
@@ -58,7 +58,7 @@ void step_segment(const SegmentMemory& memory, std::span<const RangeStep> ranges
     for (const auto& range : ranges) {
       const auto& group = range.group;
       const auto step = step_of(rule, group.lr, group.weight_decay, group.step);
-      with_stretch<Stretch>(memory, range.begin, range.end, add_state, [&](const auto& stretch) {
+      with_stretch<Stretch>(memory, range.elements, add_state, [&](const auto& stretch) {
         constexpr std::size_t kUnit = 32;  // a cache line of 16-bit elements: threads share no line
         in_parts(stretch.count, kUnit,
                  [&](std::size_t begin, std::size_t end) { pass(stretch.part(begin, end), step); });
@@ -73,7 +73,8 @@ void step_segment(const SegmentMemory& memory, std::span<const RangeStep> ranges
   const auto& [table, counts, inputs] = memory.device;
   const auto parameters = table->template parameters<Step>(counts);
   launch_steps(rule, parameters, inputs, stream);
-  with_stretch<Stretch>(memory, 0, memory.values.numel(), add_state, [&](const auto& stretch) {
+  const OwnedRun whole{.begin = 0, .count = memory.values.numel(), .packed_begin = 0};
+  with_stretch<Stretch>(memory, whole, add_state, [&](const auto& stretch) {
     launch(stretch, table->chunks(), parameters.steps, inputs.skip, stream);
   });
 }

@@ -1,0 +1,197 @@
+#include "lockstep/flat/shards.h"
+
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/ScalarType.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// The shard of one rank in a part: small enough that it is still in the processor's cache when the
+// other ranks read it.
+constexpr std::int64_t kPartBytesPerRank = 512 << 10;
+// Calls at a time; a group takes 64.
+constexpr std::size_t kMostCalls = 16;
+
+int width_of(at::ScalarType dtype) { return c10::isComplexType(dtype) ? 2 : 1; }
+
+// A GPU steps a whole segment with one launch.
+std::int64_t least_part(const Segment& segment, int num_ranks) {
+  if (segment.device.is_cuda()) return std::numeric_limits<std::int64_t>::max();
+  return kPartBytesPerRank * num_ranks / static_cast<std::int64_t>(c10::elementSize(segment.dtype));
+}
+
+// Without their runs.
+std::vector<Shards::Part> parts_of(const Ownership& ownership, const Layout& layout, int number) {
+  const auto& segment = layout.segments[static_cast<std::size_t>(number)];
+  const auto least = least_part(segment, ownership.num_ranks);
+  const auto spans = spans_in(ownership, number, 0, segment.length);
+  std::vector<Shards::Part> parts;
+  for (std::size_t first = 0; first < spans.size();) {
+    auto next = first;
+    while (next < spans.size() &&
+           (next == first || spans[next - 1].end() - spans[first].begin < least)) {
+      ++next;
+    }
+    const auto run = spans.subspan(first, next - first);
+    const ElementRange range{run.front().begin, run.back().end() - run.front().begin};
+    parts.push_back(
+        {.range = range,
+         .runs = {},
+         .owners = std::make_shared<const Owners>(owners_of(run, width_of(segment.dtype)))});
+    first = next;
+  }
+  const ElementRange frozen{segment.trains_length, segment.length - segment.trains_length};
+  if (frozen.count > 0) {
+    parts.push_back({.range = frozen, .runs = {}, .owners = nullptr});
+  }
+  return parts;
+}
+
+}  // namespace
+
+Shards::Shards(const Layout& layout, const ProcessGroup& group, Shard kind)
+    : kind_(kind),
+      group_(group),
+      segments_(layout.segments),
+      ownership_(plan_ownership(layout, kind == Shard::none ? 1 : group.size())) {
+  for (int i = 0; i < static_cast<int>(layout.segments.size()); ++i) {
+    const auto length = layout.segments[static_cast<std::size_t>(i)].length;
+    const bool whole = kind == Shard::none;
+    runs_.push_back(whole ? std::vector<OwnedRun>{{0, length, 0}}
+                          : runs_of(ownership_, layout, i, group.rank()));
+    parts_.push_back(whole
+                         ? std::vector<Part>{{.range = {0, length}, .runs = {}, .owners = nullptr}}
+                         : parts_of(ownership_, layout, i));
+    for (auto& part : parts_.back()) {
+      part.runs = runs_within(i, part.range.begin, part.range.count);
+    }
+  }
+}
+
+std::int64_t Shards::packed_length(int segment) const {
+  const auto all = runs(segment);
+  return all.empty() ? 0 : all.back().packed_begin + all.back().count;
+}
+
+std::vector<OwnedRun> Shards::runs_within(int segment, std::int64_t begin,
+                                          std::int64_t count) const {
+  std::vector<OwnedRun> within;
+  for (const auto& run : runs(segment)) {
+    const auto first = std::max(run.begin, begin);
+    const auto length = std::min(run.end(), begin + count) - first;
+    if (length > 0) within.push_back({first, length, run.packed(first)});
+  }
+  return within;
+}
+
+at::Tensor Shards::make_packed(int segment, at::ScalarType dtype) const {
+  const auto length = packed_length(segment);
+  const auto device = segments_[static_cast<std::size_t>(segment)].device;
+  if (!is_sharded()) return at::zeros({length}, at::dtype(dtype).device(device));
+  auto most = length;  // of all ranks: they allocate the same number of bytes
+  for (int rank = 0; rank < ownership_.num_ranks; ++rank) {
+    std::int64_t of_rank = segments_[static_cast<std::size_t>(segment)].length -
+                           segments_[static_cast<std::size_t>(segment)].trains_length;
+    for (const auto& span : ownership_.spans) {
+      if (span.segment == segment) of_rank += span.shard(rank).count;
+    }
+    most = std::max(most, of_rank);
+  }
+  const auto bytes = most * static_cast<std::int64_t>(c10::elementSize(dtype));
+  return group_.allocate(bytes, device).view(dtype).narrow(0, 0, length);
+}
+
+std::shared_ptr<const Owners> Shards::owners_in(const ProcessGroup& group, int segment,
+                                                std::int64_t begin, std::int64_t count) const {
+  std::vector<int> rank_there;  // by rank here
+  for (int rank = 0; rank < ownership_.num_ranks; ++rank) {
+    int there = 0;
+    while (there < group.size() && group.global_rank(there) != group_.global_rank(rank)) ++there;
+    if (there == group.size()) {
+      throw UsageError(fmt::format(
+          "rank {} is not in the new group, and with it the optimizer's state of its shards is "
+          "lost: resume from a checkpoint",
+          group_.global_rank(rank)));
+    }
+    rank_there.push_back(there);
+  }
+  std::vector<OwnedPiece> pieces;
+  for (const auto& span : ownership_.spans) {
+    for (int rank = 0; rank < ownership_.num_ranks && span.segment == segment; ++rank) {
+      const auto shard = span.shard(rank);
+      const auto first = std::max(shard.begin, begin);
+      const auto length = std::min(shard.begin + shard.count, begin + count) - first;
+      if (length > 0) pieces.push_back({rank_there[static_cast<std::size_t>(rank)], length});
+    }
+  }
+  return std::make_shared<const Owners>(group.size(), pieces);
+}
+
+at::Tensor Shards::gather(int segment, const at::Tensor& packed, std::int64_t begin,
+                          std::int64_t count) const {
+  auto whole = at::zeros({count}, packed.options());
+  for (const auto& run : runs_within(segment, begin, count)) {
+    whole.narrow(0, run.begin - begin, run.count)
+        .copy_(packed.narrow(0, run.packed_begin, run.count));
+  }
+  const auto trains = segments_[static_cast<std::size_t>(segment)].trains_length;
+  const auto owned = std::min(count, std::max<std::int64_t>(0, trains - begin));
+  if (!is_sharded() || owned == 0) return whole;
+  auto range = whole.narrow(0, 0, owned);
+  group_.gather_from_owners(range, owners_in(group_, segment, begin, owned), {.name = "shards"})
+      .wait();
+  return whole;
+}
+
+at::Tensor Shards::take_over(const Shards& old, int segment, const at::Tensor& packed) const {
+  const auto& whole = segments_[static_cast<std::size_t>(segment)];
+  auto all = at::zeros({whole.length}, packed.options());
+  for (const auto& run : old.runs(segment)) {
+    all.narrow(0, run.begin, run.count).copy_(packed.narrow(0, run.packed_begin, run.count));
+  }
+  if (old.is_sharded() && whole.trains_length > 0) {
+    auto range = all.narrow(0, 0, whole.trains_length);
+    group_
+        .gather_from_owners(range, old.owners_in(group_, segment, 0, whole.trains_length),
+                            {.name = "shards"})
+        .wait();
+  }
+  auto moved = make_packed(segment, packed.scalar_type());
+  for (const auto& run : runs(segment)) {
+    moved.narrow(0, run.packed_begin, run.count).copy_(all.narrow(0, run.begin, run.count));
+  }
+  return moved;
+}
+
+void Shards::update(std::span<const at::Tensor> values,
+                    const std::function<bool(int segment, const Part& part)>& update) {
+  std::deque<Work> calls;
+  const auto wait_for_first = [&] {
+    calls.front().wait();
+    calls.pop_front();
+  };
+  is_torn_ = true;
+  for (int i = 0; i < static_cast<int>(values.size()); ++i) {
+    for (const auto& part : parts(i)) {
+      if (!update(i, part) || part.owners == nullptr) continue;
+      auto range =
+          values[static_cast<std::size_t>(i)].narrow(0, part.range.begin, part.range.count);
+      if (range.is_complex()) range = at::view_as_real(range);
+      calls.push_back(group_.gather_from_owners(range, part.owners, {.name = "new parameters"}));
+      if (calls.size() == kMostCalls) wait_for_first();
+    }
+  }
+  while (!calls.empty()) wait_for_first();
+  is_torn_ = false;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,123 @@
+// The state of an optimizer over flat buffers: for checkpoints, and in a new group.
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/train/device_table_internal.h"
+#include "lockstep/train/flat_optimizer.h"
+
+namespace lockstep {
+namespace {
+
+// The state of a parameter that this rank updates alone.
+at::Tensor in_one_run(const Shards& shards, const Slot& slot, const at::Tensor& packed) {
+  const auto runs = shards.runs_within(slot.segment, slot.begin, slot.count);
+  return packed.narrow(0, runs.empty() ? 0 : runs.front().packed_begin, slot.count);
+}
+
+}  // namespace
+
+// The group of the flat buffers may be another one since the last step, with other shards.
+void FlatOptimizer::follow_rebind() {
+  const auto old = std::exchange(shards_, flat_.shared_shards());
+  if (old == shards_ || !shards_->is_sharded()) return;
+  for (int number = 0; number < flat_.num_segments(); ++number) {
+    const auto index = static_cast<std::size_t>(number);
+    for (auto& state : state_) state[index] = shards_->take_over(*old, number, state[index]);
+    if (auto& masters = masters_[index]; masters.defined()) {
+      masters = shards_->take_over(*old, number, masters);
+    }
+    if (tables_[index] != nullptr) tables_[index] = make_table(number);
+  }
+}
+
+std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::packed_of(int segment) const {
+  const auto number = static_cast<std::size_t>(segment);
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  for (std::size_t which = 0; which < state_.size(); ++which) {
+    all.emplace_back(state_names_[which], state_[which][number]);
+  }
+  if (masters_[number].defined()) all.emplace_back("master", masters_[number]);
+  return all;
+}
+
+bool FlatOptimizer::is_divided(const FlatParameter& parameter) const {
+  const auto& segment = flat_.layout().segments[static_cast<std::size_t>(parameter.slot.segment)];
+  return shards_->is_sharded() && parameter.slot.begin < segment.trains_length;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() {
+  follow_rebind();
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  std::size_t index = 0;
+  for (const auto& parameter : flat_.parameters()) {
+    const auto& slot = parameter.slot;
+    const auto& gradient = parameter.gradient;
+    const bool is_divided = this->is_divided(parameter);
+    for (const auto& [name, packed] : packed_of(slot.segment)) {
+      if (is_divided && gradient.is_contiguous()) continue;  // in sharded_tensors()
+      const auto whole = is_divided ? shards_->gather(slot.segment, packed, slot.begin, slot.count)
+                                    : in_one_run(*shards_, slot, packed);
+      all.emplace_back(parameter.name + "." + name,
+                       whole.as_strided(gradient.sizes(), gradient.strides()));
+    }
+    const auto number = static_cast<std::size_t>(slot.segment);
+    all.emplace_back(parameter.name + ".step", steps_[number].select(0, place_[index++]));
+  }
+  return all;
+}
+
+ShardedTensors FlatOptimizer::sharded_tensors() {
+  follow_rebind();
+  ShardedTensors all;
+  for (const auto& parameter : flat_.parameters()) {
+    if (!is_divided(parameter) || !parameter.gradient.is_contiguous()) continue;
+    const auto& slot = parameter.slot;
+    for (const auto& [name, packed] : packed_of(slot.segment)) {
+      auto& tensor = all.emplace_back(ShardedTensor{.name = parameter.name + "." + name,
+                                                    .dtype = packed.scalar_type(),
+                                                    .sizes = parameter.gradient.sizes().vec()});
+      for (const auto& run : shards_->runs_within(slot.segment, slot.begin, slot.count)) {
+        tensor.pieces.push_back(
+            {run.begin - slot.begin, packed.narrow(0, run.packed_begin, run.count)});
+      }
+    }
+  }
+  return all;
+}
+
+void FlatOptimizer::load_tensors(const std::vector<std::pair<std::string, at::Tensor>>& loaded) {
+  const std::map<std::string, at::Tensor> by_name(loaded.begin(), loaded.end());
+  for (const auto& parameter : flat_.parameters()) {
+    if (!is_divided(parameter) || parameter.gradient.is_contiguous()) continue;
+    const auto& slot = parameter.slot;
+    for (const auto& [name, packed] : packed_of(slot.segment)) {
+      const auto& whole = by_name.at(parameter.name + "." + name);
+      const auto elements = whole.as_strided({slot.count}, {1});
+      for (const auto& run : shards_->runs_within(slot.segment, slot.begin, slot.count)) {
+        packed.narrow(0, run.packed_begin, run.count)
+            .copy_(elements.narrow(0, run.begin - slot.begin, run.count));
+      }
+    }
+  }
+}
+
+std::string FlatOptimizer::state_json() const { return nlohmann::json{{"kind", kind_}}.dump(); }
+
+void FlatOptimizer::load_state_json(std::string_view json) {
+  std::string kind;
+  try {
+    kind = nlohmann::json::parse(json).at("kind").get<std::string>();
+  } catch (const nlohmann::json::exception& error) {
+    throw UsageError(fmt::format("not the state of an optimizer: {}", error.what()));
+  }
+  if (kind == kind_) return;
+  throw UsageError(fmt::format(
+      "the checkpoint was saved with the optimizer {}, and this program has {}: use the saved one",
+      kind, kind_));
+}
+
+}  // namespace lockstep
