@@ -120,17 +120,17 @@ TEST_F(CudaGraph, AnOperationThatCannotBeCapturedIsRefusedByName) {
       for (int i = 0; i < 3; ++i) graph(batch_of(i));
     });
   };
-  EXPECT_NE(refusal_of([](const at::Tensor& loss) {
-              (void)loss.item<float>();
-            }).find("aten::_local_scalar_dense"),
-            std::string::npos);
-  EXPECT_NE(refusal_of([&](const at::Tensor&) { (void)on_cpu.add(1); }).find("aten::add"),
-            std::string::npos);
-  EXPECT_NE(refusal_of([&](const at::Tensor&) {
-              (void)model.net->forward(torch::zeros({1, 48}, gpu)).sum().backward();
-              model.optimizer->step(0.1);
-            }).find("set_lr"),
-            std::string::npos);
+  const auto expect_named = [](const std::string& refusal, const std::string& name) {
+    EXPECT_NE(refusal.find(name), std::string::npos) << name << " is not in: " << refusal;
+  };
+  expect_named(refusal_of([](const at::Tensor& loss) { (void)loss.item<float>(); }),
+               "aten::_local_scalar_dense");
+  expect_named(refusal_of([&](const at::Tensor&) { (void)on_cpu.add(1); }), "aten::add");
+  expect_named(refusal_of([&](const at::Tensor&) {
+                 (void)model.net->forward(torch::zeros({1, 48}, gpu)).sum().backward();
+                 model.optimizer->step(0.1);
+               }),
+               "set_lr");
   // The device is usable afterwards, and a correct step can be captured.
   EXPECT_EQ(refusal_of([](const at::Tensor&) {}), "");
   EXPECT_EQ(torch::ones({4}, gpu).sum().item<float>(), 4);
