@@ -142,7 +142,7 @@ class FlatParameters {
   void share_values();
   /// Throws UsageError if a rank was lost while ranks sent each other new values.
   void expect_one_step() const;
-  /// Whether somebody updates shards: owned() was called, or a FlatOptimizer made.
+  /// Whether shards are updated: owned() was called, or a FlatOptimizer made.
   [[nodiscard]] bool has_updater() const noexcept { return has_updater_; }
   void note_updater() noexcept { has_updater_ = true; }
 
