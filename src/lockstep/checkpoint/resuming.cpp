@@ -15,20 +15,22 @@
 #include "lockstep/checkpoint/loading.h"
 #include "lockstep/checkpoint/old_part_names.h"
 #include "lockstep/checkpoint/resuming_internal.h"
+#include "lockstep/checkpoint/shared_check_internal.h"
 #include "lockstep/collectives/gather_values.h"
 
 namespace lockstep {
 namespace {
 
-// The newest valid step that is at most `bound`. Invalid steps are logged and removed from `steps`.
-std::optional<ValidCheckpoint> newest_valid(FileSystem& files, const std::string& folder,
-                                            std::vector<std::int64_t>& steps, std::int64_t bound,
-                                            const Log& log) {
+// The newest step that is at most `bound` and can be opened; the bytes of its files are not
+// checked. Others are logged and removed from `steps`.
+std::optional<ValidCheckpoint> newest_opened(FileSystem& files, const std::string& folder,
+                                             std::vector<std::int64_t>& steps, std::int64_t bound,
+                                             const Log& log) {
   while (!steps.empty()) {
     const auto step = steps.front();
     if (step <= bound) {
       try {
-        return verify_step(files, folder, step);
+        return open_step(files, folder, step);
       } catch (const Error& error) {
         log.warning(fmt::format("skipped the checkpoint of step {}: {}", step, error.what()));
       }
@@ -255,18 +257,23 @@ NamedTensors own_tensors(Tracked& thing) {
 }
 
 std::optional<ValidCheckpoint> newest_common(FileSystem& files, const std::string& folder,
-                                             const ProcessGroup& group, const Log& log) {
+                                             const World& world, const ProcessGroup& group,
+                                             const Log& log) {
   auto steps = list_steps(files, folder);
   const auto num_steps = static_cast<std::int64_t>(steps.size());
   auto bound = std::numeric_limits<std::int64_t>::max();
   while (true) {
-    auto own = newest_valid(files, folder, steps, bound, log);
+    auto own = newest_opened(files, folder, steps, bound, log);
     Proposal proposal{.num_steps = num_steps};
     if (own) proposal = {own->manifest.step, own->manifest_digest, num_steps};
     const auto agreement = decide_common(gather(proposal, group), folder);
     if (agreement.kind == Agreement::Kind::fresh) return std::nullopt;
-    if (agreement.kind == Agreement::Kind::resume) return own;
     bound = agreement.step;
+    if (agreement.kind != Agreement::Kind::resume) continue;
+    const auto fault = shared_check(files, *own, world, group);
+    if (fault.empty()) return own;
+    log.warning(fmt::format("skipped the checkpoint of step {}: {}", own->manifest.step, fault));
+    std::erase(steps, own->manifest.step);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "lockstep/checkpoint/scan.h"
 #include "lockstep/checkpoint/tracked.h"
 #include "lockstep/collectives/process_group.h"
+#include "lockstep/rendezvous/world.h"
 
 namespace lockstep {
 
@@ -21,10 +22,11 @@ using Parts = std::vector<std::pair<std::string, std::unique_ptr<Tracked>>>;
 /// The tensors of `thing` that each rank saves.
 [[nodiscard]] NamedTensors own_tensors(Tracked& thing);
 
-/// The newest checkpoint that is valid on every rank; empty if no rank sees a checkpoint.
-/// Collective. Logs each skipped checkpoint. Throws as decide_common does.
+/// The newest checkpoint that is valid on every rank; empty if no rank sees a checkpoint. The ranks
+/// of a host verify it together (shared_check_internal.h). Collective. Logs each skipped checkpoint. Throws as decide_common does.
 [[nodiscard]] std::optional<ValidCheckpoint> newest_common(FileSystem& files,
                                                            const std::string& folder,
+                                                           const World& world,
                                                            const ProcessGroup& group,
                                                            const Log& log);
 

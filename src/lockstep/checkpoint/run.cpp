@@ -48,7 +48,7 @@ std::int64_t Run::resume() {
   auto& state = *state_;
   auto& files = *state.options.files;
   if (state.world.rank() == 0) state.lock_folder();
-  const auto found = newest_common(files, state.checkpoints, state.group, state.log);
+  const auto found = newest_common(files, state.checkpoints, state.world, state.group, state.log);
   if (found) {
     expect_same_run(found->manifest, state.options, state.world.rank(), state.log);
     load_parts(files, *found, state.parts, state.world.rank(), state.world.size(), state.log);

@@ -22,6 +22,12 @@ struct ValidCheckpoint {
   std::uint64_t manifest_digest = 0;  // equal on ranks that see the same manifest
 };
 
+/// The `index`-th of `count` parts of each file.
+struct FileSlice {
+  int index = 0;
+  int count = 1;
+};
+
 /// The steps of all folders step-<n>, newest first, valid or not.
 [[nodiscard]] std::vector<std::int64_t> list_steps(FileSystem& files, const std::string& folder);
 
@@ -34,6 +40,20 @@ struct ValidCheckpoint {
 /// step.
 [[nodiscard]] ValidCheckpoint verify_step(FileSystem& files, const std::string& folder,
                                           std::int64_t step);
+
+/// Reads the manifest of `step` and the lengths of the files that it lists, but not their bytes.
+/// Throws as verify_step.
+[[nodiscard]] ValidCheckpoint open_step(FileSystem& files, const std::string& folder,
+                                        std::int64_t step);
+/// The digests of `slice` of each file of an opened checkpoint, in the order of the manifest. The
+/// sums over all slices are the digests of the files. Throws SystemError, UsageError.
+[[nodiscard]] std::vector<std::uint64_t> digest_files(FileSystem& files,
+                                                      const ValidCheckpoint& checkpoint,
+                                                      FileSlice slice = {});
+/// What differs between these digests of the whole files and the manifest: a sentence for the first
+/// difference; empty if there is none.
+[[nodiscard]] std::string digest_fault(const ValidCheckpoint& checkpoint,
+                                       std::span<const std::uint64_t> found);
 
 /// For each name in `kept_as`, the newest step up to `most` that has it. Reads only manifests;
 /// unreadable ones are ignored.
