@@ -1,0 +1,129 @@
+// Checkpoints of training with DdpOptions::shard are those of plain Ddp, byte for byte, and a run
+// may change its number of ranks and its shards when it resumes: it then continues bit-identical to
+// plain Ddp that resumes with that number of ranks.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <array>
+#include <map>
+#include <string>
+
+#include "lockstep/checkpoint/run.h"
+#include "lockstep/checkpoint/scan.h"
+#include "lockstep/checkpoint/test_log_internal.h"
+#include "lockstep/checkpoint/test_toy_internal.h"
+#include "lockstep/ddp/ddp.h"
+#include "lockstep/ddp/test_ranks_internal.h"
+#include "lockstep/train/adam.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kShards{Shard::none, Shard::optimizer};
+
+std::string name_of(Shard shard) { return "shard " + std::to_string(static_cast<int>(shard)); }
+
+// Odd lengths; a weight in channels-last memory; buffers that differ between ranks; a frozen layer.
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    register_module("image", image);
+    register_module("norm", norm);
+    register_module("wide", wide);
+    register_module("frozen", frozen);
+    register_module("head", head);
+    for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
+    image->weight.set_data(image->weight.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    auto hidden = torch::relu(norm->forward(image->forward(x))).flatten(1);
+    hidden = torch::relu(wide->forward(hidden));
+    return head->forward(frozen->forward(hidden));
+  }
+  torch::nn::Conv2d image{torch::nn::Conv2dOptions(3, 7, 3)};
+  torch::nn::BatchNorm2d norm{7};
+  torch::nn::Linear wide{7 * 6 * 6, 301};
+  torch::nn::Linear frozen{301, 301};
+  torch::nn::Linear head{301, 3};
+};
+TORCH_MODULE(Net);
+
+at::Tensor images(int rank, std::int64_t step, at::ScalarType dtype) {
+  return (torch::arange(2 * 3 * 8 * 8, torch::kDouble) * 1.3 + rank * 17 + step * 5)
+      .cos()
+      .reshape({2, 3, 8, 8})
+      .to(dtype);
+}
+
+// Resumes, trains `steps` steps and saves the last.
+void train(const std::string& folder, int ranks, Shard shard, at::ScalarType dtype, int steps) {
+  with_worlds(ranks, [&](const World& world) {
+    ProcessGroup group(world);
+    Net net;
+    fill(*net, world.rank() + 1);
+    net->to(dtype);
+    DdpOptions options{.bucket_bytes = 100 << 10};
+    options.shard = shard;
+    Ddp ddp(*net, group, options);
+    AdamW optimizer(ddp.flat(), {.weight_decay = 0.1});
+    const TestLog log;
+    Run run(world, folder, {.log = log.log(world.rank())});
+    run.track("model", net);
+    run.track("optimizer", optimizer);
+    EXPECT_EQ(optimizer.sharded_tensors().empty(), shard == Shard::none || ranks == 1);
+    const auto last = run.resume() + steps;
+    while (run.step() < last) {
+      net->forward(images(world.rank(), run.step(), dtype)).square().mean().backward();
+      optimizer.step(0.01);
+      optimizer.zero_grad();
+      (void)run.end_of_step();
+    }
+    run.finish();
+  });
+}
+
+// The bytes of the files of model and optimizer, after their digests have been verified.
+std::map<std::string, std::string> files_of(const std::string& folder, std::int64_t step) {
+  const auto disk = local_file_system();
+  const auto found = verify_step(*disk, folder + "/checkpoints", step);
+  std::map<std::string, std::string> files;
+  for (const auto* part : {"model", "optimizer"}) {
+    files[part] = disk->read(found.path + "/" + part_file(part)).text();
+  }
+  return files;
+}
+
+class ShardedCheckpoint : public ::testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Dtypes, ShardedCheckpoint, ::testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& each) { return std::string(c10::toString(each.param)); });
+
+TEST_P(ShardedCheckpoint, OfFourRanksResumesWithAnyNumberOfRanksShardedOrNotWithTheBitsOfDdp) {
+  const auto dtype = GetParam();
+  std::map<Shard, std::unique_ptr<TestFolder>> saved;
+  for (const auto shard : kShards) {
+    saved[shard] = std::make_unique<TestFolder>();
+    train(saved[shard]->path(), 4, shard, dtype, 3);
+    EXPECT_EQ(files_of(saved[shard]->path(), 3) == files_of(saved[Shard::none]->path(), 3), true)
+        << name_of(shard);
+  }
+  for (const int ranks : {1, 2, 3, 8}) {
+    std::map<std::string, std::string> expected;  // plain Ddp, from the files of plain Ddp
+    for (const auto from : kShards) {
+      for (const auto shard : kShards) {
+        const TestFolder copy;
+        fs::copy(saved[from]->path(), copy.path(), fs::copy_options::recursive);
+        train(copy.path(), ranks, shard, dtype, 2);
+        const auto files = files_of(copy.path(), 5);
+        if (expected.empty()) expected = files;
+        for (const auto& [part, bytes] : expected) {
+          EXPECT_EQ(files.at(part) == bytes, true) << part << ", " << ranks << " ranks, from "
+                                                   << name_of(from) << " with " << name_of(shard);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
