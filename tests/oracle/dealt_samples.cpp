@@ -25,7 +25,7 @@ int main() {
                       {.global_batch = batch * world,
                        .rank = rank,
                        .world = world,
-                       .shard = Shard::stride,
+                       .shard = SampleShard::stride,
                        .tail = drop_last == 1 ? Tail::drop : Tail::pad,
                        .tail_unit = TailUnit::world});
       sampler.set_epoch(epoch);

@@ -1,4 +1,4 @@
-"""Compares lockstep's `torch` order with Shard::stride with torch.utils.data: DistributedSampler and DataLoader.
+"""Compares lockstep's `torch` order with SampleShard::stride with torch.utils.data: DistributedSampler and DataLoader.
 
     python sampler_agreement.py <path of the program dealt_samples>
 """

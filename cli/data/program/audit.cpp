@@ -72,8 +72,8 @@ AuditOptions read_options(const std::vector<std::string>& arguments) {
       OrderKind::sequential}[read_choice("--order", order, {"native", "torch", "sequential"})];
   options.sampler.tail = std::array{
       Tail::drop, Tail::pad, Tail::uneven}[read_choice("--tail", tail, {"drop", "pad", "uneven"})];
-  options.sampler.shard =
-      std::array{Shard::chunk, Shard::stride}[read_choice("--shard", shard, {"chunk", "stride"})];
+  options.sampler.shard = std::array{
+      SampleShard::chunk, SampleShard::stride}[read_choice("--shard", shard, {"chunk", "stride"})];
   if (options.files.empty() == (options.num_samples == 0)) {
     throw UsageError("name data files, or give a number of samples: --samples 60000");
   }

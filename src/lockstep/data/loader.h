@@ -40,7 +40,7 @@ struct LoaderOptions {
   BatchSizes batch{};         // next() returns local batches; a step has `accumulation` of them
   std::optional<int> rank{};  // world.rank(); required if batch.world > 1
   OrderOptions order{};
-  Shard shard = Shard::chunk;
+  SampleShard shard = SampleShard::chunk;
   Tail tail = Tail::drop;
   TailUnit tail_unit = TailUnit::batch;
 

@@ -146,9 +146,9 @@ void Sampler::take(std::int64_t position, std::int64_t count,
   const std::int64_t rank = options_.rank;
   const std::int64_t world = options_.world;
   // Shards of a full batch have equal sizes; those of a short batch differ by at most one.
-  const auto begin = options_.shard == Shard::chunk ? count * rank / world : rank;
-  const auto step = options_.shard == Shard::chunk ? 1 : world;
-  const auto end = options_.shard == Shard::chunk ? count * (rank + 1) / world : count;
+  const auto begin = options_.shard == SampleShard::chunk ? count * rank / world : rank;
+  const auto step = options_.shard == SampleShard::chunk ? 1 : world;
+  const auto end = options_.shard == SampleShard::chunk ? count * (rank + 1) / world : count;
   const auto mine = end > begin ? (end - begin + step - 1) / step : 0;
   samples.resize(static_cast<std::size_t>(mine));
   for (std::int64_t i = 0; i < mine; ++i) {

@@ -1,6 +1,6 @@
 // Chooses the samples of each rank in each step, with a state that resumes at any world size. It
 // takes the place of Python's DistributedSampler, but its defaults differ; OrderKind::torch,
-// Shard::stride, TailUnit::world and Tail::pad together give Python's samples. Words:
+// SampleShard::stride, TailUnit::world and Tail::pad together give Python's samples. Words:
 //
 //   position      an index into the epoch's order (order.h), counted over all ranks
 //   global batch  the positions of one step on all ranks: the next B positions of the order
@@ -24,7 +24,7 @@
 
 namespace lockstep {
 
-enum class Shard {
+enum class SampleShard {
   chunk,   // a rank takes consecutive positions
   stride,  // a rank takes every world-th position, as Python's DistributedSampler does
 };
@@ -45,7 +45,7 @@ struct SamplerOptions {
   std::int64_t global_batch = 1;
   int rank = 0;
   int world = 1;  // number of ranks on all nodes
-  Shard shard = Shard::chunk;
+  SampleShard shard = SampleShard::chunk;
   Tail tail = Tail::drop;
   TailUnit tail_unit = TailUnit::batch;
 };

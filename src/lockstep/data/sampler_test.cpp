@@ -62,7 +62,7 @@ Samples python_shard(std::int64_t size, int world, int rank, Tail tail) {
                      {.global_batch = world,
                       .rank = rank,
                       .world = world,
-                      .shard = Shard::stride,
+                      .shard = SampleShard::stride,
                       .tail = tail,
                       .tail_unit = TailUnit::world},
                      {.kind = OrderKind::sequential});
@@ -83,7 +83,7 @@ TEST(Sampler, DealsAsPythonsDistributedSamplerDoes) {
 }
 
 TEST(Sampler, GivesEachSampleOncePerEpochAtEveryWorldSize) {
-  for (const auto shard : {Shard::chunk, Shard::stride}) {
+  for (const auto shard : {SampleShard::chunk, SampleShard::stride}) {
     for (const int world : {1, 2, 3, 4, 6, 12}) {
       for (const std::int64_t size : {1, 5, 12, 100, 121, 143}) {
         auto ranks = all_ranks(
@@ -108,7 +108,7 @@ TEST(Sampler, GivesEachSampleOncePerEpochAtEveryWorldSize) {
 }
 
 TEST(Sampler, ShardsOfAnUnevenTailDifferByOneAtMost) {
-  for (const auto shard : {Shard::chunk, Shard::stride}) {
+  for (const auto shard : {SampleShard::chunk, SampleShard::stride}) {
     for (std::int64_t size = 1; size < 12; ++size) {
       auto ranks = all_ranks(
           size, {.global_batch = 12, .world = 4, .shard = shard, .tail = Tail::uneven}, {});
