@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/shared_region.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
 #include "lockstep/train/adam.h"
@@ -103,12 +105,14 @@ void run_step(Net& net, Ddp& ddp, FlatOptimizer& optimizer, GradScaler& scaler,
   optimizer.zero_grad();
 }
 
-Result train(ProcessGroup& group, const Setting& setting, Shard shard) {
+Result train(ProcessGroup& group, const Setting& setting, Shard shard,
+             Copies copies = Copies::per_rank) {
   Net net;
   fill(*net, group.rank() + 1);
   net->to(setting.dtype);
   auto options = setting.ddp;
   options.shard = shard;
+  options.copies = copies;
   options.bucket_bytes = 200 << 10;
   Ddp ddp(*net, group, options);
   const auto optimizer = setting.make(ddp.flat());
@@ -194,12 +198,15 @@ TEST_P(ShardedSteps, HaveTheBitsOfPlainDdp) {
   for (const int size : {1, 2, 3, 5}) {
     with_groups(size, [&](ProcessGroup& group) {
       const auto plain = train(group, setting, Shard::none);
-      const auto sharded = train(group, setting, Shard::optimizer);
-      for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
-        EXPECT_TRUE(are_same(plain.parameters[i], sharded.parameters[i])) << i;
+      for (const auto copies : {Copies::per_rank, Copies::per_host}) {
+        SCOPED_TRACE(copies == Copies::per_rank ? "per rank" : "per host");
+        const auto sharded = train(group, setting, Shard::optimizer, copies);
+        for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
+          EXPECT_TRUE(are_same(plain.parameters[i], sharded.parameters[i])) << i;
+        }
+        EXPECT_EQ(plain.norms, sharded.norms);
+        expect_same_state(plain, sharded, group);
       }
-      EXPECT_EQ(plain.norms, sharded.norms);
-      expect_same_state(plain, sharded, group);
     });
   }
 }
@@ -208,10 +215,10 @@ TEST_P(ShardedSteps, HaveTheBitsOfPlainDdp) {
 TEST(OwnedShards, AreUpdatedByOptimizersOfTorch) {
   for (const int size : {1, 2, 4}) {
     with_groups(size, [&](ProcessGroup& group) {
-      const auto run = [&](Shard shard) {
+      const auto run = [&](Shard shard, Copies copies) {
         Net net;
         fill(*net, 1);
-        Ddp ddp(*net, group, {.shard = shard});
+        Ddp ddp(*net, group, {.shard = shard, .copies = copies});
         std::vector<at::Tensor> mine;
         for (const auto& owned : ddp.flat().owned()) mine.push_back(owned.value);
         torch::optim::AdamW optimizer(mine, 1e-2);
@@ -228,9 +235,11 @@ TEST(OwnedShards, AreUpdatedByOptimizersOfTorch) {
         for (const auto& parameter : net->parameters()) parameters.push_back(parameter.clone());
         return parameters;
       };
-      const auto plain = run(Shard::none);
-      const auto sharded = run(Shard::optimizer);
-      for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(are_same(plain[i], sharded[i]));
+      const auto plain = run(Shard::none, Copies::per_rank);
+      for (const auto copies : {Copies::per_rank, Copies::per_host}) {
+        const auto sharded = run(Shard::optimizer, copies);
+        for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(are_same(plain[i], sharded[i]));
+      }
     });
   }
 }
@@ -270,10 +279,10 @@ TEST(ShardedDdp, ReportsAnOptimizerThatUpdatesNothing) {
 
 TEST(ShardedDdp, KeepsStateWhenItMovesToAnotherGroupOfTheSameRanks) {
   with_groups(3, [](ProcessGroup& group) {
-    const auto run = [&](Shard shard) {
+    const auto run = [&](Shard shard, Copies copies) {
       Net net;
       fill(*net, 1);
-      Ddp ddp(*net, group, {.shard = shard});
+      Ddp ddp(*net, group, {.shard = shard, .copies = copies});
       const auto optimizer = adam_w(ddp.flat());
       std::vector<at::Tensor> parameters;
       for (int step = 0; step < 6; ++step) {
@@ -285,9 +294,70 @@ TEST(ShardedDdp, KeepsStateWhenItMovesToAnotherGroupOfTheSameRanks) {
       for (const auto& parameter : net->parameters()) parameters.push_back(parameter.clone());
       return parameters;
     };
-    const auto plain = run(Shard::none);
-    const auto sharded = run(Shard::optimizer);
-    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(are_same(plain[i], sharded[i])) << i;
+    const auto plain = run(Shard::none, Copies::per_rank);
+    for (const auto copies : {Copies::per_rank, Copies::per_host}) {
+      const auto sharded = run(Shard::optimizer, copies);
+      for (std::size_t i = 0; i < plain.size(); ++i) {
+        EXPECT_TRUE(are_same(plain[i], sharded[i])) << i;
+      }
+    }
+  });
+}
+
+// With one copy for all ranks, a change that every rank makes would be applied once per rank.
+TEST(OneCopyPerHost, ReportsChangesInPlaceAndAppliesNone) {
+  const std::vector<std::pair<std::string, std::function<void(TestNet&)>>> changes{
+      {"mul_", [](TestNet& net) { net->second->weight.mul_(2); }},
+      {"clamp_", [](TestNet& net) { net->second->weight.clamp_(-0.1, 0.1); }},
+      {"init", [](TestNet& net) { torch::nn::init::constant_(net->second->weight, 1); }},
+  };
+  for (const auto& [name, change] : changes) {
+    with_groups(2, [&, &does = change, &what = name](ProcessGroup& group) {
+      SCOPED_TRACE(what);
+      TestNet net;
+      fill(*net, 1);
+      Ddp ddp(*net, group, {.shard = Shard::optimizer, .copies = Copies::per_host});
+      AdamW optimizer(ddp.flat());
+      const auto shared = shared_memory_of(net->second->weight);
+      const auto before = shared.clone();
+      {
+        const torch::NoGradGuard off;
+        does(net);
+      }
+      EXPECT_TRUE(are_same(shared, before));
+      const auto message =
+          message_of([&] { net->forward(batch_of(group.rank(), 0)).square().mean().backward(); });
+      EXPECT_TRUE(holds(message, "changed in place: second.weight."));
+      EXPECT_TRUE(holds(message, "ddp.write_parameters("));
+    });
+  }
+}
+
+TEST(OneCopyPerHost, ChangesByWriteParametersOnce) {
+  for (const auto copies : {Copies::per_rank, Copies::per_host}) {
+    with_groups(3, [&](ProcessGroup& group) {
+      TestNet net;
+      fill(*net, 1);
+      Ddp ddp(*net, group, {.shard = Shard::optimizer, .copies = copies});
+      AdamW optimizer(ddp.flat());
+      for (int step = 0; step < 3; ++step) {
+        const auto before = net->second->weight.detach().clone();
+        ddp.write_parameters([&] { net->second->weight.mul_(2); });
+        EXPECT_TRUE(are_same(net->second->weight, before * 2));
+        net->forward(batch_of(group.rank(), step)).square().mean().backward();
+        optimizer.step();
+        optimizer.zero_grad();
+      }
+    });
+  }
+}
+
+TEST(OneCopyPerHost, NeedsShards) {
+  with_groups(1, [](ProcessGroup& group) {
+    TestNet net;
+    const auto message =
+        message_of([&] { const Ddp ddp(*net, group, {.copies = Copies::per_host}); });
+    EXPECT_TRUE(holds(message, "Copies::per_host needs shards"));
   });
 }
 

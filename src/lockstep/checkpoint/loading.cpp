@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/checkpoint/tensor_entry_internal.h"
+#include "lockstep/collectives/shared_region.h"
 
 namespace lockstep {
 namespace {
@@ -50,7 +51,7 @@ at::Tensor tensor_of(std::span<const std::byte> bytes, SafetensorsDtype dtype,
 
 // `bytes` are all elements of `to`, in row-major order.
 void copy(std::span<const std::byte> bytes, SafetensorsDtype dtype, const at::Tensor& to) {
-  auto target = to.detach();
+  auto target = shared_memory_of(to.detach());  // one copy for all ranks: all write the same bytes
   if (target.is_cpu() && target.is_contiguous()) {
     std::memcpy(target.mutable_data_ptr(), bytes.data(), bytes.size());
   } else {

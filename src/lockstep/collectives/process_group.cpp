@@ -16,6 +16,7 @@
 #include "lockstep/collectives/device_alone_internal.h"
 #include "lockstep/collectives/start_call_internal.h"
 #include "lockstep/fabric/backend_choice.h"
+#include "lockstep/net/shared_memory.h"
 #include "lockstep/rendezvous/network_link.h"
 
 namespace lockstep {
@@ -210,6 +211,20 @@ at::Tensor ProcessGroup::allocate(std::int64_t bytes, at::Device device) const {
   return at::from_blob(
       start, {bytes}, [memory = std::move(memory)](void* /*start*/) mutable { memory.reset(); },
       options);
+}
+
+SharedRegion ProcessGroup::allocate_shared(std::int64_t bytes) const {
+  if (bytes < 0) throw UsageError(fmt::format("cannot allocate {} bytes", bytes));
+  const auto ranks = static_cast<std::size_t>(size());
+  const auto part = whole_pages((static_cast<std::size_t>(bytes) + ranks - 1) / ranks);
+  auto memory = group_->allocate(part, {});
+  if (bytes > 0 && memory->all_parts().empty()) {
+    throw UsageError(fmt::format(
+        "memory that all ranks share needs ranks of one host; the backend of this group "
+        "is {}",
+        group_->kind()));
+  }
+  return {std::move(memory), bytes};
 }
 
 Work ProcessGroup::all_reduce(at::Tensor& tensor, ReduceOp op, const CallOptions& options) const {

@@ -33,6 +33,7 @@
 
 #include "lockstep/base/call_flags.h"
 #include "lockstep/base/owners.h"
+#include "lockstep/collectives/shared_region.h"
 #include "lockstep/collectives/work.h"
 #include "lockstep/kernels/dtype.h"
 #include "lockstep/kernels/leaf_tree.h"
@@ -125,6 +126,10 @@ class ProcessGroup {
   /// memory exists as long as a tensor uses it, also beyond the group. Throws UsageError for a
   /// device that the backend does not support, PeerError.
   [[nodiscard]] at::Tensor allocate(std::int64_t bytes, at::Device device = at::kCPU) const;
+
+  /// Allocates `bytes` of CPU memory once for all ranks, which are on one host. Collective: every
+  /// rank passes the same size. Throws UsageError for ranks of several hosts, PeerError.
+  [[nodiscard]] SharedRegion allocate_shared(std::int64_t bytes) const;
 
   // All functions below throw UsageError for an unsupported dtype or device, a tensor that is not
   // contiguous, and sizes that do not match; PeerError when a rank is lost. In-place use is noted

@@ -22,7 +22,6 @@ std::vector<int> expected_at(const Layout& layout, std::span<const int> arrival)
 }
 
 // Where the span that holds the element before `end` ends: it includes the padding behind a slot.
-// Frozen slots are in no span.
 std::int64_t end_of_span(const Ownership& shards, int segment, std::int64_t end) {
   const auto found =
       std::find_if(shards.spans.begin(), shards.spans.end(), [&](const ShardedSpan& span) {

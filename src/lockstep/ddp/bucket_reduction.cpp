@@ -30,11 +30,11 @@ class PlainReduction final : public BucketReduction {
                                                   const BucketCall& call) override {
     const CallOptions options{.name = call.name, .flags = call.flags, .weight = call.weight};
     constexpr auto kAverage = ReduceOp::weighted_average;
-    const auto index = static_cast<std::size_t>(call.index);
-    const auto owners = index < owners_.size() ? owners_[index] : nullptr;
     return std::make_unique<CallWork>(
-        owners ? group_.reduce_to_owners(bucket, owners, kAverage, options)
-               : group_.all_reduce(bucket, kAverage, options));
+        owners_.empty()
+            ? group_.all_reduce(bucket, kAverage, options)
+            : group_.reduce_to_owners(bucket, owners_[static_cast<std::size_t>(call.index)],
+                                      kAverage, options));
   }
 
   [[nodiscard]] std::vector<bool> combine_used(const std::vector<bool>& used) override {

@@ -86,7 +86,7 @@ class BucketReduction {
   [[nodiscard]] virtual std::vector<bool> combine_used(const std::vector<bool>& used) = 0;
 };
 
-/// By bucket, the owners of its elements; null: every rank gets the whole average.
+/// By bucket, the owners of its elements.
 using BucketOwners = std::vector<std::shared_ptr<const Owners>>;
 
 /// Each rank gets the average of the elements that it owns.

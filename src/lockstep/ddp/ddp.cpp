@@ -141,6 +141,11 @@ void Ddp::rebind(const ProcessGroup& group) {
   state_->prepare();
 }
 
+void Ddp::write_parameters(const std::function<void()>& write) {
+  expect_idle(settled().phase, "write_parameters()");
+  state_->flat.write_values(write);
+}
+
 FlatParameters& Ddp::flat() noexcept { return state_->flat; }
 const BucketPlan& Ddp::plan() const { return settled().filled().plan(); }
 const StepRecord& Ddp::record() const { return settled().record; }

@@ -26,6 +26,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,6 +78,9 @@ struct DdpOptions {
   // optimizers, clip_grad_norm and GradScaler on flat(), or flat().owned(). These calls, and
   // non_finite(), then are collective. The results are the same, bit for bit.
   Shard shard = Shard::none;
+  // With shards: one copy of the parameters for all ranks of a host, instead of one per rank.
+  // Change parameters only by write_parameters() then.
+  Copies copies = Copies::per_rank;
   // SyncBatchNorm: in training the BatchNorm layers of the model use the statistics of the batches
   // of all ranks, also under no_sync(). The model does not change. It works on the thread that
   // makes the Ddp, while the Ddp lives; every rank runs the same layers in the same order
@@ -212,6 +216,12 @@ class [[nodiscard]] Ddp {
   /// Collective: every rank of `group` calls this.
   /// Throws as the constructor.
   void rebind(const ProcessGroup& group);
+
+  /// Rank 0 of the group calls `write`, which may change parameters in place; all ranks get the
+  /// result. For initial values, loaded values and limits on values, where ranks share one copy.
+  /// Collective: every rank calls this, between steps. Returns when all ranks have the result.
+  /// Throws what `write` throws on rank 0, PeerError on the others; UsageError during a backward().
+  void write_parameters(const std::function<void()>& write);
 
   [[nodiscard]] FlatParameters& flat() noexcept;
   [[nodiscard]] const BucketPlan& plan() const;

@@ -23,15 +23,14 @@ at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket
   return range.is_complex() ? at::view_as_real(range) : range;
 }
 
-// With shards: the owners of each bucket's elements. A bucket of frozen parameters has none.
+// With shards: the owners of each bucket's elements.
 BucketOwners owners_by_bucket(const FlatParameters& flat, const BucketPlan& plan) {
   BucketOwners all;
   for (const auto& bucket : plan.buckets) {
     const auto& shards = flat.shards().ownership();
     const auto spans = spans_in(shards, bucket.segment, bucket.begin, bucket.end);
     const int width = flat.gradients(bucket.segment).is_complex() ? 2 : 1;
-    all.push_back(spans.empty() ? nullptr
-                                : std::make_shared<const Owners>(owners_of(spans, width)));
+    all.push_back(std::make_shared<const Owners>(owners_of(spans, width)));
   }
   return all;
 }
@@ -73,7 +72,9 @@ Ddp::State::State(torch::nn::Module& the_module, const ProcessGroup& the_group,
       group(agree_on_group(the_group, the_options)),
       options(with_process_trace(the_options)),
       flat(the_module, group,
-           {.gradient_buffers = the_options.gradient_buffers, .shard = the_options.shard}) {
+           {.gradient_buffers = the_options.gradient_buffers,
+            .shard = the_options.shard,
+            .copies = the_options.copies}) {
   flat.slots().listen(this);
   if (options.trace != nullptr) observe_operators(*options.trace);
   prepare();
@@ -116,11 +117,7 @@ void Ddp::State::prepare() {
   ends.reset();
   end_is_due = false;
 
-  for (int i = 0; i < flat.num_segments(); ++i) {
-    auto values = flat.values(i);
-    if (values.is_complex()) values = at::view_as_real(values);
-    group.broadcast(values, 0, {.name = "parameters"}).wait();
-  }
+  flat.broadcast_values();
   if (options.buffers != BufferSync::never) copy_buffers(0);
   sync_batch_norms();
   if (group.size() > 1) {

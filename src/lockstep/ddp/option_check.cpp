@@ -41,6 +41,10 @@ std::string text_of_shard(std::int64_t value) {
   return static_cast<Shard>(value) == Shard::none ? "none" : "optimizer";
 }
 
+std::string text_of_copies(std::int64_t value) {
+  return static_cast<Copies>(value) == Copies::per_rank ? "per_rank" : "per_host";
+}
+
 std::string text_of_bool(std::int64_t value) { return value != 0 ? "true" : "false"; }
 
 std::string text_of_number(std::int64_t value) { return fmt::format("{}", value); }
@@ -49,13 +53,14 @@ struct Option {
   const char* name;
   std::string (*text)(std::int64_t value);
 };
-constexpr std::array<Option, 7> kOptions{{{"accumulate", text_of_number},
+constexpr std::array<Option, 8> kOptions{{{"accumulate", text_of_number},
                                           {"normalize", text_of_normalize},
                                           {"bucket_bytes", text_of_bucket_bytes},
                                           {"buffers", text_of_buffers},
                                           {"gradient_buffers", text_of_number},
                                           {"sync_batch_norm", text_of_bool},
-                                          {"shard", text_of_shard}}};
+                                          {"shard", text_of_shard},
+                                          {"copies", text_of_copies}}};
 // The options in this order, then whether the group is reserved on this rank.
 constexpr auto kNumbers = kOptions.size() + 1;
 using Numbers = std::array<std::int64_t, kNumbers>;
@@ -72,6 +77,7 @@ ProcessGroup agree_on_group(const ProcessGroup& group, const DdpOptions& options
                     options.gradient_buffers,
                     options.sync_batch_norm ? 1 : 0,
                     static_cast<std::int64_t>(options.shard),
+                    static_cast<std::int64_t>(options.copies),
                     group.is_reserved() ? 1 : 0};
   const auto count = static_cast<std::int64_t>(kNumbers);
   auto input = at::empty({count}, at::kLong);

@@ -19,6 +19,7 @@
 #include "lockstep/fabric/device.h"
 #include "lockstep/fabric/recipe.h"
 #include "lockstep/kernels/leaf_tree.h"
+#include "lockstep/net/shared_memory.h"
 
 namespace lockstep {
 
@@ -102,6 +103,11 @@ class RegisteredMemory {
   [[nodiscard]] virtual std::span<std::byte> bytes() const noexcept = 0;
   /// The part of `rank`, as this rank has it mapped; empty if this rank cannot access it.
   [[nodiscard]] virtual std::span<std::byte> part(int /*rank*/) const noexcept { return {}; }
+  /// The parts of all ranks one after the other, if they are one run of memory that every rank has
+  /// mapped: whole pages each. Otherwise empty.
+  [[nodiscard]] virtual std::span<std::byte> all_parts() const noexcept { return {}; }
+  /// A private view of all_parts(); null if that is empty. Throws SystemError.
+  [[nodiscard]] virtual std::unique_ptr<PrivateView> view_all_parts() const { return nullptr; }
 };
 
 /// Called repeatedly while a function waits for another rank; throws if that rank has failed.

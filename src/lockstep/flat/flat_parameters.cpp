@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/as_strided.h>
+#include <ATen/ops/view_as_real.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
@@ -15,6 +16,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/shared_region.h"
+#include "lockstep/flat/host_copies.h"
 #include "lockstep/flat/upload.h"
 
 namespace lockstep {
@@ -110,6 +113,11 @@ FlatParameters::FlatParameters(torch::nn::Module& module, const ProcessGroup& gr
   if (options.gradient_buffers < 1) {
     throw UsageError(fmt::format("FlatOptions::gradient_buffers is {}; expected at least 1",
                                  options.gradient_buffers));
+  }
+  if (options.copies == Copies::per_host && options.shard == Shard::none) {
+    throw UsageError(
+        "Copies::per_host needs shards, because one rank writes each element: set "
+        "Shard::optimizer too");
   }
   const auto registered = registered_in(module_);
   if (registered.empty()) throw UsageError("the model has no parameters");
@@ -222,7 +230,45 @@ bool FlatParameters::is_averaged(int parameter) const {
 
 void FlatParameters::update(
     const std::function<bool(int segment, const Shards::Part& part)>& update) {
-  shards_->update(values_, update);
+  if (host_copies_) {
+    host_copies_->update(*shards_, update);
+    next_is_copied_ = false;
+  } else {
+    shards_->update(values_, update);
+  }
+  note_written(/*bumps=*/false);
+}
+
+const at::Tensor& FlatParameters::next_values(int segment) const {
+  return host_copies_ ? host_copies_->next(segment) : values(segment);
+}
+
+void FlatParameters::broadcast_values() const {
+  if (host_copies_) return;  // there is one copy
+  for (auto segment : values_) {
+    if (segment.is_complex()) segment = at::view_as_real(segment);
+    group_.broadcast(segment, 0, {.name = "parameters"}).wait();
+  }
+}
+
+void FlatParameters::write_values(const std::function<void()>& write) {
+  const at::NoGradGuard off;
+  if (host_copies_) {
+    host_copies_->write(write);
+  } else {
+    if (group_.rank() == 0) write();
+    broadcast_values();
+  }
+  note_written(/*bumps=*/true);
+}
+
+// Graphs that hold old values must detect the write; autograd has not seen it.
+void FlatParameters::note_written(bool bumps) {
+  versions_.clear();
+  for (const auto& parameter : parameters_) {
+    if (bumps) parameter.tensor.unsafeGetTensorImpl()->bump_version();
+    versions_.push_back(parameter.tensor._version());
+  }
 }
 
 std::span<const OwnedShard> FlatParameters::owned() {
@@ -236,7 +282,7 @@ std::span<const OwnedShard> FlatParameters::owned() {
            .parameter = i,
            .begin = run.begin - slot.begin,
            // Not views in autograd's sense: optimizers write to them in place.
-           .value = values(slot.segment).narrow(0, run.begin, run.count).variable_data(),
+           .value = next_values(slot.segment).narrow(0, run.begin, run.count).variable_data(),
            .gradient = {}});
     }
   }
@@ -245,6 +291,10 @@ std::span<const OwnedShard> FlatParameters::owned() {
 }
 
 void FlatParameters::bind_owned() {
+  if (host_copies_ && !owned_.empty() && !averaged_.empty()) {
+    host_copies_->copy_own(*shards_);
+    next_is_copied_ = true;
+  }
   for (auto& shard : owned_) {
     const auto& slot = layout_.slots[static_cast<std::size_t>(shard.parameter)];
     shard.gradient = gradients(slot.segment)
@@ -255,17 +305,35 @@ void FlatParameters::bind_owned() {
 }
 
 void FlatParameters::share_values() {
-  update([](int, const Shards::Part&) { return true; });
-  for (const auto& parameter : parameters_) {
-    parameter.tensor.unsafeGetTensorImpl()->bump_version();
+  if (host_copies_) {
+    if (!next_is_copied_) host_copies_->copy_own(*shards_);
+    next_is_copied_ = false;
+    host_copies_->switch_over();
+  } else {
+    update([](int, const Shards::Part&) { return true; });
   }
+  note_written(/*bumps=*/true);
 }
 
-void FlatParameters::expect_one_step() const {
-  if (!shards_->is_torn()) return;
-  throw UsageError(
-      "the parameters are those of two steps, because a rank was lost while ranks sent each other "
-      "their new shards: resume from a checkpoint");
+void FlatParameters::expect_intact() const {
+  if (shards_->is_torn()) {
+    throw UsageError(
+        "the parameters are those of two steps, because a rank was lost while ranks sent each "
+        "other "
+        "their new shards: resume from a checkpoint");
+  }
+  if (!host_copies_) return;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].tensor._version() != versions_[i]) names.push_back(parameters_[i].name);
+  }
+  if (names.empty()) return;
+  throw UsageError(fmt::format(
+      "parameters were changed in place: {}. With Copies::per_host all ranks of a host share one "
+      "copy, and this change is only in this process. Change them before the Ddp is made, or by "
+      "ddp.write_parameters([&] {{ … }}), which one rank runs for all; load checkpoints with "
+      "Run::resume()",
+      fmt::join(names, ", ")));
 }
 
 std::vector<std::string> FlatParameters::moved_parameters() const {
@@ -294,7 +362,7 @@ std::vector<std::string> FlatParameters::added_parameters() const {
 }
 
 void FlatParameters::expect_in_place() const {
-  expect_one_step();
+  expect_intact();
   if (const auto names = added_parameters(); !names.empty()) {
     throw UsageError(fmt::format(
         "parameters were added to the module after the Ddp was made, and their gradients are not "
@@ -360,7 +428,8 @@ void FlatParameters::move_in() {
     auto value = view_of(values_[segment], parameter.slot, facts_[i]);
     if (parameter.tensor.const_data_ptr() != value.const_data_ptr() ||
         parameter.tensor.strides() != value.strides()) {
-      value.copy_(parameter.tensor);
+      // Of one copy for all ranks, rank 0 writes the values.
+      if (!host_copies_ || group_.rank() == 0) shared_memory_of(value).copy_(parameter.tensor);
       parameter.tensor.set_data(value);
     }
     auto& views = views_.emplace_back();
@@ -372,6 +441,8 @@ void FlatParameters::move_in() {
     entries.push_back({parameter.name, parameter.tensor, views});
   }
   slots_ = std::make_unique<GradientSlots>(std::move(entries));
+  if (host_copies_) group_.barrier({.name = "parameters are written"}).wait();
+  note_written(/*bumps=*/false);
 }
 
 void FlatParameters::allocate() {
@@ -380,11 +451,14 @@ void FlatParameters::allocate() {
     slot_tables_.push_back(segment.device.is_cuda() ? table_of(segment, layout_) : at::Tensor());
   }
   shards_ = std::make_shared<Shards>(layout_, group_, options_.shard);
+  host_copies_ =
+      options_.copies == Copies::per_host ? std::make_unique<HostCopies>(group_, layout_) : nullptr;
   gradients_.assign(static_cast<std::size_t>(options_.gradient_buffers), {});
   for (const auto& segment : layout_.segments) {
     const auto bytes = segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));
     const auto make = [&] { return group_.allocate(bytes, segment.device).view(segment.dtype); };
-    values_.push_back(make());
+    values_.push_back(host_copies_ ? host_copies_->values(static_cast<int>(values_.size()))
+                                   : make());
     for (auto& buffer : gradients_) buffer.push_back(make());
   }
 }

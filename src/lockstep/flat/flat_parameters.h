@@ -59,17 +59,21 @@ struct FlatOptions {
   // can be reduced or used by an optimizer meanwhile.
   int gradient_buffers = 1;
   Shard shard = Shard::none;
+  Copies copies = Copies::per_rank;
 };
+
+class HostCopies;
 
 class FlatParameters {
  public:
   /// Moves the parameters of `module` and its submodules to registered memory of `group`. Values
-  /// and gradients do not change.
+  /// and gradients do not change; with Copies::per_host all ranks get the values of rank 0.
   /// Collective: every rank calls this, with an equal model: names, shapes, dtypes, strides and
   /// requires_grad are compared.
   /// Throws PeerError that names the first parameter that differs and the rank; UsageError for a
   /// model without parameters, a parameter that is not floating point or is in another
-  /// FlatParameters, and fewer than one gradient buffer.
+  /// FlatParameters, fewer than one gradient buffer, and Copies::per_host without shards, on a GPU
+  /// or with several hosts.
   FlatParameters(torch::nn::Module& module, const ProcessGroup& group,
                  const FlatOptions& options = {});
   FlatParameters(const FlatParameters&) = delete;
@@ -121,8 +125,17 @@ class FlatParameters {
   /// With shards, each rank receives the elements of `range` from their `owners`. Collective with
   /// shards.
   void share(at::Tensor& range, const Owners& owners) const;
-  /// Updates values as Shards::update() does. Collective with shards.
+  /// Updates values as Shards::update() does: `update` writes to next_values(). Collective with
+  /// shards.
   void update(const std::function<bool(int segment, const Shards::Part& part)>& update);
+
+  /// Where update() writes: values(), or with Copies::per_host the next copy.
+  [[nodiscard]] const at::Tensor& next_values(int segment) const;
+  /// All ranks get the values of rank 0. Collective. Throws PeerError.
+  void broadcast_values() const;
+  /// Rank 0 calls `write`, which may change parameters in place; all ranks get the result.
+  /// Collective. Throws what `write` throws on rank 0; PeerError on the others.
+  void write_values(const std::function<void()>& write);
 
   /// What this rank updates, for an optimizer of your own, such as one of torch::optim, that treats
   /// elements independently:
@@ -140,8 +153,9 @@ class FlatParameters {
   /// Copies the values that each rank updates to all ranks.
   /// Collective: every rank calls this after it has changed values of owned(). Throws PeerError.
   void share_values();
-  /// Throws UsageError if a rank was lost while ranks sent each other new values.
-  void expect_one_step() const;
+  /// Throws UsageError if a rank was lost while ranks sent each other new values, and, with
+  /// Copies::per_host, with the names of parameters that the program has changed in place.
+  void expect_intact() const;
   /// Whether shards are updated: owned() was called, or a FlatOptimizer made.
   [[nodiscard]] bool has_updater() const noexcept { return has_updater_; }
   void note_updater() noexcept { has_updater_ = true; }
@@ -156,7 +170,7 @@ class FlatParameters {
   /// gradients are not reduced. Empty when the module has been destroyed.
   [[nodiscard]] std::vector<std::string> added_parameters() const;
   /// Throws UsageError with the names of moved or added parameters and what to do, if there are
-  /// any; also as expect_one_step().
+  /// any; also as expect_intact().
   void expect_in_place() const;
 
   /// Moves moved parameters back to this memory, with their current values.
@@ -174,6 +188,7 @@ class FlatParameters {
   void move_in();
   void allocate();
   void bind_owned();
+  void note_written(bool bumps);
 
   ObservedModule module_;
   ProcessGroup group_;
@@ -190,6 +205,9 @@ class FlatParameters {
   std::vector<bool> averaged_;  // by parameter; empty: none
   std::vector<OwnedShard> owned_;
   bool has_updater_ = false;
+  std::unique_ptr<HostCopies> host_copies_;  // null with Copies::per_rank
+  bool next_is_copied_ = false;              // owned() has the values in use
+  std::vector<std::int64_t> versions_;       // of the parameters, as lockstep last wrote them
   std::unique_ptr<GradientSlots> slots_;
 };
 

@@ -70,7 +70,8 @@ GradientSlots::Node::Node(int index, Entry entry, std::shared_ptr<Shared> shared
     : autograd::Node(UINT64_MAX),
       index_(index),
       entry_(std::move(entry)),
-      data_(entry_.parameter.const_data_ptr()),
+      storage_(entry_.parameter.storage().unsafeGetStorageImpl()),
+      offset_(entry_.parameter.storage_offset()),
       kept_(entry_.gradients.size()),
       shared_(std::move(shared)) {
   add_input_metadata(entry_.parameter);
@@ -177,7 +178,9 @@ bool GradientSlots::Node::is_slot(const at::Tensor& gradient) const {
 }
 
 bool GradientSlots::Node::has_same_memory() const {
-  return entry_.parameter.const_data_ptr() == data_;
+  return entry_.parameter.has_storage() &&
+         entry_.parameter.storage().unsafeGetStorageImpl() == storage_ &&
+         entry_.parameter.storage_offset() == offset_;
 }
 
 void GradientSlots::Node::take(const at::Tensor& gradient) {

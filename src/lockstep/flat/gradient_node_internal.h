@@ -86,7 +86,9 @@ class GradientSlots::Node final : public torch::autograd::Node {
 
   const int index_;
   const Entry entry_;
-  const void* const data_;  // the parameter's memory when the node was made
+  // Where the parameter was when the node was made. The memory of a storage may change.
+  const c10::StorageImpl* const storage_;
+  const std::int64_t offset_;
   std::size_t buffer_ = 0;  // the current one
   Note note_;
   std::vector<Kept> kept_;  // by buffer

@@ -4,8 +4,7 @@
 //
 //   std::vector<double> cells(grid.num_cells());       // zeros
 //   square_cells(flat, grid, pieces, cells);           // this rank's
-//   …                                                  // with shards: one call shares the first
-//                                                      // grid.num_trainable_cells() of them
+//   …                                                  // with shards: one call shares them
 //   const double norm = std::sqrt(total_of_cells(cells));
 //
 // device_walk.h has both steps for gradients on one GPU, without waiting for it.

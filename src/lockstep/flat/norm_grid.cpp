@@ -116,6 +116,7 @@ Owners owners_of_cells(const NormGrid& grid, const Ownership& ownership) {
       covered = end;
     }
   }
+  pieces.push_back({0, grid.num_cells() - covered});  // of frozen slots
   return {ownership.num_ranks, pieces};
 }
 

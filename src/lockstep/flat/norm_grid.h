@@ -83,7 +83,7 @@ class NormGrid {
   std::int64_t num_trainable_cells_ = 0;
 };
 
-/// The owners of the first num_trainable_cells() numbers, for a call on the sums of all cells.
+/// The owners of all num_cells() numbers, for a call on the sums of the cells.
 [[nodiscard]] Owners owners_of_cells(const NormGrid& grid, const Ownership& ownership);
 
 }  // namespace lockstep

@@ -96,24 +96,23 @@ Ownership plan_ownership(const Layout& layout, int num_ranks) {
           {.segment = static_cast<int>(i), .begin = begin / width, .ends = std::move(ends)});
       begin = end;
     }
+    if (segment.length == segment.trains_length) continue;
+    const std::vector<std::int64_t> all_of_rank_0(static_cast<std::size_t>(num_ranks),
+                                                  segment.length);
+    ownership.spans.push_back({static_cast<int>(i), segment.trains_length, all_of_rank_0});
   }
   return ownership;
 }
 
-std::vector<OwnedRun> runs_of(const Ownership& ownership, const Layout& layout, int segment,
-                              int rank) {
+std::vector<OwnedRun> runs_of(const Ownership& ownership, int segment, int rank) {
   std::vector<OwnedRun> runs;
   std::int64_t packed = 0;
-  const auto add = [&](const ElementRange& range) {
-    if (range.count == 0) return;
-    runs.push_back({.begin = range.begin, .count = range.count, .packed_begin = packed});
-    packed += range.count;
-  };
   for (const auto& span : ownership.spans) {
-    if (span.segment == segment) add(span.shard(rank));
+    const auto shard = span.shard(rank);
+    if (span.segment != segment || shard.count == 0) continue;
+    runs.push_back({.begin = shard.begin, .count = shard.count, .packed_begin = packed});
+    packed += shard.count;
   }
-  const auto& whole = layout.segments[static_cast<std::size_t>(segment)];
-  add({whole.trains_length, whole.length - whole.trains_length});
   return runs;
 }
 

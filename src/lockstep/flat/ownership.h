@@ -9,6 +9,8 @@
 // of a slot that lies in one block of 4 KiB has one owner. The shards of a span differ by at most
 // one block; the ranks take turns at the larger ones. A span with fewer blocks than ranks leaves
 // some ranks without a shard. A call on a run of whole spans gives every rank its shard of each.
+//
+// The frozen slots of a segment are one more span, of rank 0: they rarely train later.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +48,7 @@ struct Ownership {
   friend bool operator==(const Ownership&, const Ownership&) = default;
 };
 
-/// The spans cover the trainable elements of each segment once; frozen slots are in none of them.
+/// The spans cover the elements of each segment once.
 /// Throws UsageError for no ranks.
 [[nodiscard]] Ownership plan_ownership(const Layout& layout, int num_ranks);
 
@@ -66,11 +68,8 @@ struct OwnedRun {
   friend bool operator==(const OwnedRun&, const OwnedRun&) = default;
 };
 
-/// The elements of `segment` that `rank` updates, ascending: its shards, and all frozen slots. A
-/// parameter that was frozen when the layout was made may train later; it has no owner, and every
-/// rank updates it.
-[[nodiscard]] std::vector<OwnedRun> runs_of(const Ownership& ownership, const Layout& layout,
-                                            int segment, int rank);
+/// The shards of `rank` in `segment`, ascending.
+[[nodiscard]] std::vector<OwnedRun> runs_of(const Ownership& ownership, int segment, int rank);
 
 /// The spans of `segment` that lie in its elements [begin, end). They are consecutive.
 [[nodiscard]] std::span<const ShardedSpan> spans_in(const Ownership& ownership, int segment,

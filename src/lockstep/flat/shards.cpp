@@ -49,10 +49,6 @@ std::vector<Shards::Part> parts_of(const Ownership& ownership, const Layout& lay
          .owners = std::make_shared<const Owners>(owners_of(run, width_of(segment.dtype)))});
     first = next;
   }
-  const ElementRange frozen{segment.trains_length, segment.length - segment.trains_length};
-  if (frozen.count > 0) {
-    parts.push_back({.range = frozen, .runs = {}, .owners = nullptr});
-  }
   return parts;
 }
 
@@ -67,7 +63,7 @@ Shards::Shards(const Layout& layout, const ProcessGroup& group, Shard kind)
     const auto length = layout.segments[static_cast<std::size_t>(i)].length;
     const bool whole = kind == Shard::none;
     runs_.push_back(whole ? std::vector<OwnedRun>{{0, length, 0}}
-                          : runs_of(ownership_, layout, i, group.rank()));
+                          : runs_of(ownership_, i, group.rank()));
     parts_.push_back(whole
                          ? std::vector<Part>{{.range = {0, length}, .runs = {}, .owners = nullptr}}
                          : parts_of(ownership_, layout, i));
@@ -99,8 +95,7 @@ at::Tensor Shards::make_packed(int segment, at::ScalarType dtype) const {
   if (!is_sharded()) return at::zeros({length}, at::dtype(dtype).device(device));
   auto most = length;  // of all ranks: they allocate the same number of bytes
   for (int rank = 0; rank < ownership_.num_ranks; ++rank) {
-    std::int64_t of_rank = segments_[static_cast<std::size_t>(segment)].length -
-                           segments_[static_cast<std::size_t>(segment)].trains_length;
+    std::int64_t of_rank = 0;
     for (const auto& span : ownership_.spans) {
       if (span.segment == segment) of_rank += span.shard(rank).count;
     }
@@ -143,12 +138,9 @@ at::Tensor Shards::gather(int segment, const at::Tensor& packed, std::int64_t be
     whole.narrow(0, run.begin - begin, run.count)
         .copy_(packed.narrow(0, run.packed_begin, run.count));
   }
-  const auto trains = segments_[static_cast<std::size_t>(segment)].trains_length;
-  const auto owned = std::min(count, std::max<std::int64_t>(0, trains - begin));
-  if (!is_sharded() || owned == 0) return whole;
-  auto range = whole.narrow(0, 0, owned);
-  group_.gather_from_owners(range, owners_in(group_, segment, begin, owned), {.name = "shards"})
-      .wait();
+  if (!is_sharded() || count == 0) return whole;
+  const auto owners = owners_in(group_, segment, begin, count);
+  group_.gather_from_owners(whole, owners, {.name = "shards"}).wait();
   return whole;
 }
 
@@ -158,12 +150,9 @@ at::Tensor Shards::take_over(const Shards& old, int segment, const at::Tensor& p
   for (const auto& run : old.runs(segment)) {
     all.narrow(0, run.begin, run.count).copy_(packed.narrow(0, run.packed_begin, run.count));
   }
-  if (old.is_sharded() && whole.trains_length > 0) {
-    auto range = all.narrow(0, 0, whole.trains_length);
-    group_
-        .gather_from_owners(range, old.owners_in(group_, segment, 0, whole.trains_length),
-                            {.name = "shards"})
-        .wait();
+  if (old.is_sharded() && whole.length > 0) {
+    const auto owners = old.owners_in(group_, segment, 0, whole.length);
+    group_.gather_from_owners(all, owners, {.name = "shards"}).wait();
   }
   auto moved = make_packed(segment, packed.scalar_type());
   for (const auto& run : runs(segment)) {

@@ -28,13 +28,21 @@ enum class Shard {
               // Steps of the optimizer become collective
 };
 
+/// How many copies of the parameters there are.
+enum class Copies {
+  per_rank,  // one in each rank, which receives the new values of the others
+  per_host,  // one for all ranks of a host, which is read by all and written by the owners of
+             // shards (host_copies.h). For parameters on the CPU and ranks of one host; needs
+             // shards
+};
+
 class Shards {
  public:
   /// Consecutive elements of a segment that are updated, then sent, before the next ones.
   struct Part {
     ElementRange range = {};
     std::vector<OwnedRun> runs = {};            // of this rank
-    std::shared_ptr<const Owners> owners = {};  // of the range; null: every rank updates it
+    std::shared_ptr<const Owners> owners = {};  // of the range; null without shards
   };
 
   Shards(const Layout& layout, const ProcessGroup& group, Shard kind);

@@ -11,12 +11,12 @@ namespace lockstep {
 constexpr std::size_t kPieceLine = 64;  // bytes; shards and windows begin at whole lines
 
 /// The part of a span that one rank reduces.
-struct Shard {
+struct ByteShard {
   std::size_t begin = 0;  // bytes
   std::size_t bytes = 0;
 };
 
-[[nodiscard]] inline Shard shard_of(std::size_t total, int rank, int size) noexcept {
+[[nodiscard]] inline ByteShard shard_of(std::size_t total, int rank, int size) noexcept {
   const auto ranks = static_cast<std::size_t>(size);
   const auto length = ((total + ranks - 1) / ranks + kPieceLine - 1) / kPieceLine * kPieceLine;
   const auto begin = std::min(total, static_cast<std::size_t>(rank) * length);

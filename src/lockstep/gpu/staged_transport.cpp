@@ -201,7 +201,7 @@ class StagedTransport final : public DeviceTransport {
   // All ranks have copied in: the host reduces what this rank owes.
   void reduce_part(const DeviceCall& call, const Plan& plan, std::uint64_t turn) {
     if (plan.rounds) return reduce_owned(call, plan, turn);
-    Shard shard{0, plan.bytes(turn)};
+    ByteShard shard{0, plan.bytes(turn)};
     if (call.call.kind == Collective::all_reduce) {
       shard = shard_of(shard.bytes, parts_.rank(), parts_.size());
     } else if (call.call.output.empty()) {

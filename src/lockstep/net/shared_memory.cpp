@@ -63,6 +63,18 @@ void SharedMemory::map() {
   start_ = static_cast<std::byte*>(start);
 }
 
+PrivateView::PrivateView(const SharedMemory& memory, std::size_t offset, std::size_t length) {
+  if (length == 0) return;
+  void* start = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, memory.descriptor(),
+                       static_cast<off_t>(offset));
+  if (start == MAP_FAILED) throw SystemError("cannot map a private view of shared memory", errno);
+  bytes_ = {static_cast<std::byte*>(start), length};
+}
+
+PrivateView::~PrivateView() {
+  if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
+}
+
 std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 std::size_t whole_pages(std::size_t bytes) noexcept {

@@ -27,8 +27,6 @@ class SharedMemory {
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {start_, bytes_}; }
   /// The descriptor to send to other processes.
   [[nodiscard]] int descriptor() const noexcept { return memory_.number(); }
-  /// Closes the descriptor once all processes have received it. The mapping stays.
-  void close_descriptor() noexcept { memory_.reset(); }
 
  private:
   void map();
@@ -36,6 +34,22 @@ class SharedMemory {
   FileDescriptor memory_;
   std::size_t bytes_;
   std::byte* start_ = nullptr;
+};
+
+/// A second mapping of shared memory. Reads see what any process writes there; a write changes the
+/// page in this process only, from then on for good.
+class PrivateView {
+ public:
+  /// Maps [offset, offset + length), both multiples of the page size. Throws SystemError.
+  PrivateView(const SharedMemory& memory, std::size_t offset, std::size_t length);
+  PrivateView(const PrivateView&) = delete;
+  PrivateView& operator=(const PrivateView&) = delete;
+  ~PrivateView();
+
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+
+ private:
+  std::span<std::byte> bytes_;
 };
 
 [[nodiscard]] std::size_t page_bytes() noexcept;

@@ -92,6 +92,12 @@ class Allocation final : public RegisteredMemory {
   [[nodiscard]] static std::size_t memory_bytes(std::size_t bytes, int size);
   [[nodiscard]] std::span<std::byte> bytes() const noexcept override { return part(rank_); }
   [[nodiscard]] std::span<std::byte> part(int rank) const noexcept override;
+  [[nodiscard]] std::span<std::byte> all_parts() const noexcept override {
+    return memory_->bytes().subspan(page_bytes());
+  }
+  [[nodiscard]] std::unique_ptr<PrivateView> view_all_parts() const override {
+    return std::make_unique<PrivateView>(*memory_, page_bytes(), all_parts().size());
+  }
 
  private:
   std::shared_ptr<SharedMemory> memory_;

@@ -150,10 +150,7 @@ std::shared_ptr<SharedMemory> SocketExchange::make(std::size_t bytes, Deadline d
                                                    const Watch& watch) {
   if (role_ == Role::peer) {
     wait_readable(channels_.front().number(), deadline, watch);
-    auto memory =
-        std::make_shared<SharedMemory>(channels_.front().receive_descriptor(deadline), bytes);
-    memory->close_descriptor();
-    return memory;
+    return std::make_shared<SharedMemory>(channels_.front().receive_descriptor(deadline), bytes);
   }
   std::shared_ptr<SharedMemory> memory;
   try {
@@ -171,7 +168,6 @@ std::shared_ptr<SharedMemory> SocketExchange::make(std::size_t bytes, Deadline d
       if (!failure) failure = std::current_exception();
     }
   }
-  memory->close_descriptor();
   if (failure) std::rethrow_exception(failure);
   return memory;
 }

@@ -32,11 +32,10 @@ std::vector<GradientPiece> pieces_of(const FlatParameters& flat,
   return pieces;
 }
 
-// With shards each rank has the cells of its own; frozen slots that train now are on all ranks.
+// With shards each rank has summed its own cells.
 void share_cells(const FlatParameters& flat, const NormGrid& grid, at::Tensor& cells) {
   if (!flat.shards().is_sharded()) return;
-  auto owned = cells.narrow(0, 0, grid.num_trainable_cells());
-  flat.share(owned, owners_of_cells(grid, flat.shards().ownership()));
+  flat.share(cells, owners_of_cells(grid, flat.shards().ownership()));
 }
 
 double norm_of(const FlatParameters& flat, const std::vector<FlatRange>& ranges) {

@@ -221,7 +221,7 @@ void FlatOptimizer::make_step(const DeviceStepInputs& inputs) {
 SegmentMemory FlatOptimizer::memory_of(int segment, const DeviceStepInputs& inputs) const {
   const auto number = static_cast<std::size_t>(segment);
   SegmentMemory memory{
-      .values = flat_.values(segment),
+      .values = flat_.next_values(segment),
       .gradients = flat_.gradients(segment),
       .masters = masters_[number],
       .state = {},

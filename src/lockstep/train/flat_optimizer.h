@@ -93,9 +93,9 @@ class FlatOptimizer {
   void zero_grad();
 
   /// The state of each parameter: "layers.0.weight.exp_avg", with the parameter's shape, and
-  /// "layers.0.weight.step". The tensors are the state itself, not copies. With shards, only what
-  /// every rank has; and copies of the state of parameters whose memory is not row-major
-  /// (channels-last), which load_tensors() copies back.
+  /// "layers.0.weight.step". The tensors are the state itself, not copies. With shards, only the
+  /// steps, and copies of the state of parameters whose memory is not row-major (channels-last),
+  /// which load_tensors() copies back.
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> named_tensors();
   /// With shards: the rest of it.
   [[nodiscard]] ShardedTensors sharded_tensors();
@@ -125,8 +125,6 @@ class FlatOptimizer {
   void make_step(const DeviceStepInputs& inputs);
   void follow_rebind();
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> packed_of(int segment) const;
-  /// Whether ranks have parts of its state.
-  [[nodiscard]] bool is_divided(const FlatParameter& parameter) const;
   [[nodiscard]] at::Tensor make_masters(int segment) const;
   void add_steps(const FlatRange& range, double lr, std::vector<RangeStep>& steps);
   [[nodiscard]] SegmentMemory memory_of(int segment, const DeviceStepInputs& inputs) const;

@@ -10,15 +10,6 @@
 #include "lockstep/train/flat_optimizer.h"
 
 namespace lockstep {
-namespace {
-
-// The state of a parameter that this rank updates alone.
-at::Tensor in_one_run(const Shards& shards, const Slot& slot, const at::Tensor& packed) {
-  const auto runs = shards.runs_within(slot.segment, slot.begin, slot.count);
-  return packed.narrow(0, runs.empty() ? 0 : runs.front().packed_begin, slot.count);
-}
-
-}  // namespace
 
 // The group of the flat buffers may be another one since the last step, with other shards.
 void FlatOptimizer::follow_rebind() {
@@ -44,11 +35,6 @@ std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::packed_of(int seg
   return all;
 }
 
-bool FlatOptimizer::is_divided(const FlatParameter& parameter) const {
-  const auto& segment = flat_.layout().segments[static_cast<std::size_t>(parameter.slot.segment)];
-  return shards_->is_sharded() && parameter.slot.begin < segment.trains_length;
-}
-
 std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() {
   follow_rebind();
   std::vector<std::pair<std::string, at::Tensor>> all;
@@ -56,11 +42,11 @@ std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() {
   for (const auto& parameter : flat_.parameters()) {
     const auto& slot = parameter.slot;
     const auto& gradient = parameter.gradient;
-    const bool is_divided = this->is_divided(parameter);
     for (const auto& [name, packed] : packed_of(slot.segment)) {
-      if (is_divided && gradient.is_contiguous()) continue;  // in sharded_tensors()
-      const auto whole = is_divided ? shards_->gather(slot.segment, packed, slot.begin, slot.count)
-                                    : in_one_run(*shards_, slot, packed);
+      if (shards_->is_sharded() && gradient.is_contiguous()) continue;  // in sharded_tensors()
+      const auto whole = shards_->is_sharded()
+                             ? shards_->gather(slot.segment, packed, slot.begin, slot.count)
+                             : packed.narrow(0, slot.begin, slot.count);
       all.emplace_back(parameter.name + "." + name,
                        whole.as_strided(gradient.sizes(), gradient.strides()));
     }
@@ -74,7 +60,7 @@ ShardedTensors FlatOptimizer::sharded_tensors() {
   follow_rebind();
   ShardedTensors all;
   for (const auto& parameter : flat_.parameters()) {
-    if (!is_divided(parameter) || !parameter.gradient.is_contiguous()) continue;
+    if (!shards_->is_sharded() || !parameter.gradient.is_contiguous()) continue;
     const auto& slot = parameter.slot;
     for (const auto& [name, packed] : packed_of(slot.segment)) {
       auto& tensor = all.emplace_back(ShardedTensor{.name = parameter.name + "." + name,
@@ -92,7 +78,7 @@ ShardedTensors FlatOptimizer::sharded_tensors() {
 void FlatOptimizer::load_tensors(const std::vector<std::pair<std::string, at::Tensor>>& loaded) {
   const std::map<std::string, at::Tensor> by_name(loaded.begin(), loaded.end());
   for (const auto& parameter : flat_.parameters()) {
-    if (!is_divided(parameter) || parameter.gradient.is_contiguous()) continue;
+    if (!shards_->is_sharded() || parameter.gradient.is_contiguous()) continue;
     const auto& slot = parameter.slot;
     for (const auto& [name, packed] : packed_of(slot.segment)) {
       const auto& whole = by_name.at(parameter.name + "." + name);

@@ -101,7 +101,9 @@ bool GradScaler::agree(const FlatParameters& flat, bool finite) {
   if (!flat.shards().is_sharded()) return finite;
   auto found = at::full({1}, finite ? 0 : 1, at::kByte);
   flat.combine_largest(found);
-  if (device_.defined()) {
+  // The same call on every rank, also on one that has had no loss.
+  if (const auto device = flat.values(0).device(); device.is_cuda()) {
+    move_to(device);
     auto on_device = device_.view(at::kInt).narrow(0, kFound, 1);
     flat.combine_largest(on_device);
   }

@@ -5,6 +5,7 @@
 namespace lockstep {
 
 std::vector<FlatRange> present_gradients(FlatParameters& flat) {
+  flat.expect_intact();
   const auto& slots = flat.slots();
   const auto count = static_cast<int>(flat.parameters().size());
   std::vector<bool> averaged;

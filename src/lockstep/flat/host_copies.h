@@ -1,0 +1,67 @@
+// One copy of the parameters for all ranks of a host (Copies::per_host), in two memories in turn:
+// the copy *in use*, which all ranks read, and the *next* one. A step of the optimizer reads the
+// copy in use and writes the next one, each rank its shards; when all ranks have done so, every
+// rank uses the next one. So nothing is sent, a rank that is still in backward() reads what it
+// began with, and a rank that is killed inside a step leaves the copy in use as it was.
+//
+// The module's tensors see a private view of the copy in use (collectives/shared_region.h): a
+// program that changes a parameter in place, on every rank, would otherwise apply the change once
+// per rank.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <functional>
+#include <vector>
+
+#include "lockstep/collectives/process_group.h"
+#include "lockstep/flat/layout.h"
+#include "lockstep/flat/shards.h"
+
+namespace lockstep {
+
+class HostCopies {
+ public:
+  /// Collective. Throws UsageError for parameters on a GPU, and for ranks of several hosts.
+  HostCopies(const ProcessGroup& group, const Layout& layout);
+
+  /// The copy in use as the program sees it, and as all ranks share it: a whole segment. The memory
+  /// of the first changes in switch_over(), its storage does not.
+  [[nodiscard]] const at::Tensor& values(int segment) const { return of(segment).values; }
+  [[nodiscard]] at::Tensor shared(int segment) const;
+  /// The next copy. Its storage stays the same too.
+  [[nodiscard]] const at::Tensor& next(int segment) const { return of(segment).next; }
+
+  /// Copies this rank's shards of the copy in use to the next one.
+  void copy_own(const Shards& shards) const;
+  /// As Shards::update(), without sending: update(segment, part) changes the next copy. It is
+  /// called for blocks of a part, right after they have been copied, while they are in the cache.
+  void update(const Shards& shards,
+              const std::function<bool(int segment, const Shards::Part& part)>& update);
+  /// All ranks have written the next copy: use it. Collective. Throws PeerError; the copy in use
+  /// stays then.
+  void switch_over();
+
+  /// Calls `write` on rank 0, which may change the copy in use; returns when it is done on all
+  /// ranks. Collective. Throws what `write` throws on rank 0; PeerError on the others.
+  void write(const std::function<void()>& write);
+
+ private:
+  struct Copies {
+    std::array<SharedRegion, 2> regions;
+    at::Tensor values;
+    at::Tensor next;
+  };
+
+  [[nodiscard]] const Copies& of(int segment) const {
+    return copies_[static_cast<std::size_t>(segment)];
+  }
+  void point(bool at_shared);
+
+  ProcessGroup group_;
+  std::vector<Copies> copies_;  // by segment
+  std::size_t in_use_ = 0;
+};
+
+}  // namespace lockstep
