@@ -23,7 +23,8 @@ using Parts = std::vector<std::pair<std::string, std::unique_ptr<Tracked>>>;
 [[nodiscard]] NamedTensors own_tensors(Tracked& thing);
 
 /// The newest checkpoint that is valid on every rank; empty if no rank sees a checkpoint. The ranks
-/// of a host verify it together (shared_check_internal.h). Collective. Logs each skipped checkpoint. Throws as decide_common does.
+/// of a host verify it together (shared_check_internal.h). Collective. Logs each skipped
+/// checkpoint. Throws as decide_common does.
 [[nodiscard]] std::optional<ValidCheckpoint> newest_common(FileSystem& files,
                                                            const std::string& folder,
                                                            const World& world,

@@ -15,9 +15,10 @@
 // Change tracked objects only as part of a step, before its end_of_step(). A later change is not in
 // the checkpoint of that step and is lost if the run resumes from it.
 //
-// Rank 0 writes the state that is equal on all ranks: model, optimizer, loader. Each rank writes
-// its own state: that of LibTorch's default random generator and of tracked generators. A resumed
-// run is bit-identical to an uninterrupted one if its steps depend only on tracked state
+// State that is equal on all ranks (model, optimizer, loader) is saved once: by rank 0, or, if a
+// tracked object is sharded, by all ranks together, each a part. Each rank writes its own state:
+// that of LibTorch's default random generator and of tracked generators. A resumed run is
+// bit-identical to an uninterrupted one if its steps depend only on tracked state
 // (docs/checkpoint_format.md). The program chooses its exit code. After a stop signal, 0 is
 // appropriate, because nothing is lost; stop_signal() returns the signal.
 #pragma once
