@@ -17,7 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/base/error.h"
+#include "lockstep/collectives/process_group.h"
+#include "lockstep/ddp/ddp.h"
+#include "lockstep/launch/init.h"
 
 namespace {
 
