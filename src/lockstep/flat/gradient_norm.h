@@ -1,11 +1,8 @@
 // The sums of squares of gradients, cell by cell (norm_grid.h), on LibTorch's intra-op threads or
 // on the gradients' GPU. Two steps, so that ranks which have different shards can exchange the
-// cells between them:
-//
-//   std::vector<double> cells(grid.num_cells());       // zeros
-//   square_cells(flat, grid, pieces, cells);           // this rank's
-//   …                                                  // with shards: one call shares them
-//   const double norm = std::sqrt(total_of_cells(cells));
+// cells between them: square_cells() adds this rank's squares to cells that are zero, and
+// total_of_cells() adds the cells, which with shards one call has shared. The norm is the root of
+// this total.
 //
 // device_walk.h has both steps for gradients on one GPU, without waiting for it.
 #pragma once
