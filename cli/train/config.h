@@ -22,6 +22,7 @@ enum class Augment { none, flip };
 enum class ResumeKind { automatic, required };
 enum class TailKind { drop, pad, uneven };
 enum class Compress { none, bf16, fp16, int8, powersgd, automatic };
+enum class Sharding { none, optimizer, automatic };
 
 /// The defaults are those of a tiny GPT; default_config() has those of the other models.
 struct TrainConfig {
@@ -72,6 +73,7 @@ struct TrainConfig {
   Compress compress = Compress::none;    // of gradients between ranks
   std::int64_t powersgd_rank = 0;        // 0: kPowerSgdRank, and no candidate of `automatic`
   std::int64_t powersgd_start = 1000;    // steps before it are not compressed
+  Sharding shard = Sharding::none;       // what the ranks divide among themselves
   std::int64_t seed = 1;
   bool deterministic = false;
   bool cuda_graph = false;

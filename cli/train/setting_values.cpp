@@ -125,5 +125,6 @@ std::vector<std::string_view> words_of(TailKind) { return {"drop", "pad", "uneve
 std::vector<std::string_view> words_of(Compress) {
   return {"none", "bf16", "fp16", "int8", "powersgd", "auto"};
 }
+std::vector<std::string_view> words_of(Sharding) { return {"none", "optimizer", "auto"}; }
 
 }  // namespace lockstep::cli

@@ -41,5 +41,6 @@ std::vector<std::string_view> words_of(Augment);
 std::vector<std::string_view> words_of(ResumeKind);
 std::vector<std::string_view> words_of(TailKind);
 std::vector<std::string_view> words_of(Compress);
+std::vector<std::string_view> words_of(Sharding);
 
 }  // namespace lockstep::cli

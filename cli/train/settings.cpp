@@ -200,6 +200,10 @@ void add_computation(Table& table) {
             "rank of --compress powersgd, 0: 4; with auto, PowerSGD is a candidate if it is given");
   table.add("powersgd-start", &C::powersgd_start, kAll,
             "first step that PowerSGD compresses; earlier ones are sent as they are");
+  table.add_free("shard", &C::shard, kAll,
+                 "none, optimizer (each rank updates a part of the parameters and has the "
+                 "optimizer's state of it only; the same result), or auto: optimizer with several "
+                 "ranks on one host");
   table.add("seed", &C::seed, kAll, "seed of initial weights, data order and dropout");
   table.add("deterministic", &C::deterministic, kAll,
             "refuse operators without a deterministic implementation");

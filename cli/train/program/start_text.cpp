@@ -35,6 +35,7 @@ std::vector<std::string> start_lines(const SavedConfig& saved, Task& task,
                                 group.size(), threads, threads == 1 ? "" : "s",
                                 backend_text(group)));
   }
+  if (!facts.sharding.empty()) lines.push_back("optimizer: " + facts.sharding);
   lines.push_back(
       fmt::format("run: {}{}", facts.folder,
                   facts.step > 0 ? fmt::format(", resumed at step {}", facts.step) : ""));

@@ -16,6 +16,7 @@ struct StartFacts {
   std::int64_t steps_per_epoch = 0;
   std::string schedule;   // Schedule::describe()
   std::string lr_reason;  // empty: lr is not scaled
+  std::string sharding;   // ShardDecision::reason
   std::int64_t step = 0;  // the number of steps at the start; 0: a new run
 };
 

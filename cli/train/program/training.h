@@ -15,6 +15,7 @@
 #include "cli/train/program/rank_log.h"
 #include "cli/train/program/reporter.h"
 #include "cli/train/program/setup.h"
+#include "cli/train/program/shard_choice.h"
 #include "cli/train/program/summary.h"
 #include "cli/train/program/task.h"
 #include "cli/train/program/train_clock.h"
@@ -85,6 +86,7 @@ class Training {
   Seeds seeds_;
   std::unique_ptr<Task> task_;
   BatchSizes sizes_;
+  ShardDecision sharding_;
   Ddp ddp_;
   Compression compression_;
   std::unique_ptr<FlatOptimizer> optimizer_;

@@ -35,10 +35,12 @@ std::unique_ptr<Task> seeded_task(const SavedConfig& saved, const std::string& f
   return task;
 }
 
-DdpOptions ddp_options(const TrainConfig& config, const BatchSizes& sizes) {
+DdpOptions ddp_options(const TrainConfig& config, const BatchSizes& sizes,
+                       const ShardDecision& sharding) {
   return {.bucket_bytes = static_cast<std::size_t>(config.bucket_bytes),
           .normalize = config.tail == TailKind::uneven ? Normalize::by_count : Normalize::by_rank,
           .accumulate = static_cast<int>(sizes.accumulation),
+          .shard = sharding.shard,
           .sync_batch_norm = config.sync_batch_norm};
 }
 
@@ -84,7 +86,9 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
       seeds_(static_cast<std::uint64_t>(config_.seed), {.leaf = world.rank()}),
       task_(seeded_task(saved_, folder_, seeds_, device_)),
       sizes_(batch_sizes_for(saved_, world.size())),
-      ddp_(task_->net(), group_, ddp_options(config_, sizes_)),
+      sharding_(choose_shard(
+          {.asked = config_.shard, .num_ranks = world.size(), .num_hosts = world.num_hosts()})),
+      ddp_(task_->net(), group_, ddp_options(config_, sizes_, sharding_)),
       compression_(config_),
       optimizer_(make_optimizer(config_, ddp_.flat())),
       loader_(task_->training(), loader_options(config_, sizes_, *task_, world.rank())),
@@ -174,6 +178,7 @@ void Training::announce() {
                    .steps_per_epoch = loader_.steps_per_epoch(),
                    .schedule = schedule_.describe(),
                    .lr_reason = config_.lr_scaling == LrScaling::none ? "" : peak_lr_.reason,
+                   .sharding = sharding_.reason,
                    .step = run_.step()});
   for (const auto& line : lines) reporter_->say(line);
 }
