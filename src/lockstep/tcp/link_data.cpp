@@ -155,6 +155,7 @@ bool Link::receive_data() {
     tag_received_ += of_tag;
     header_received_ += static_cast<std::size_t>(count) - of_bytes - of_tag;
     if (incoming_ && of_bytes == bytes.size() && of_tag == tag.size()) end_frame();
+    if (is_lost_) break;
     if (!incoming_ && header_received_ == header_size()) begin_frame();
   }
   return moved > 0;
