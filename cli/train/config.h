@@ -23,6 +23,7 @@ enum class ResumeKind { automatic, required };
 enum class TailKind { drop, pad, uneven };
 enum class Compress { none, bf16, fp16, int8, powersgd, automatic };
 enum class Sharding { none, optimizer, automatic };
+enum class CopiesKind { automatic, per_rank, per_host };
 
 /// The defaults are those of a tiny GPT; default_config() has those of the other models.
 struct TrainConfig {
@@ -74,6 +75,7 @@ struct TrainConfig {
   std::int64_t powersgd_rank = 0;        // 0: kPowerSgdRank, and no candidate of `automatic`
   std::int64_t powersgd_start = 1000;    // steps before it are not compressed
   Sharding shard = Sharding::none;       // what the ranks divide among themselves
+  CopiesKind copies = CopiesKind::automatic;  // of the parameters, with shards
   std::int64_t seed = 1;
   bool deterministic = false;
   bool cuda_graph = false;

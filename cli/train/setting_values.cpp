@@ -126,5 +126,6 @@ std::vector<std::string_view> words_of(Compress) {
   return {"none", "bf16", "fp16", "int8", "powersgd", "auto"};
 }
 std::vector<std::string_view> words_of(Sharding) { return {"none", "optimizer", "auto"}; }
+std::vector<std::string_view> words_of(CopiesKind) { return {"auto", "per-rank", "per-host"}; }
 
 }  // namespace lockstep::cli

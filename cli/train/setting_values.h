@@ -42,5 +42,6 @@ std::vector<std::string_view> words_of(ResumeKind);
 std::vector<std::string_view> words_of(TailKind);
 std::vector<std::string_view> words_of(Compress);
 std::vector<std::string_view> words_of(Sharding);
+std::vector<std::string_view> words_of(CopiesKind);
 
 }  // namespace lockstep::cli

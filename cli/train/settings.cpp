@@ -204,6 +204,9 @@ void add_computation(Table& table) {
                  "none, optimizer (each rank updates a part of the parameters and has the "
                  "optimizer's state of it only; the same result), or auto: optimizer with several "
                  "ranks on one host");
+  table.add_free("copies", &C::copies, kAll,
+                 "copies of the parameters, with --shard: per-rank, per-host (one for all ranks of "
+                 "a host: less memory), or auto: per-host on one host and the CPU");
   table.add("seed", &C::seed, kAll, "seed of initial weights, data order and dropout");
   table.add("deterministic", &C::deterministic, kAll,
             "refuse operators without a deterministic implementation");

@@ -98,6 +98,7 @@ void refuse_ignored(const ResolvedConfig& resolved) {
   for (const auto* name : {"powersgd-rank", "powersgd-start"}) {
     needs(name, may_be_powersgd, "without --compress powersgd or auto");
   }
+  needs("copies", c.shard != Sharding::none, "without --shard optimizer or auto");
   for (const auto* name : {"patience", "eval-every", "eval-batches"}) {
     needs(name, c.val_fraction > 0 || !takes_tokens(c.model), "with --val-fraction 0");
   }

@@ -44,23 +44,27 @@ class Sharding(unittest.TestCase):
     def test_shards_change_no_byte_of_a_checkpoint_and_may_change_when_a_run_resumes(self):
         out = self.train("plain", 2, 4, *SMALL)
         self.assertNotIn("optimizer:", out)
-        out = self.train("sharded", 2, 4, *SMALL, "--shard", "optimizer")
-        self.assertIn("optimizer: divided among 2 ranks (--shard optimizer)", out)
-        self.assert_same_checkpoint("sharded", "plain", 3)
-        self.assert_same_checkpoint("sharded", "plain", 4)
+        out = self.train("per-host", 2, 4, *SMALL, "--shard", "optimizer")
+        self.assertIn("optimizer: divided among 2 ranks (--shard optimizer); one copy of the parameters per host", out)
+        out = self.train("per-rank", 2, 4, *SMALL, "--shard", "auto", "--copies", "per-rank")
+        self.assertIn("one copy of the parameters per rank", out)
+        for run in ("per-host", "per-rank"):
+            self.assert_same_checkpoint(run, "plain", 3)
+            self.assert_same_checkpoint(run, "plain", 4)
 
         # One rank without shards, then four with them.
-        for run, of_one, of_four in (("plain", "none", "none"), ("sharded", "auto", "auto")):
-            alone = self.train(run, 1, 5, "--shard", of_one)
+        for run, shard in (("plain", "none"), ("per-host", "auto")):
+            alone = self.train(run, 1, 5, "--shard", shard)
             self.assertIn("resumed at step 4", alone)
-            four = self.train(run, 4, 7, "--shard", of_four)
+            four = self.train(run, 4, 7, "--shard", shard)
             self.assertIn("resumed at step 5", four)
             for text in (alone, four):
                 self.assertNotRegex(text, "warning: .*configuration")
         self.assertIn("not sharded (--shard auto): one rank has nothing to divide", alone)
-        self.assertIn("divided among 4 ranks (--shard auto): all of them are on one host", four)
-        self.assert_same_checkpoint("sharded", "plain", 5)
-        self.assert_same_checkpoint("sharded", "plain", 7)
+        self.assertIn("divided among 4 ranks (--shard auto: all of them are on one host); one copy of the parameters per "
+                      "host", four)
+        self.assert_same_checkpoint("per-host", "plain", 5)
+        self.assert_same_checkpoint("per-host", "plain", 7)
 
     def test_shards_and_compressed_gradients_train_as_compressed_gradients_alone(self):
         for run, shard in (("plain", "none"), ("sharded", "optimizer")):

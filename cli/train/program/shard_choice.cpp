@@ -2,30 +2,55 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::cli {
+namespace {
+
+Copies choose_copies(const ShardFacts& facts) {
+  const bool is_possible = facts.is_on_cpu && facts.num_hosts == 1;
+  if (facts.copies == CopiesKind::per_host && !is_possible) {
+    throw UsageError(
+        fmt::format("--copies per-host needs ranks that share memory, and these {}: leave it out",
+                    facts.is_on_cpu ? fmt::format("are on {} hosts", facts.num_hosts)
+                                    : std::string("train on GPUs")));
+  }
+  if (facts.copies == CopiesKind::per_rank || !is_possible) return Copies::per_rank;
+  // One rank has one copy anyway, and needs no second one to write to.
+  const bool is_alone = facts.copies == CopiesKind::automatic && facts.num_ranks == 1;
+  return is_alone ? Copies::per_rank : Copies::per_host;
+}
+
+ShardDecision sharded(const ShardFacts& facts, std::string_view why) {
+  const auto copies = choose_copies(facts);
+  return {Shard::optimizer, copies,
+          fmt::format("divided among {} rank{} ({}); one copy of the parameters per {}",
+                      facts.num_ranks, facts.num_ranks == 1 ? "" : "s", why,
+                      copies == Copies::per_host ? "host" : "rank")};
+}
+
+ShardDecision whole(std::string_view why) {
+  return {Shard::none, Copies::per_rank, fmt::format("not sharded (--shard auto): {}", why)};
+}
+
+}  // namespace
 
 ShardDecision choose_shard(const ShardFacts& facts) {
-  switch (facts.asked) {
+  switch (facts.shard) {
     case Sharding::none:
       break;
     case Sharding::optimizer:
-      return {Shard::optimizer, fmt::format("divided among {} rank{} (--shard optimizer)",
-                                            facts.num_ranks, facts.num_ranks == 1 ? "" : "s")};
+      return sharded(facts, "--shard optimizer");
     case Sharding::automatic:
-      if (facts.num_ranks == 1) {
-        return {Shard::none, "not sharded (--shard auto): one rank has nothing to divide"};
-      }
+      if (facts.num_ranks == 1) return whole("one rank has nothing to divide");
       // Ranks on several hosts would send new values after backward, when nothing else runs.
       if (facts.num_hosts > 1) {
-        return {Shard::none,
-                fmt::format("not sharded (--shard auto): with {} hosts new parameters would be "
-                            "sent between them after each backward; give --shard optimizer to "
-                            "save memory",
-                            facts.num_hosts)};
+        return whole(
+            fmt::format("with {} hosts new parameters would be sent between them after each "
+                        "backward; give --shard optimizer to save memory",
+                        facts.num_hosts));
       }
-      return {Shard::optimizer, fmt::format("divided among {} ranks (--shard auto): all of them "
-                                            "are on one host",
-                                            facts.num_ranks)};
+      return sharded(facts, "--shard auto: all of them are on one host");
   }
   return {};
 }

@@ -10,16 +10,20 @@
 namespace lockstep::cli {
 
 struct ShardFacts {
-  Sharding asked = Sharding::none;
+  Sharding shard = Sharding::none;            // --shard
+  CopiesKind copies = CopiesKind::automatic;  // --copies
+  bool is_on_cpu = true;
   int num_ranks = 1;
   int num_hosts = 1;
 };
 
 struct ShardDecision {
   Shard shard = Shard::none;
-  std::string reason;  // "--shard auto: one rank has nothing to divide"; empty for --shard none
+  Copies copies = Copies::per_rank;
+  std::string reason;  // of both, for the start of the run; empty for --shard none
 };
 
+/// Throws UsageError for --copies per-host with several hosts or on GPUs.
 [[nodiscard]] ShardDecision choose_shard(const ShardFacts& facts);
 
 }  // namespace lockstep::cli

@@ -41,6 +41,7 @@ DdpOptions ddp_options(const TrainConfig& config, const BatchSizes& sizes,
           .normalize = config.tail == TailKind::uneven ? Normalize::by_count : Normalize::by_rank,
           .accumulate = static_cast<int>(sizes.accumulation),
           .shard = sharding.shard,
+          .copies = sharding.copies,
           .sync_batch_norm = config.sync_batch_norm};
 }
 
@@ -86,8 +87,11 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
       seeds_(static_cast<std::uint64_t>(config_.seed), {.leaf = world.rank()}),
       task_(seeded_task(saved_, folder_, seeds_, device_)),
       sizes_(batch_sizes_for(saved_, world.size())),
-      sharding_(choose_shard(
-          {.asked = config_.shard, .num_ranks = world.size(), .num_hosts = world.num_hosts()})),
+      sharding_(choose_shard({.shard = config_.shard,
+                              .copies = config_.copies,
+                              .is_on_cpu = device_.is_cpu(),
+                              .num_ranks = world.size(),
+                              .num_hosts = world.num_hosts()})),
       ddp_(task_->net(), group_, ddp_options(config_, sizes_, sharding_)),
       compression_(config_),
       optimizer_(make_optimizer(config_, ddp_.flat())),
