@@ -21,9 +21,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kShards{Shard::none, Shard::optimizer};
-
-std::string name_of(Shard shard) { return "shard " + std::to_string(static_cast<int>(shard)); }
+struct Mode {
+  std::string name;
+  Shard shard = Shard::none;
+  Copies copies = Copies::per_rank;
+};
+const std::array kModes{Mode{"plain Ddp"}, Mode{"shards", Shard::optimizer},
+                        Mode{"one copy", Shard::optimizer, Copies::per_host}};
 
 // Odd lengths; a weight in channels-last memory; buffers that differ between ranks; a frozen layer.
 struct NetImpl : torch::nn::Module {
@@ -57,21 +61,23 @@ at::Tensor images(int rank, std::int64_t step, at::ScalarType dtype) {
 }
 
 // Resumes, trains `steps` steps and saves the last.
-void train(const std::string& folder, int ranks, Shard shard, at::ScalarType dtype, int steps) {
+void train(const std::string& folder, int ranks, const Mode& mode, at::ScalarType dtype,
+           int steps) {
   with_worlds(ranks, [&](const World& world) {
     ProcessGroup group(world);
     Net net;
     fill(*net, world.rank() + 1);
     net->to(dtype);
     DdpOptions options{.bucket_bytes = 100 << 10};
-    options.shard = shard;
+    options.shard = mode.shard;
+    options.copies = mode.copies;
     Ddp ddp(*net, group, options);
     AdamW optimizer(ddp.flat(), {.weight_decay = 0.1});
     const TestLog log;
     Run run(world, folder, {.log = log.log(world.rank())});
     run.track("model", net);
     run.track("optimizer", optimizer);
-    EXPECT_EQ(optimizer.sharded_tensors().empty(), shard == Shard::none);
+    EXPECT_EQ(optimizer.sharded_tensors().empty(), mode.shard == Shard::none);
     const auto last = run.resume() + steps;
     while (run.step() < last) {
       net->forward(images(world.rank(), run.step(), dtype)).square().mean().backward();
@@ -98,27 +104,25 @@ class ShardedCheckpoint : public ::testing::TestWithParam<at::ScalarType> {};
 INSTANTIATE_TEST_SUITE_P(Dtypes, ShardedCheckpoint, ::testing::Values(at::kFloat, at::kBFloat16),
                          [](const auto& each) { return std::string(c10::toString(each.param)); });
 
-TEST_P(ShardedCheckpoint, OfFourRanksResumesWithAnyNumberOfRanksShardedOrNotWithTheBitsOfDdp) {
+TEST_P(ShardedCheckpoint, OfFourRanksResumesWithAnyNumberOfRanksAndAnyModeWithTheBitsOfDdp) {
   const auto dtype = GetParam();
-  std::map<Shard, std::unique_ptr<TestFolder>> saved;
-  for (const auto shard : kShards) {
-    saved[shard] = std::make_unique<TestFolder>();
-    train(saved[shard]->path(), 4, shard, dtype, 3);
-    EXPECT_EQ(files_of(saved[shard]->path(), 3) == files_of(saved[Shard::none]->path(), 3), true)
-        << name_of(shard);
+  std::array<TestFolder, kModes.size()> saved;
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    train(saved[i].path(), 4, kModes[i], dtype, 3);
+    EXPECT_EQ(files_of(saved[i].path(), 3) == files_of(saved[0].path(), 3), true) << kModes[i].name;
   }
   for (const int ranks : {1, 2, 3, 8}) {
     std::map<std::string, std::string> expected;  // plain Ddp, from the files of plain Ddp
-    for (const auto from : kShards) {
-      for (const auto shard : kShards) {
+    for (std::size_t from = 0; from < saved.size(); ++from) {
+      for (const auto& mode : kModes) {
         const TestFolder copy;
-        fs::copy(saved[from]->path(), copy.path(), fs::copy_options::recursive);
-        train(copy.path(), ranks, shard, dtype, 2);
+        fs::copy(saved[from].path(), copy.path(), fs::copy_options::recursive);
+        train(copy.path(), ranks, mode, dtype, 2);
         const auto files = files_of(copy.path(), 5);
         if (expected.empty()) expected = files;
         for (const auto& [part, bytes] : expected) {
           EXPECT_EQ(files.at(part) == bytes, true) << part << ", " << ranks << " ranks, from "
-                                                   << name_of(from) << " with " << name_of(shard);
+                                                   << kModes[from].name << " with " << mode.name;
         }
       }
     }

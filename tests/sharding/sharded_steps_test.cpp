@@ -357,6 +357,19 @@ TEST(OneCopyPerHost, ChangesByWriteParametersOnce) {
   }
 }
 
+TEST(OneCopyPerHost, ReportsAFailedWriteOnAllRanks) {
+  for (const auto copies : {Copies::per_rank, Copies::per_host}) {
+    with_groups(2, [&](ProcessGroup& group) {
+      TestNet net;
+      fill(*net, 1);
+      Ddp ddp(*net, group, {.shard = Shard::optimizer, .copies = copies});
+      const auto message =
+          message_of([&] { ddp.write_parameters([] { throw UsageError("no such file"); }); });
+      EXPECT_TRUE(holds(message, group.rank() == 0 ? "no such file" : "rank 0 failed while"));
+    });
+  }
+}
+
 TEST(OneCopyPerHost, NeedsShards) {
   with_groups(1, [](ProcessGroup& group) {
     TestNet net;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -94,40 +93,15 @@ void HostCopies::update(const Shards& shards,
 void HostCopies::switch_over() {
   group_.barrier({.name = "new parameters"}).wait();
   in_use_ = 1 - in_use_;
-  point(/*at_shared=*/false);
+  allow_writes(false);
 }
 
-void HostCopies::point(bool at_shared) {
+void HostCopies::allow_writes(bool allowed) {
   for (auto& [regions, values, next] : copies_) {
     auto& now = regions[in_use_];
-    repoint(values, at_shared ? pointer_to(now.shared()) : now.view());
+    repoint(values, allowed ? pointer_to(now.shared()) : now.view());
     repoint(next, pointer_to(regions[1 - in_use_].shared()));
   }
-}
-
-void HostCopies::write(const std::function<void()>& write) {
-  // Before this barrier a rank may still read.
-  group_.barrier({.name = "parameters are written"}).wait();
-  std::exception_ptr failure;
-  if (group_.rank() == 0) {
-    point(/*at_shared=*/true);
-    try {
-      write();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    point(/*at_shared=*/false);
-  }
-  constexpr std::uint32_t kFailed = 1;
-  CallFlags flags;
-  if (failure) flags.any = kFailed;
-  auto written = group_.barrier({.name = "parameters are written", .flags = flags});
-  written.wait();
-  if (failure) std::rethrow_exception(failure);
-  if ((written.flags().any & kFailed) == 0) return;
-  throw PeerError(group_.global_rank(0),
-                  fmt::format("rank {} failed while it wrote parameters; see its output",
-                              group_.global_rank(0)));
 }
 
 }  // namespace lockstep

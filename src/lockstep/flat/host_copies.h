@@ -43,24 +43,23 @@ class HostCopies {
   /// stays then.
   void switch_over();
 
-  /// Calls `write` on rank 0, which may change the copy in use; returns when it is done on all
-  /// ranks. Collective. Throws what `write` throws on rank 0; PeerError on the others.
-  void write(const std::function<void()>& write);
+  /// While writes are allowed, values() is the memory that all ranks share, not a view of it. For
+  /// one rank, while the others do not read.
+  void allow_writes(bool allowed);
 
  private:
-  struct Copies {
+  struct OfSegment {
     std::array<SharedRegion, 2> regions;
     at::Tensor values;
     at::Tensor next;
   };
 
-  [[nodiscard]] const Copies& of(int segment) const {
+  [[nodiscard]] const OfSegment& of(int segment) const {
     return copies_[static_cast<std::size_t>(segment)];
   }
-  void point(bool at_shared);
 
   ProcessGroup group_;
-  std::vector<Copies> copies_;  // by segment
+  std::vector<OfSegment> copies_;  // by segment
   std::size_t in_use_ = 0;
 };
 

@@ -1,0 +1,209 @@
+// The part of FlatParameters that updates values: which gradients there are, which elements this
+// rank updates, and how other ranks get the new values.
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/view_as_real.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/flat/flat_parameters.h"
+#include "lockstep/flat/host_copies.h"
+
+namespace lockstep {
+
+std::vector<FlatRange> FlatParameters::present_gradients() const {
+  std::vector<FlatRange> ranges;
+  for (int number = 0; number < num_segments(); ++number) {
+    const auto& segment = layout_.segments[static_cast<std::size_t>(number)];
+    bool open = false;
+    for (const int index : segment.parameters) {
+      const auto& slot = layout_.slots[static_cast<std::size_t>(index)];
+      if (shards_->is_sharded() ? !is_averaged(index) : !slots_->is_bound(index)) {
+        open = false;
+        continue;
+      }
+      if (!open) ranges.push_back({.segment = number, .begin = slot.begin});
+      open = true;
+      ranges.back().end = slot.begin + slot.count;
+      ranges.back().parameters.push_back(index);
+    }
+  }
+  return ranges;
+}
+
+std::vector<FlatRange> FlatParameters::owned_gradients() const {
+  auto present = present_gradients();
+  if (!shards_->is_sharded()) return present;
+  std::vector<FlatRange> owned;
+  for (const auto& range : present) {
+    const auto count = range.end - range.begin;
+    for (const auto& run : shards_->runs_within(range.segment, range.begin, count)) {
+      FlatRange part{.segment = range.segment, .begin = run.begin, .end = run.end()};
+      for (const int index : range.parameters) {
+        const auto& slot = layout_.slots[static_cast<std::size_t>(index)];
+        if (slot.begin < part.end && slot.begin + slot.count > part.begin) {
+          part.parameters.push_back(index);
+        }
+      }
+      owned.push_back(std::move(part));
+    }
+  }
+  return owned;
+}
+
+void FlatParameters::combine_largest(at::Tensor& mine) const {
+  if (!shards_->is_sharded()) return;
+  group_.all_reduce(mine, ReduceOp::max, {.name = "flags of the shards"}).wait();
+}
+
+void FlatParameters::share(at::Tensor& range, const Owners& owners) const {
+  if (!shards_->is_sharded()) return;
+  group_
+      .gather_from_owners(range, std::make_shared<const Owners>(owners),
+                          {.name = "sums of the shards"})
+      .wait();
+}
+
+void FlatParameters::set_averaged(std::vector<bool> averaged) {
+  averaged_ = std::move(averaged);
+  bind_owned();
+}
+
+bool FlatParameters::is_averaged(int parameter) const {
+  return !averaged_.empty() && averaged_[static_cast<std::size_t>(parameter)];
+}
+
+void FlatParameters::update(
+    const std::function<bool(int segment, const Shards::Part& part)>& update) {
+  if (host_copies_) {
+    host_copies_->update(*shards_, update);
+    next_is_copied_ = false;
+  } else {
+    shards_->update(values_, update);
+  }
+  note_written(/*bumps=*/false);
+}
+
+const at::Tensor& FlatParameters::next_values(int segment) const {
+  return host_copies_ ? host_copies_->next(segment) : values(segment);
+}
+
+void FlatParameters::broadcast_values() const {
+  if (host_copies_) return;  // there is one copy
+  for (auto segment : values_) {
+    if (segment.is_complex()) segment = at::view_as_real(segment);
+    group_.broadcast(segment, 0, {.name = "parameters"}).wait();
+  }
+}
+
+void FlatParameters::write_values(const std::function<void()>& write) {
+  const at::NoGradGuard off;
+  // Before this barrier a rank may still read.
+  group_.barrier({.name = "parameters are written"}).wait();
+  std::exception_ptr failure;
+  if (group_.rank() == 0) {
+    if (host_copies_) host_copies_->allow_writes(true);
+    try {
+      write();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (host_copies_) host_copies_->allow_writes(false);
+  }
+  constexpr std::uint32_t kFailed = 1;
+  CallFlags flags;
+  if (failure) flags.any = kFailed;
+  auto written = group_.barrier({.name = "parameters are written", .flags = flags});
+  written.wait();
+  broadcast_values();
+  note_written(/*bumps=*/true);
+  if (failure) std::rethrow_exception(failure);
+  if ((written.flags().any & kFailed) == 0) return;
+  throw PeerError(group_.global_rank(0),
+                  fmt::format("rank {} failed while it wrote parameters; see its output",
+                              group_.global_rank(0)));
+}
+
+// Graphs that hold old values must detect the write; autograd has not seen it.
+void FlatParameters::note_written(bool bumps) {
+  versions_.clear();
+  for (const auto& parameter : parameters_) {
+    if (bumps) parameter.tensor.unsafeGetTensorImpl()->bump_version();
+    versions_.push_back(parameter.tensor._version());
+  }
+}
+
+std::span<const OwnedShard> FlatParameters::owned() {
+  has_updater_ = true;
+  if (!owned_.empty()) return owned_;
+  for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
+    const auto& slot = layout_.slots[static_cast<std::size_t>(i)];
+    for (const auto& run : shards_->runs_within(slot.segment, slot.begin, slot.count)) {
+      owned_.push_back(
+          {.name = parameters_[static_cast<std::size_t>(i)].name,
+           .parameter = i,
+           .begin = run.begin - slot.begin,
+           // Not views in autograd's sense: optimizers write to them in place.
+           .value = next_values(slot.segment).narrow(0, run.begin, run.count).variable_data(),
+           .gradient = {}});
+    }
+  }
+  bind_owned();
+  return owned_;
+}
+
+void FlatParameters::bind_owned() {
+  if (host_copies_ && !owned_.empty() && !averaged_.empty()) {
+    host_copies_->copy_own(*shards_);
+    next_is_copied_ = true;
+  }
+  for (auto& shard : owned_) {
+    const auto& slot = layout_.slots[static_cast<std::size_t>(shard.parameter)];
+    shard.gradient = gradients(slot.segment)
+                         .narrow(0, slot.begin + shard.begin, shard.value.numel())
+                         .variable_data();
+    shard.value.mutable_grad() = is_averaged(shard.parameter) ? shard.gradient : at::Tensor();
+  }
+}
+
+void FlatParameters::share_values() {
+  if (host_copies_) {
+    if (!next_is_copied_) host_copies_->copy_own(*shards_);
+    next_is_copied_ = false;
+    host_copies_->switch_over();
+  } else {
+    update([](int, const Shards::Part&) { return true; });
+  }
+  note_written(/*bumps=*/true);
+}
+
+void FlatParameters::expect_intact() const {
+  if (shards_->is_torn()) {
+    throw UsageError(
+        "the parameters are those of two steps, because a rank was lost while ranks sent each "
+        "other "
+        "their new shards: resume from a checkpoint");
+  }
+  if (!host_copies_) return;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].tensor._version() != versions_[i]) names.push_back(parameters_[i].name);
+  }
+  if (names.empty()) return;
+  throw UsageError(fmt::format(
+      "parameters were changed in place: {}. With Copies::per_host all ranks of a host share one "
+      "copy, and this change is only in this process. Change them before the Ddp is made, or by "
+      "ddp.write_parameters([&] {{ … }}), which one rank runs for all; load checkpoints with "
+      "Run::resume()",
+      fmt::join(names, ", ")));
+}
+
+}  // namespace lockstep
