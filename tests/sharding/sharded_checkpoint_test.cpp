@@ -3,6 +3,7 @@
 // plain Ddp that resumes with that number of ranks.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <array>
 #include <map>
@@ -14,6 +15,7 @@
 #include "lockstep/checkpoint/test_toy_internal.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
+#include "lockstep/testing/processes.h"
 #include "lockstep/train/adam.h"
 
 namespace lockstep {
@@ -60,33 +62,36 @@ at::Tensor images(int rank, std::int64_t step, at::ScalarType dtype) {
       .to(dtype);
 }
 
-// Resumes, trains `steps` steps and saves the last.
+// One rank: resumes, trains `steps` steps and saves the last.
+void train_rank(const World& world, const std::string& folder, const Mode& mode,
+                at::ScalarType dtype, int steps) {
+  ProcessGroup group(world);
+  Net net;
+  fill(*net, world.rank() + 1);
+  net->to(dtype);
+  DdpOptions options{.bucket_bytes = 100 << 10};
+  options.shard = mode.shard;
+  options.copies = mode.copies;
+  Ddp ddp(*net, group, options);
+  AdamW optimizer(ddp.flat(), {.weight_decay = 0.1});
+  const TestLog log;
+  Run run(world, folder, {.log = log.log(world.rank())});
+  run.track("model", net);
+  run.track("optimizer", optimizer);
+  EXPECT_EQ(optimizer.sharded_tensors().empty(), mode.shard == Shard::none);
+  const auto last = run.resume() + steps;
+  while (run.step() < last) {
+    net->forward(images(world.rank(), run.step(), dtype)).square().mean().backward();
+    optimizer.step(0.01);
+    optimizer.zero_grad();
+    (void)run.end_of_step();
+  }
+  run.finish();
+}
+
 void train(const std::string& folder, int ranks, const Mode& mode, at::ScalarType dtype,
            int steps) {
-  with_worlds(ranks, [&](const World& world) {
-    ProcessGroup group(world);
-    Net net;
-    fill(*net, world.rank() + 1);
-    net->to(dtype);
-    DdpOptions options{.bucket_bytes = 100 << 10};
-    options.shard = mode.shard;
-    options.copies = mode.copies;
-    Ddp ddp(*net, group, options);
-    AdamW optimizer(ddp.flat(), {.weight_decay = 0.1});
-    const TestLog log;
-    Run run(world, folder, {.log = log.log(world.rank())});
-    run.track("model", net);
-    run.track("optimizer", optimizer);
-    EXPECT_EQ(optimizer.sharded_tensors().empty(), mode.shard == Shard::none);
-    const auto last = run.resume() + steps;
-    while (run.step() < last) {
-      net->forward(images(world.rank(), run.step(), dtype)).square().mean().backward();
-      optimizer.step(0.01);
-      optimizer.zero_grad();
-      (void)run.end_of_step();
-    }
-    run.finish();
-  });
+  with_worlds(ranks, [&](const World& world) { train_rank(world, folder, mode, dtype, steps); });
 }
 
 // The bytes of the files of model and optimizer, after their digests have been verified.
@@ -100,11 +105,11 @@ std::map<std::string, std::string> files_of(const std::string& folder, std::int6
   return files;
 }
 
-class ShardedCheckpoint : public ::testing::TestWithParam<at::ScalarType> {};
-INSTANTIATE_TEST_SUITE_P(Dtypes, ShardedCheckpoint, ::testing::Values(at::kFloat, at::kBFloat16),
+class ShardedCheckpointOf : public ::testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Dtypes, ShardedCheckpointOf, ::testing::Values(at::kFloat, at::kBFloat16),
                          [](const auto& each) { return std::string(c10::toString(each.param)); });
 
-TEST_P(ShardedCheckpoint, OfFourRanksResumesWithAnyNumberOfRanksAndAnyModeWithTheBitsOfDdp) {
+TEST_P(ShardedCheckpointOf, FourRanksResumesWithAnyNumberOfRanksAndAnyModeWithTheBitsOfDdp) {
   const auto dtype = GetParam();
   std::array<TestFolder, kModes.size()> saved;
   for (std::size_t i = 0; i < saved.size(); ++i) {
@@ -126,6 +131,31 @@ TEST_P(ShardedCheckpoint, OfFourRanksResumesWithAnyNumberOfRanksAndAnyModeWithTh
         }
       }
     }
+  }
+}
+
+// The same folder in all processes of a test: it is named after their parent.
+std::string folder_of(pid_t parent, std::size_t mode) {
+  return fs::temp_directory_path() /
+         ("lockstep-sharded-" + std::to_string(parent) + "-" + std::to_string(mode));
+}
+
+// Processes, unlike threads, have mappings of their own of the one copy.
+TEST(ShardedCheckpoint, OfProcessesResumesWithTheBitsOfDdp) {
+  for (std::size_t i = 0; i < kModes.size(); ++i) {
+    for (const int ranks : {3, 2}) {
+      testing::run_ranks_as_processes(ranks, [&](testing::Rank& self) {
+        train_rank(world_of_processes(self.rank(), ranks), folder_of(::getppid(), i), kModes[i],
+                   at::kFloat, 2);
+        self.barrier(soon());
+      });
+    }
+  }
+  const auto expected = files_of(folder_of(::getpid(), 0), 4);
+  for (std::size_t i = 0; i < kModes.size(); ++i) {
+    const auto folder = folder_of(::getpid(), i);
+    EXPECT_EQ(files_of(folder, 4) == expected, true) << kModes[i].name;
+    fs::remove_all(folder);
   }
 }
 
