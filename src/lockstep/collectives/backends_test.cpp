@@ -37,7 +37,7 @@ TEST(Backends, EncryptionIsStatedWithTheReasonOfTheChoice) {
   }
 }
 
-// A user who asks for encryption must not get a backend that has none.
+// No silent downgrade: a job that requests encryption gets no backend without it.
 TEST(Backends, MpiRefusesEncryption) {
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
