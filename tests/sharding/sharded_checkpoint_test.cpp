@@ -116,19 +116,18 @@ TEST_P(ShardedCheckpointOf, FourRanksResumesWithAnyNumberOfRanksAndAnyModeWithTh
     train(saved[i].path(), 4, kModes[i], dtype, 3);
     EXPECT_EQ(files_of(saved[i].path(), 3) == files_of(saved[0].path(), 3), true) << kModes[i].name;
   }
+  // All modes have saved the same bytes, so it does not matter from which files a run resumes.
   for (const int ranks : {1, 2, 3, 8}) {
-    std::map<std::string, std::string> expected;  // plain Ddp, from the files of plain Ddp
-    for (std::size_t from = 0; from < saved.size(); ++from) {
-      for (const auto& mode : kModes) {
-        const TestFolder copy;
-        fs::copy(saved[from].path(), copy.path(), fs::copy_options::recursive);
-        train(copy.path(), ranks, mode, dtype, 2);
-        const auto files = files_of(copy.path(), 5);
-        if (expected.empty()) expected = files;
-        for (const auto& [part, bytes] : expected) {
-          EXPECT_EQ(files.at(part) == bytes, true) << part << ", " << ranks << " ranks, from "
-                                                   << kModes[from].name << " with " << mode.name;
-        }
+    std::map<std::string, std::string> expected;  // of plain Ddp
+    for (const auto& mode : kModes) {
+      const TestFolder copy;
+      fs::copy(saved.back().path(), copy.path(), fs::copy_options::recursive);
+      train(copy.path(), ranks, mode, dtype, 2);
+      const auto files = files_of(copy.path(), 5);
+      if (expected.empty()) expected = files;
+      for (const auto& [part, bytes] : expected) {
+        EXPECT_EQ(files.at(part) == bytes, true)
+            << part << ", " << ranks << " ranks, " << mode.name;
       }
     }
   }
