@@ -4,8 +4,10 @@
 // returned waits when it is read.
 //
 // Ranks need no communication: averaged gradients are bit-identical on all ranks, and so are their
-// norm and the clipped gradients. With loss scaling, call unscale, clip, step in this order.
-// Squares are added in the order of flat/norm_grid.h, which depends on the model alone.
+// norm and the clipped gradients. With shards (DdpOptions::shard) both functions are collective:
+// every rank calls them, and one small call shares the sums of squares. With loss scaling, call
+// unscale, clip, step in this order. Squares are added in the order of flat/norm_grid.h, which
+// depends on the model alone.
 #pragma once
 
 #include "lockstep/flat/flat_parameters.h"
