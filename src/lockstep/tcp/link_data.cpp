@@ -110,6 +110,7 @@ void Link::flush_data() {
       return;
     }
     moved += static_cast<std::size_t>(count);
+    moved_ += static_cast<std::size_t>(count);
     frame_->sent += static_cast<std::size_t>(count);
     if (frame_->sent < header_size() + frame_->bytes.size()) continue;
     if (frame_->word != nullptr) frame_->word->fetch_add(frame_->length);
@@ -148,6 +149,7 @@ bool Link::receive_data() {
       break;
     }
     moved += static_cast<std::size_t>(count);
+    moved_ += static_cast<std::size_t>(count);
     pulse(ConnectionKind::data).last_heard = Clock::now();
     const auto of_bytes = std::min(static_cast<std::size_t>(count), bytes.size());
     const auto of_tag = std::min(static_cast<std::size_t>(count) - of_bytes, tag.size());

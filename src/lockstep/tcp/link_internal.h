@@ -92,6 +92,8 @@ class Link {
   /// Moves what the sockets accept and offer, up to a limit per call.
   void flush();
   void receive(ConnectionKind kind);
+  /// Bytes of data that the sockets have accepted and offered so far.
+  [[nodiscard]] std::uint64_t moved() const noexcept { return moved_; }
   /// Whether bytes wait for the socket.
   [[nodiscard]] bool has_output(ConnectionKind kind) const noexcept;
   /// Whether everything sent has arrived at the other machine.
@@ -175,6 +177,7 @@ class Link {
   std::array<std::byte, kPieceTagBytes> tag_;  // of the bytes that arrive, if they are encrypted
   std::size_t tag_received_ = 0;
   std::vector<std::byte> dropped_;  // destination of bytes that no end expects
+  std::uint64_t moved_ = 0;         // of data, both directions
 };
 
 }  // namespace lockstep

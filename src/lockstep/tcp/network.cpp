@@ -13,7 +13,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kRest{2};  // of the thread, while callers do the work
+// Of the thread: while callers do the work, and after it has moved what there was of a call.
+// Packets gather meanwhile; a turn per packet would interrupt the caller's computation more often.
+constexpr std::chrono::milliseconds kRest{2};
+constexpr std::uint64_t kMuch = 1U << 20;  // of data: more is waiting
 constexpr std::chrono::milliseconds kSlice{50};
 constexpr std::size_t kMostEvents = 32;
 
@@ -160,10 +163,12 @@ void TcpNetwork::wait(Deadline until) {
   move(std::max(count, 0), ready.data());
 }
 
-void TcpNetwork::move(int num_ready, const epoll_event* ready) {
+std::uint64_t TcpNetwork::move(int num_ready, const epoll_event* ready) {
   bool has_moved = false;
+  std::uint64_t moved = 0;
   {
     const Lock lock(mutex_);
+    const auto before = moved_;
     for (int i = 0; i < num_ready; ++i) {
       const int descriptor = ready[i].data.fd;
       if (descriptor == bell_.number()) {
@@ -176,8 +181,10 @@ void TcpNetwork::move(int num_ready, const epoll_event* ready) {
       handle(descriptor);
     }
     watch_peers();
+    moved = moved_ - before;
   }
   if (has_moved && waiting_ > 0) ring();
+  return moved;
 }
 
 bool TcpNetwork::is_lost(int peer) const noexcept {
@@ -222,8 +229,10 @@ void TcpNetwork::handle(int descriptor) {
   if (found == sources_.end()) return;
   const auto source = found->second;
   if (source.peer == nullptr) return handle_newcomer(source.newcomer);
+  const auto before = source.peer->link->moved();
   source.peer->link->receive(source.kind);
   source.peer->link->flush();
+  moved_ += source.peer->link->moved() - before;
   update(*source.peer);
 }
 
@@ -284,21 +293,30 @@ void TcpNetwork::settle() {
   }
 }
 
+void TcpNetwork::rest(const std::stop_token& stop) {
+  std::unique_lock lock(resting_mutex_);
+  resting_.wait_for(lock, stop, kRest, [] { return false; });
+}
+
 void TcpNetwork::run(const std::stop_token& stop) {
   std::uint64_t seen = 0;
   while (!stop.stop_requested()) {
     settle();
     const auto polls = polls_.load(std::memory_order_relaxed);
     if (std::exchange(seen, polls) != polls || waiting_ > 0) {
-      std::unique_lock lock(resting_mutex_);
-      resting_.wait_for(lock, stop, kRest, [] { return false; });
+      rest(stop);
       continue;
     }
     std::array<epoll_event, kMostEvents> ready;
     const int timeout = static_cast<int>(std::min(kSlice, heartbeat_ / 12).count());
     const int count = ::epoll_wait(epoll_.number(), ready.data(), kMostEvents, timeout);
-    move(std::max(count, 0), ready.data());
-    if (count > 0) groups_->advance_others(*this);
+    const auto moved = move(std::max(count, 0), ready.data());
+    if (count <= 0) continue;
+    groups_->advance_others(*this);
+    // Groups that wait for something poll too. Without one, the thread serves new connections and
+    // heartbeats, which must not wait.
+    const auto before = std::exchange(seen, polls_.load(std::memory_order_relaxed));
+    if (seen != before && moved < kMuch) rest(stop);
   }
 }
 

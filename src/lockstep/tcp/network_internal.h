@@ -3,8 +3,9 @@
 //
 // Threads: callers that poll or wait do the work. While no caller does, a thread of this object
 // sleeps until a socket is ready, moves its bytes and advances the groups; it answers heartbeats
-// too. While callers do the work, it wakes up every few milliseconds only to see whether they still
-// do: to be told would cost every wait a system call.
+// too. Then it rests for a few milliseconds, unless much was waiting. While callers do the work, it
+// wakes up every few milliseconds only to see whether they still do: to be told would cost every
+// wait a system call.
 #pragma once
 
 #include <sys/epoll.h>
@@ -117,7 +118,8 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   void update(Peer& peer);
   void watch_peers();
   void drop(std::list<Newcomer>::iterator newcomer);
-  void move(int num_ready, const epoll_event* ready);
+  /// Returns the bytes of data that it has moved.
+  std::uint64_t move(int num_ready, const epoll_event* ready);
 
   [[nodiscard]] Link::Connection shake_hands(Socket socket, const std::string& token,
                                              ConnectionKind kind, Deadline deadline) const;
@@ -128,6 +130,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   void connect_to(int peer, const RankAddress& address, Deadline deadline);
   void settle();
   void ring() noexcept;
+  void rest(const std::stop_token& stop);
   void run(const std::stop_token& stop);
 
   const int rank_;
@@ -147,6 +150,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   std::list<Newcomer> newcomers_;                // mutex_
   std::unordered_map<int, Source> sources_;      // mutex_; by descriptor
   Clock::time_point last_watch_ = Clock::now();  // mutex_
+  std::uint64_t moved_ = 0;                      // mutex_; bytes of data, both directions
   std::atomic<int> waiting_ = 0;                 // threads in wait()
   std::atomic<std::uint64_t> polls_ = 0;         // by callers
   std::mutex resting_mutex_;
