@@ -125,12 +125,16 @@ class FlatParameters {
   /// With shards, each rank receives the elements of `range` from their `owners`. Collective with
   /// shards.
   void share(at::Tensor& range, const Owners& owners) const;
-  /// Updates values as Shards::update() does: `update` writes to next_values(). Collective with
-  /// shards.
+  /// Updates values as Shards::update() does. `update` changes values(); with Copies::per_host it
+  /// reads old_values() and writes all elements of the part's runs to next_values(). Collective
+  /// with shards.
   void update(const std::function<bool(int segment, const Shards::Part& part)>& update);
 
   /// Where update() writes: values(), or with Copies::per_host the next copy.
   [[nodiscard]] const at::Tensor& next_values(int segment) const;
+  /// With Copies::per_host the copy in use; undefined otherwise, because next_values() has the old
+  /// values then.
+  [[nodiscard]] at::Tensor old_values(int segment) const;
   /// All ranks get the values of rank 0. Collective. Throws PeerError.
   void broadcast_values() const;
   /// Rank 0 calls `write`, which may change parameters in place; all ranks get the result.

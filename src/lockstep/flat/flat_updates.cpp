@@ -96,6 +96,10 @@ const at::Tensor& FlatParameters::next_values(int segment) const {
   return host_copies_ ? host_copies_->next(segment) : values(segment);
 }
 
+at::Tensor FlatParameters::old_values(int segment) const {
+  return host_copies_ ? host_copies_->shared(segment) : at::Tensor();
+}
+
 void FlatParameters::broadcast_values() const {
   if (host_copies_) return;  // there is one copy
   for (auto segment : values_) {

@@ -5,7 +5,6 @@
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -14,8 +13,6 @@
 
 namespace lockstep {
 namespace {
-
-constexpr std::int64_t kBlockBytes = 64 << 10;
 
 // A tensor whose memory can be replaced, for all views of it at once.
 at::Tensor over(at::DataPtr memory, const Segment& segment, std::int64_t bytes) {
@@ -76,16 +73,7 @@ void HostCopies::copy_own(const Shards& shards) const {
 void HostCopies::update(const Shards& shards,
                         const std::function<bool(int segment, const Shards::Part& part)>& update) {
   for (int i = 0; i < static_cast<int>(copies_.size()); ++i) {
-    const auto from = shared(i);
-    const auto width = static_cast<std::int64_t>(from.element_size());
-    for (const auto& run : shards.runs(i)) {
-      for (auto begin = run.begin; begin < run.end(); begin += kBlockBytes / width) {
-        const auto count = std::min(kBlockBytes / width, run.end() - begin);
-        std::memcpy(start_of(next(i), begin), start_of(from, begin),
-                    static_cast<std::size_t>(count * width));
-        update(i, {.range = {begin, count}, .runs = {{begin, count, run.packed(begin)}}});
-      }
-    }
+    for (const auto& part : shards.parts(i)) update(i, part);
   }
   switch_over();
 }

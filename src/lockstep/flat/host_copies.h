@@ -35,8 +35,8 @@ class HostCopies {
 
   /// Copies this rank's shards of the copy in use to the next one.
   void copy_own(const Shards& shards) const;
-  /// As Shards::update(), without sending: update(segment, part) changes the next copy. It is
-  /// called for blocks of a part, right after they have been copied, while they are in the cache.
+  /// As Shards::update(), without sending: update(segment, part) writes all elements of the part's
+  /// runs to the next copy.
   void update(const Shards& shards,
               const std::function<bool(int segment, const Shards::Part& part)>& update);
   /// All ranks have written the next copy: use it. Collective. Throws PeerError; the copy in use

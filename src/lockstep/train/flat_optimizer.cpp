@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 
 #include "lockstep/base/error.h"
 #include "lockstep/flat/device_stream.h"
@@ -42,6 +44,29 @@ std::vector<RangeStep> steps_in(std::span<const RangeStep> steps, std::span<cons
     }
   }
   return inside;
+}
+
+// Copies the elements of `runs` that made no step from the old values. Both lists ascend.
+void copy_rest(const SegmentMemory& memory, std::span<const OwnedRun> runs,
+               std::span<const RangeStep> stepped) {
+  const auto width = static_cast<std::int64_t>(memory.values.element_size());
+  const auto* const from = static_cast<const std::byte*>(memory.old_values.const_data_ptr());
+  auto* const to = static_cast<std::byte*>(memory.values.data_ptr());
+  const auto copy = [&](std::int64_t begin, std::int64_t end) {
+    if (begin < end) {
+      std::memcpy(to + begin * width, from + begin * width,
+                  static_cast<std::size_t>((end - begin) * width));
+    }
+  };
+  auto next = stepped.begin();
+  for (const auto& run : runs) {
+    auto begin = run.begin;
+    for (; next != stepped.end() && next->elements.begin < run.end(); ++next) {
+      copy(begin, next->elements.begin);
+      begin = next->elements.end();
+    }
+    copy(begin, run.end());
+  }
 }
 
 bool overlap(std::span<const RangeStep> steps, const ElementRange& range) {
@@ -213,7 +238,9 @@ void FlatOptimizer::make_step(const DeviceStepInputs& inputs) {
       return true;
     }
     const auto own = steps_in(steps[number], part.runs);
-    if (!own.empty()) update(memory_of(segment, inputs), own);
+    const auto memory = memory_of(segment, inputs);
+    if (!own.empty()) update(memory, own);
+    if (memory.old_values.defined()) copy_rest(memory, part.runs, own);
     return overlap(steps[number], part.range);
   });
 }
@@ -222,6 +249,7 @@ SegmentMemory FlatOptimizer::memory_of(int segment, const DeviceStepInputs& inpu
   const auto number = static_cast<std::size_t>(segment);
   SegmentMemory memory{
       .values = flat_.next_values(segment),
+      .old_values = flat_.old_values(segment),
       .gradients = flat_.gradients(segment),
       .masters = masters_[number],
       .state = {},

@@ -57,6 +57,7 @@ struct DeviceStep {
 /// packed: of the elements that this rank updates (OwnedRun).
 struct SegmentMemory {
   at::Tensor values;
+  at::Tensor old_values;  // before the step, if `values` does not hold them; or undefined
   at::Tensor gradients;
   at::Tensor masters;             // float32 copies of bfloat16 values; undefined for other dtypes
   std::vector<at::Tensor> state;  // by name; float32 for bfloat16 values

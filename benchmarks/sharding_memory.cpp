@@ -1,0 +1,101 @@
+// The memory of a training step beyond activations, in bytes per parameter and host: plain Ddp,
+// Shard::optimizer, Copies::per_host, beside the formulas of docs/sharding.md. Bar: within 5 %.
+//
+//   export MIMALLOC_PURGE_DELAY=0
+//   lockstep run -n 8 build/release/benchmarks/sharding_memory ddp | optimizer | per_host
+//
+// Sums the proportional set sizes of all ranks after some steps, less those before the model was
+// made; a page that several ranks have mapped counts once. LibTorch's allocator on Arm, mimalloc,
+// keeps freed memory unless that variable is 0.
+#include <fmt/format.h>
+#include <malloc.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "bars.h"
+#include "lockstep/lockstep.h"
+
+namespace {
+
+constexpr int kLayers = 40;
+constexpr std::int64_t kWidth = 1024;
+
+double own_bytes() {
+  ::malloc_trim(0);
+  std::ifstream file("/proc/self/smaps_rollup");
+  for (std::string word; file >> word;) {
+    if (word != "Pss:") continue;
+    double kib = 0;
+    file >> kib;
+    return kib * 1024;
+  }
+  throw lockstep::UsageError("/proc/self/smaps_rollup has no Pss: this kernel cannot measure it");
+}
+
+double bytes_of_all(const lockstep::ProcessGroup& group) {
+  group.barrier().wait();  // all ranks have their memory
+  auto sum = torch::full({1}, own_bytes(), torch::kDouble);
+  group.all_reduce(sum, lockstep::ReduceOp::sum).wait();
+  return sum.item<double>();
+}
+
+torch::nn::Sequential make_net() {
+  torch::nn::Sequential net;
+  for (int i = 0; i < kLayers; ++i) net->push_back(torch::nn::Linear(kWidth, kWidth));
+  return net;
+}
+
+struct Way {
+  lockstep::Shard shard = lockstep::Shard::none;
+  lockstep::Copies copies = lockstep::Copies::per_rank;
+  double formula = 0;  // bytes per parameter and host
+};
+
+double bytes_per_parameter(const lockstep::ProcessGroup& group, const Way& way) {
+  const auto before = bytes_of_all(group);
+  auto net = make_net();
+  lockstep::Ddp ddp(*net, group, {.shard = way.shard, .copies = way.copies});
+  lockstep::AdamW optimizer(ddp.flat());
+  for (int step = 0; step < 3; ++step) {
+    net->forward(torch::ones({1, kWidth})).square().mean().backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  const auto after = bytes_of_all(group);
+  std::int64_t parameters = 0;
+  for (const auto& parameter : net->parameters()) parameters += parameter.numel();
+  return (after - before) / static_cast<double>(parameters);
+}
+
+}  // namespace
+
+int main(int num_arguments, char** arguments) {
+  ::mallopt(M_MMAP_THRESHOLD, 64 << 10);  // freed tensors are not kept for later ones
+  const auto world = lockstep::init();
+  at::set_num_threads(1);
+  const lockstep::ProcessGroup group(world);
+  const double ranks = group.size();
+  using enum lockstep::Shard;
+  using enum lockstep::Copies;
+  const std::map<std::string, Way> ways{{"ddp", {none, per_rank, 16 * ranks}},
+                                        {"optimizer", {optimizer, per_rank, 8 * ranks + 8}},
+                                        {"per_host", {optimizer, per_host, 4 * ranks + 16}}};
+  if (num_arguments != 2 || !ways.contains(arguments[1])) {
+    std::fputs("usage: sharding_memory ddp | optimizer | per_host\n", stderr);
+    return 2;
+  }
+  const auto& way = ways.at(arguments[1]);
+  const auto bytes = bytes_per_parameter(group, way);
+  if (group.rank() != 0) return 0;
+  lockstep::print_bar(fmt::format("{}, {} ranks", arguments[1], group.size()),
+                      fmt::format("{:.2f} bytes per parameter and host", bytes),
+                      fmt::format("{} within 5 %", way.formula),
+                      std::abs(bytes / way.formula - 1) <= 0.05);
+  return 0;
+}
