@@ -5,6 +5,7 @@
 The oracle is Python with the same LibTorch, one thread per rank.
   two ranks     gradients, weights, buffers and losses are bit-identical: halving is exact, and the sum of two numbers
                 has only one order
+  over shards   weights and losses likewise, with LibTorch's fused AdamW and SGD over the shards of Shard::optimizer
   3, 4 ranks    first gradients differ by at most the roundings of two ways to average them; after 20 steps, the distance
                 of lockstep from the same training in fp64 is at most twice that of Python's DDP
   integers      first gradients equal those of one process with the whole batch, in fp32 and fp64
@@ -40,6 +41,7 @@ ALL = ["mlp-sgd", "mlp-adamw", "conv-sgd", "conv-adamw", "resnet-sgd", "transfor
 # Statistics of batch norm depend on how samples are divided among ranks, so a whole batch differs from its parts.
 WHOLE = [case for case in ALL if not case.startswith(("resnet", "gpt"))]
 LARGER = ["mlp-sgd", "transformer-adamw", "integers-sgd"]  # for 3 and 4 ranks
+SHARDED = ["mlp-adamw", "conv-adamw", "resnet-sgd", "gpt-adamw"]  # with a sharded optimizer too
 LIMIT = 600  # seconds per job, ten times its usual time
 MOST_RANKS = 4
 ROUNDING = 2.0**-24
@@ -99,6 +101,18 @@ def compare_ranks(folder, ranks, cases):
             apart = [name for name in names if not theirs[name].equal(mine[name])]
             check(set(mine) == set(theirs) and not apart,
                   f"{case}, rank {rank}: {len(names)} tensors are bit-identical to Python's {apart[:3] or ''}")
+
+
+def compare_shards(folder):
+    """Optimizers of LibTorch over the shards of two ranks give the weights of Python's DDP, bit for bit."""
+    for case in SHARDED:
+        for rank in range(2):
+            ours = load_file(f"{folder}/lockstep2/{case}+shards.{rank}.safetensors")
+            theirs = load_file(f"{folder}/python2/{case}.{rank}.safetensors")
+            names = [name for name in theirs if name == "losses" or name.startswith("weight.")]
+            apart = [name for name in names if not theirs[name].equal(ours[name])]
+            check(not apart, f"{case} over shards, rank {rank}: {len(names)} tensors are bit-identical to Python's "
+                             f"{apart[:3] or ''}")
 
 
 def compare_larger(folder, ranks):
@@ -170,11 +184,12 @@ def main():
         two_threads = train_with_two_threads(folder)  # concurrent with two ranks: four processors in total
         for ranks in (2, 3, 4):
             cases = ALL if ranks == 2 else LARGER
-            lockstep_ddp(f"{folder}/lockstep{ranks}", ranks, cases)
+            lockstep_ddp(f"{folder}/lockstep{ranks}", ranks, cases + [f"{case}+shards" for case in SHARDED if ranks == 2])
             python_ddp(pool, f"{folder}/python{ranks}", ranks, cases)
             compare_ranks(folder, ranks, cases)
             if two_threads.wait(timeout=LIMIT) != 0:
                 raise SystemExit("the training with two threads failed; its message is above")
+        compare_shards(folder)
         compare_larger(folder, 3)
         compare_larger(folder, 4)
         compare_whole(folder)

@@ -47,6 +47,7 @@ TrainingCase on_whole_numbers() {
             const auto logits = net->forward(whole_numbers({kBatch, 12}, 5, number, 7));
             return (logits * whole_numbers({kBatch, 4}, 1, number, 3)).sum() / kBatch;
           },
+          {},
           {}};
 }
 
@@ -66,6 +67,7 @@ TrainingCase on_images(Model net, std::int64_t side) {
             const auto classes = made_up_classes(kBatch, 10, number);
             return torch::cross_entropy_loss(net->forward(images), classes);
           },
+          {},
           {}};
 }
 
@@ -78,6 +80,7 @@ TrainingCase on_tokens(Model net) {
             return torch::cross_entropy_loss(logits.flatten(0, 1),
                                              tokens.narrow(1, 1, kLength).flatten());
           },
+          {},
           {}};
 }
 
@@ -120,22 +123,26 @@ TrainingCase make_training_case(const std::string& name) {
   } else {
     models::fill(*made.model);
   }
-  const auto parameters = made.model->parameters();
   const auto optimizer = dash == std::string::npos ? "" : name.substr(dash + 1);
   if (optimizer == "adamw") {
-    made.step = [adamw = std::make_shared<FusedAdamW>(parameters, FusedAdamWOptions{.lr = 1e-3})] {
-      adamw->step();
-      adamw->zero_grad();
+    made.optimize = [](TrainingCase& of, const std::vector<at::Tensor>& parameters) {
+      of.step = [adamw = std::make_shared<FusedAdamW>(parameters, FusedAdamWOptions{.lr = 1e-3})] {
+        adamw->step();
+        adamw->zero_grad();
+      };
     };
   } else if (optimizer == "sgd") {
-    made.step = [sgd = std::make_shared<torch::optim::SGD>(
+    made.optimize = [](TrainingCase& of, const std::vector<at::Tensor>& parameters) {
+      of.step = [sgd = std::make_shared<torch::optim::SGD>(
                      parameters, torch::optim::SGDOptions(0.02).momentum(0.9))] {
-      sgd->step();
-      sgd->zero_grad();
+        sgd->step();
+        sgd->zero_grad();
+      };
     };
   } else {
     throw UsageError("'" + name + "' names no optimizer; end it with -sgd or -adamw");
   }
+  made.optimize(made, made.model->parameters());
   return made;
 }
 

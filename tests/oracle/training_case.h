@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -16,6 +17,8 @@ struct TrainingCase {
   std::shared_ptr<torch::nn::Module> model;
   std::function<at::Tensor(std::int64_t)> loss;  // forward over the batch with that number
   std::function<void()> step;                    // of the optimizer
+  /// Makes `step` one of an optimizer over these tensors instead of the model's parameters.
+  std::function<void(TrainingCase&, const std::vector<at::Tensor>&)> optimize;
 };
 
 /// `name` is a model and an optimizer: mlp, conv, resnet, transformer, gpt or integers

@@ -143,7 +143,7 @@ void lose(const Loss& loss) {
 TEST_P(LostRank, LeavesSurvivorsACompleteStep) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   RandomStream random({soak ? std::stoull(*soak) : 24, random_purpose("lost ranks")}, 0, 0);
-  const int rounds = soak ? 200 : 3;
+  const int rounds = soak ? 200 : 5;
   for (int round = 0; round < rounds; ++round) {
     const Loss loss{.signal = round % 3 == 2 ? SIGSTOP : SIGKILL,
                     .copies = GetParam(),
