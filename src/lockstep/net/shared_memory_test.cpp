@@ -26,6 +26,20 @@ TEST(SharedMemory, IsZeroAndSeenByEveryProcessThatReceivesIt) {
   EXPECT_EQ(given.bytes()[5000], std::byte{7});
 }
 
+TEST(PrivateView, SeesWritesToTheMemoryAndKeepsItsOwn) {
+  const auto page = page_bytes();
+  const SharedMemory memory(4 * page);
+  const PrivateView view(memory, page, 2 * page);
+  ASSERT_EQ(view.bytes().size(), 2 * page);
+  memory.bytes()[page] = std::byte{7};
+  EXPECT_EQ(view.bytes()[0], std::byte{7});
+  view.bytes()[0] = std::byte{9};
+  EXPECT_EQ(memory.bytes()[page], std::byte{7}) << "a write to the view is private";
+  memory.bytes()[2 * page] = std::byte{5};
+  EXPECT_EQ(view.bytes()[page], std::byte{5})
+      << "pages that were not written still show the memory";
+}
+
 TEST(SharedMemory, APartMadePrivateKeepsItsBytesAndSeesNoLaterWrites) {
   const auto page = page_bytes();
   const SharedMemory made(3 * page);
