@@ -14,6 +14,7 @@
 #include "lockstep/collectives/shared_region.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
+#include "lockstep/testing/processes.h"
 #include "lockstep/train/adam.h"
 #include "lockstep/train/clip.h"
 #include "lockstep/train/grad_scaler.h"
@@ -306,6 +307,35 @@ TEST(ShardedDdp, KeepsStateWhenItMovesToAnotherGroupOfTheSameRanks) {
         EXPECT_TRUE(are_same(plain[i], sharded[i])) << i;
       }
     }
+  });
+}
+
+// In a new world a process may have another number: its shards must not be taken for another's.
+TEST(ShardedDdp, KeepsStateWhenRanksHaveOtherNumbersInANewWorld) {
+  constexpr int kSize = 3;
+  testing::run_ranks_as_processes(kSize, [](testing::Rank& self) {
+    const auto run = [&](Shard shard, int number) {
+      const ProcessGroup group(world_of_processes(self.rank(), kSize, number));
+      Net net;
+      fill(*net, 1);
+      Ddp ddp(*net, group, {.shard = shard});
+      const auto optimizer = adam_w(ddp.flat());
+      for (int step = 0; step < 6; ++step) {
+        if (step == 3) {
+          const int other = (self.rank() + 1) % kSize;
+          ddp.rebind(ProcessGroup(world_of_processes(other, kSize, number + 1)));
+        }
+        net->forward(images(self.rank(), step, at::kFloat), true).square().mean().backward();
+        optimizer->step();
+        optimizer->zero_grad();
+      }
+      std::vector<at::Tensor> parameters;
+      for (const auto& parameter : net->parameters()) parameters.push_back(parameter.clone());
+      return parameters;
+    };
+    const auto plain = run(Shard::none, 0);
+    const auto sharded = run(Shard::optimizer, 2);
+    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(are_same(plain[i], sharded[i])) << i;
   });
 }
 

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/gather_values.h"
 
 namespace lockstep {
 namespace {
@@ -22,6 +24,31 @@ constexpr std::int64_t kPartBytesPerRank = 512 << 10;
 constexpr std::size_t kMostCalls = 16;
 
 int width_of(at::ScalarType dtype) { return c10::isComplexType(dtype) ? 2 : 1; }
+
+std::vector<int> same_ranks(const ProcessGroup& group) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// By rank of `old`, which rank of `group` it is now. The ranks tell it each other: those of another
+// world may have other numbers there.
+std::vector<int> ranks_in(const ProcessGroup& group, const ProcessGroup& old) {
+  const auto were = gather_values(group, static_cast<std::int64_t>(old.rank()),
+                                  {.name = "earlier ranks of the shards"});
+  std::vector<int> ranks;
+  for (int rank = 0; rank < old.size(); ++rank) {
+    const auto found = std::find(were.begin(), were.end(), rank);
+    if (found == were.end()) {
+      throw UsageError(fmt::format(
+          "rank {} is not in the new group, and with it the optimizer's state of its shards is "
+          "lost: resume from a checkpoint",
+          old.global_rank(rank)));
+    }
+    ranks.push_back(static_cast<int>(found - were.begin()));
+  }
+  return ranks;
+}
 
 // A GPU steps a whole segment with one launch.
 std::int64_t least_part(const Segment& segment, int num_ranks) {
@@ -107,18 +134,7 @@ at::Tensor Shards::make_packed(int segment, at::ScalarType dtype) const {
 
 std::shared_ptr<const Owners> Shards::owners_in(const ProcessGroup& group, int segment,
                                                 std::int64_t begin, std::int64_t count) const {
-  std::vector<int> rank_there;  // by rank here
-  for (int rank = 0; rank < ownership_.num_ranks; ++rank) {
-    int there = 0;
-    while (there < group.size() && group.global_rank(there) != group_.global_rank(rank)) ++there;
-    if (there == group.size()) {
-      throw UsageError(fmt::format(
-          "rank {} is not in the new group, and with it the optimizer's state of its shards is "
-          "lost: resume from a checkpoint",
-          group_.global_rank(rank)));
-    }
-    rank_there.push_back(there);
-  }
+  const auto rank_there = &group == &group_ ? same_ranks(group) : ranks_in(group, group_);
   std::vector<OwnedPiece> pieces;
   for (const auto& span : ownership_.spans) {
     for (int rank = 0; rank < ownership_.num_ranks && span.segment == segment; ++rank) {
@@ -168,7 +184,7 @@ void Shards::update(std::span<const at::Tensor> values,
     calls.front().wait();
     calls.pop_front();
   };
-  is_torn_ = true;
+  is_torn_ = is_sharded();  // until all ranks have the new values
   for (int i = 0; i < static_cast<int>(values.size()); ++i) {
     for (const auto& part : parts(i)) {
       if (!update(i, part) || part.owners == nullptr) continue;
