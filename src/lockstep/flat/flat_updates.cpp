@@ -192,8 +192,7 @@ void FlatParameters::share_values() {
 void FlatParameters::expect_intact() const {
   if (shards_->is_torn()) {
     throw UsageError(
-        "the parameters are those of two steps, because a rank was lost while ranks sent each "
-        "other "
+        "the parameters are those of two steps, because a rank was lost while the ranks exchanged "
         "their new shards: resume from a checkpoint");
   }
   if (!host_copies_) return;

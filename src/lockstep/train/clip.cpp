@@ -109,7 +109,7 @@ Pending<double> clip_there(const FlatParameters& flat, const std::vector<FlatRan
 
 Pending<double> grad_norm(FlatParameters& flat) {
   const bool on_device = are_on_one_device(flat, present_gradients(flat));
-  const auto ranges = owned_gradients(flat);
+  const auto ranges = flat.owned_gradients();
   if (!on_device) return norm_of(flat, ranges);
   return Pending<double>(norm_there(flat, ranges, 0).select(0, kNorm));
 }
@@ -119,7 +119,7 @@ Pending<double> clip_grad_norm(FlatParameters& flat, double max_norm, const Clip
     throw UsageError(fmt::format("clip_grad_norm with max_norm {}: expected 0 or more", max_norm));
   }
   const bool on_device = are_on_one_device(flat, present_gradients(flat));
-  const auto ranges = owned_gradients(flat);
+  const auto ranges = flat.owned_gradients();
   if (on_device) return clip_there(flat, ranges, max_norm, options);
   const double norm = norm_of(flat, ranges);
   if (options.error_if_non_finite && !std::isfinite(norm)) refuse(flat, ranges, norm);
