@@ -219,10 +219,10 @@ SharedRegion ProcessGroup::allocate_shared(std::int64_t bytes) const {
   const auto part = whole_pages((static_cast<std::size_t>(bytes) + ranks - 1) / ranks);
   auto memory = group_->allocate(part, {});
   if (bytes > 0 && memory->all_parts().empty()) {
-    throw UsageError(fmt::format(
-        "memory that all ranks share needs ranks of one host; the backend of this group "
-        "is {}",
-        group_->kind()));
+    throw UsageError(
+        fmt::format("memory that all ranks share needs backend shm, of ranks on one host; the "
+                    "backend of this group is {}: with DdpOptions, use Copies::per_rank",
+                    group_->kind()));
   }
   return {std::move(memory), bytes};
 }
