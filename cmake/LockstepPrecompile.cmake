@@ -79,9 +79,10 @@ function(lockstep_precompile target folder)
     if(kind MATCHES "tensor|torch")
       set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
     endif()
-    # Another target may have the same source, and GCC rejects a header that was compiled with another -O.
+    # Another target may have the same source, and GCC rejects a header that was compiled with another -O
+    # or other definitions.
     get_source_file_property(options ${path} DIRECTORY ${folder} COMPILE_OPTIONS)
-    if(LOCKSTEP_PCH AND NOT options MATCHES "-include|-O")
+    if(LOCKSTEP_PCH AND NOT options MATCHES "-include|-O|-D")
       set(header ${LOCKSTEP_PCH_FILE_${kind}})
       # GCC 12 does not recognize inlined code of system headers, and warns about string lengths that never occur.
       set_property(SOURCE ${path} DIRECTORY ${folder} APPEND PROPERTY COMPILE_OPTIONS -include ${header} -Winvalid-pch
