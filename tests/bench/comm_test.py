@@ -55,7 +55,9 @@ class BenchComm(unittest.TestCase):
             self.assertGreater(row["in_place_add"], 0)
             self.assertAlmostEqual(row["algbw"], row["bytes"] / row["backends"]["shm"]["p50_us"] * 1e6, delta=1)
             self.assertAlmostEqual(row["bound_us"], 4 * row["bytes"] / row["in_place_add"] * 1e6, delta=1e-3)
-        self.assertLessEqual(max(map(len, output.splitlines())), 100)
+        # A leak checker stops each process for a moment at its end, which the launcher reports in a line of its own.
+        own = [line for line in output.splitlines() if not line.startswith("lockstep | ")]
+        self.assertLessEqual(max(map(len, own)), 100)
         self.assertTrue(xml.parse(self.folder / "chart.svg").getroot().tag.endswith("svg"))
 
     def test_every_op_and_type_runs_also_with_more_ranks_than_cores(self):

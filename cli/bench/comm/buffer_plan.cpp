@@ -4,15 +4,18 @@
 
 #include <algorithm>
 
+#include "cli/bench/comm/measure.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cli {
 void plan_memory(CommRequest& request, std::size_t last_level_cache) {
   std::size_t largest_buffer = kBufferAlignment;
+  std::size_t most_used = 0;
   bool registered = false;
   const CommCase* largest = nullptr;
   for (const auto& timed : request.cases) {
     registered = registered || timed.memory == MemoryKind::registered;
+    most_used = std::max(most_used, most_bytes_used(request, timed));
     const auto buffer = buffer_layout(timed, 0, request.ranks).buffer_bytes;
     if (buffer < largest_buffer) continue;
     largest_buffer = buffer;
@@ -27,7 +30,7 @@ void plan_memory(CommRequest& request, std::size_t last_level_cache) {
         registered ? ", half of it registered memory" : ""));
   }
   const auto cache = last_level_cache > 0 ? last_level_cache : kAssumedCache;
-  request.arena_bytes = std::min(2 * cache + largest_buffer, arena_limit);
+  request.arena_bytes = std::min({2 * cache + largest_buffer, most_used, arena_limit});
   request.rotation_bytes = std::min(2 * cache, request.arena_bytes);
 }
 

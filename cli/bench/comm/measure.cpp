@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <set>
 
 namespace lockstep::cli {
@@ -12,9 +13,20 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWarmUp = 3;
 constexpr int kLeastIterations = 10;
 constexpr int kMostIterations = 5000;
+constexpr std::size_t kMostAddSamples = 61;
+constexpr std::size_t kAddSampleBytes = 1u << 20;
 // Not zero: an all-reduce in place may skip the write of zero sums (docs/collectives.md), and
 // gradients are seldom zero.
-constexpr std::byte kNoZero{0x3C};
+constexpr int kNoZero = 0x3C;
+
+int most_calls(const CommRequest& request) {
+  return request.iterations > 0 ? std::max(request.iterations, kWarmUp) : kMostIterations;
+}
+
+// Of one array of the in-place add.
+std::size_t add_length(std::size_t bytes) {
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -101,17 +113,17 @@ int ranks_at_once(const CommRequest& request) {
 // and one write. A sample consists of several adds where one add is too short for the clock. It is
 // short enough that other load on the machine disturbs few samples; the result is their median.
 double add_bytes_per_second(TimedBackend& backend, const CommRequest& request, std::size_t bytes) {
-  constexpr std::size_t sample_bytes = 1u << 20;
   constexpr std::size_t all_bytes = 256u << 20;
-  const auto length = (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+  const auto length = add_length(bytes);
   const auto arena = backend.arena(MemoryKind::ordinary);
   const auto half = arena.size() / 2 / kBufferAlignment * kBufferAlignment;
   const auto usable = std::min(length, half);  // an arena just large enough for one buffer
   Rotation sums(arena.first(half), usable, request.rotation_bytes / 2);
   Rotation others(arena.subspan(half), usable, request.rotation_bytes / 2);
-  const auto adds = std::max(sample_bytes / usable, std::size_t{1});
-  const auto most = request.iterations > 0 ? static_cast<std::size_t>(request.iterations) : 61U;
-  const auto samples = std::clamp(all_bytes / (usable * adds), std::size_t{9}, std::size_t{61});
+  const auto adds = std::max(kAddSampleBytes / usable, std::size_t{1});
+  const auto most =
+      request.iterations > 0 ? static_cast<std::size_t>(request.iterations) : kMostAddSamples;
+  const auto samples = std::clamp(all_bytes / (usable * adds), std::size_t{9}, kMostAddSamples);
   std::vector<double> seconds(std::min(samples, most));
   for (auto& taken : seconds) {
     backend.barrier();
@@ -129,9 +141,11 @@ double add_bytes_per_second(TimedBackend& backend, const CommRequest& request, s
 CommSamples measure_case(TimedBackend& backend, const CommRequest& request, const CommCase& timed) {
   const auto layout = buffer_layout(timed, backend.rank(), request.ranks);
   const auto arena = backend.arena(timed.memory);
-  std::ranges::fill(arena, kNoZero);
   CommSamples samples;
   Rotation rotation(arena, layout.buffer_bytes, request.rotation_bytes);
+  const int used = std::min(rotation.num_buffers(), most_calls(request));
+  // memset and not std::fill: a sanitizer checks its range once, and not each byte.
+  std::memset(arena.data(), kNoZero, static_cast<std::size_t>(used) * layout.buffer_bytes);
   const auto rotated = [&] { return rotation.next(); };
   const auto same = [&] { return arena.first(layout.buffer_bytes); };
   const auto warm_up = time_calls(backend, timed, layout, kWarmUp, rotated);
@@ -149,6 +163,14 @@ CommSamples measure_case(TimedBackend& backend, const CommRequest& request, cons
 }
 
 }  // namespace
+
+std::size_t most_bytes_used(const CommRequest& request, const CommCase& timed) {
+  const auto calls = static_cast<std::size_t>(most_calls(request)) *
+                     buffer_layout(timed, 0, request.ranks).buffer_bytes;
+  const auto samples = std::min(static_cast<std::size_t>(most_calls(request)), kMostAddSamples);
+  const auto adds = 2 * samples * std::max(kAddSampleBytes, add_length(timed.bytes));
+  return std::max(calls, adds);
+}
 
 CommAnswer measure(TimedBackend& backend, const CommRequest& request, const std::string& about) {
   CommAnswer answer{.about = about};

@@ -37,6 +37,10 @@ class TimedBackend {
   virtual void max_over_ranks(std::span<double> values) = 0;
 };
 
+/// The size of an arena of `timed` beyond which no byte is ever used: by the calls, each on a
+/// buffer of its own, or by the in-place adds.
+[[nodiscard]] std::size_t most_bytes_used(const CommRequest& request, const CommCase& timed);
+
 /// Times all cases of the request. Collective. Returns the same answer on every rank.
 [[nodiscard]] CommAnswer measure(TimedBackend& backend, const CommRequest& request,
                                  const std::string& about);
