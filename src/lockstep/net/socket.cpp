@@ -124,12 +124,14 @@ Socket::Socket(FileDescriptor descriptor, std::string peer)
   }
 }
 
-Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
+Socket Socket::connect(const Endpoint& endpoint, Deadline deadline,
+                       const std::function<void(int)>& prepare) {
   const auto addresses = resolve(endpoint, deadline);
   int error = 0;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const auto num_left = static_cast<std::int64_t>(addresses.size() - i);
     auto descriptor = new_socket(addresses[i].family(), SOCK_NONBLOCK);
+    if (prepare) prepare(descriptor.number());
     error = connect_to(descriptor.number(), addresses[i],
                        Deadline::after(deadline.remaining() / num_left));
     if (error == 0) return {std::move(descriptor), endpoint.to_string()};

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,7 +34,9 @@ class Socket {
   /// equal part of the time. Returns when connected; the peer is not authenticated yet.
   /// Throws SystemError that names the endpoint: at once when no process listens there, else at the
   /// deadline; UsageError when the host has no address.
-  [[nodiscard]] static Socket connect(const Endpoint& endpoint, Deadline deadline);
+  /// `prepare`, if set, is called with the descriptor of each new socket before it connects.
+  [[nodiscard]] static Socket connect(const Endpoint& endpoint, Deadline deadline,
+                                      const std::function<void(int)>& prepare = {});
 
   /// Connects to a Unix socket of this machine. Any user may listen on any name: check peer_user().
   /// Throws as connect does, and UsageError for a name that is empty or longer than

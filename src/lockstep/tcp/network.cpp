@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/tcp/congestion_internal.h"
 #include "lockstep/tcp/network_internal.h"
 
 namespace lockstep {
@@ -46,6 +47,7 @@ TcpNetwork::TcpNetwork(int global_rank, Listener listener, const Secret& secret,
       protection_(protection),
       token_(random_token()),
       listener_(std::move(listener)),
+      congestion_control_(set_congestion_control(listener_.number())),
       keys_(std::make_shared<const HandshakeKeys>(secret_, context(token_))),
       epoll_(expect_open(::epoll_create1(EPOLL_CLOEXEC), "an epoll instance")),
       bell_(expect_open(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "an eventfd")) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/tcp/congestion_internal.h"
 #include "lockstep/tcp/network_internal.h"
 
 namespace lockstep {
@@ -111,7 +112,8 @@ void TcpNetwork::connect_to(int peer, const RankAddress& address, Deadline deadl
   ProcessIdentity process;
   for (const auto kind : {ConnectionKind::messages, ConnectionKind::data}) {
     auto connection =
-        shake_hands(Socket::connect(address.endpoint, deadline), address.token, kind, deadline);
+        shake_hands(Socket::connect(address.endpoint, deadline, set_congestion_control),
+                    address.token, kind, deadline);
     if (kind == ConnectionKind::messages) {
       const auto theirs = try_decode_hello(receive_frame(connection, deadline));
       if (!theirs || theirs->rank != peer) {
@@ -221,6 +223,7 @@ void TcpNetwork::attach(int rank, ConnectionKind kind, Link::Connection connecti
     if (connection.socket.try_send(answer) != answer.size()) return;
   }
   set_timeout(connection.socket.number(), heartbeat_);
+  settle_congestion_control(connection.socket.number(), congestion_control_);
   peer.link->attach(kind, std::move(connection), theirs);
   if (rank > rank_ && theirs.encrypts != hello(kind).encrypts) {
     return peer.link->lose(

@@ -140,6 +140,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   const DataProtection protection_;
   const std::string token_;
   Listener listener_;
+  const std::string congestion_control_;  // the default of this machine
   const std::shared_ptr<const HandshakeKeys> keys_;
   const FileDescriptor epoll_;
   const FileDescriptor bell_;  // an eventfd: wakes threads that wait
