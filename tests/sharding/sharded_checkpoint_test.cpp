@@ -29,7 +29,8 @@ struct Mode {
   Copies copies = Copies::per_rank;
 };
 const std::array kModes{Mode{"plain Ddp"}, Mode{"shards", Shard::optimizer},
-                        Mode{"one copy", Shard::optimizer, Copies::per_host}};
+                        Mode{"one copy", Shard::optimizer, Copies::per_host},
+                        Mode{"sharded gradients", Shard::gradients, Copies::per_host}};
 
 // Odd lengths; a weight in channels-last memory; buffers that differ between ranks; a frozen layer.
 struct NetImpl : torch::nn::Module {

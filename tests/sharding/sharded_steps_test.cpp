@@ -6,12 +6,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/shared_region.h"
+#include "lockstep/ddp/compress_16bit.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
 #include "lockstep/testing/processes.h"
@@ -23,12 +25,15 @@
 namespace lockstep {
 namespace {
 
-// Small and large parameters, some longer than a span's least size; one in channels-last memory; a
-// branch that a step may leave out; a frozen one.
+// Small and large parameters, some longer than a span's least size, in more buckets than a ring of
+// gradients holds; one in channels-last memory; a branch that a step may leave out; a frozen one.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("image", image);
+    register_module("norm", norm);
     register_module("wide", wide);
+    register_module("deep", deep);
+    register_module("deeper", deeper);
     register_module("branch", branch);
     register_module("frozen", frozen);
     register_module("head", head);
@@ -38,13 +43,17 @@ struct NetImpl : torch::nn::Module {
     to(test_device());
   }
   at::Tensor forward(const at::Tensor& x, bool with_branch) {
-    auto hidden = torch::relu(image->forward(x)).flatten(1);
+    auto hidden = torch::relu(norm->forward(image->forward(x))).flatten(1);
     hidden = torch::relu(wide->forward(hidden));
+    hidden = torch::relu(deeper->forward(torch::relu(deep->forward(hidden))));
     if (with_branch) hidden = hidden + branch->forward(hidden);
     return head->forward(frozen->forward(hidden));
   }
   torch::nn::Conv2d image{torch::nn::Conv2dOptions(3, 8, 3)};
+  torch::nn::BatchNorm2d norm{8};
   torch::nn::Linear wide{8 * 6 * 6, 300};
+  torch::nn::Linear deep{300, 300};
+  torch::nn::Linear deeper{300, 300};
   torch::nn::Linear branch{300, 300};
   torch::nn::Linear frozen{300, 20};
   torch::nn::Linear head{20, 3};
@@ -59,6 +68,16 @@ at::Tensor images(int rank, int step, at::ScalarType dtype) {
       .to(test_device());
 }
 
+const std::vector<std::pair<Shard, Copies>> kKinds{{Shard::optimizer, Copies::per_rank},
+                                                   {Shard::optimizer, Copies::per_host},
+                                                   {Shard::gradients, Copies::per_rank},
+                                                   {Shard::gradients, Copies::per_host}};
+
+std::string name_of(Shard shard, Copies copies) {
+  return std::string(shard == Shard::gradients ? "gradients" : "optimizer") +
+         (copies == Copies::per_host ? " per host" : " per rank");
+}
+
 using MakeOptimizer = std::function<std::unique_ptr<FlatOptimizer>(FlatParameters&)>;
 
 struct Setting {
@@ -70,6 +89,8 @@ struct Setting {
   bool scales = false;  // with a GradScaler, whose first steps overflow
   bool sits_out = false;
   bool unfreezes = false;
+  bool hooked = false;  // gradients are sent in bfloat16
+  bool fails = false;   // one backward of one rank
 };
 
 struct Result {
@@ -89,7 +110,15 @@ void run_step(Net& net, Ddp& ddp, FlatOptimizer& optimizer, GradScaler& scaler,
       continue;
     }
     if (setting.ddp.normalize == Normalize::by_count) ddp.count(group.rank() + step);
-    const auto x = images(group.rank(), 10 * step + part, setting.dtype);
+    auto x = images(group.rank(), 10 * step + part, setting.dtype);
+    if (setting.fails && step == 2) {
+      x.requires_grad_();
+      if (group.rank() == 0) {
+        x.register_hook([](const at::Tensor&) { throw std::runtime_error("not this batch"); });
+      }
+      EXPECT_THROW(net->forward(x, with_branch).square().mean().backward(), std::exception);
+      return net->zero_grad();
+    }
     auto loss = net->forward(x, with_branch).to(torch::kFloat).square().mean();
     if (setting.scales && step == 1) loss = loss * 1e30;
     (setting.scales ? scaler.scale(loss) : loss).backward();
@@ -118,6 +147,7 @@ Result train(ProcessGroup& group, const Setting& setting, Shard shard,
   options.copies = copies;
   options.bucket_bytes = 200 << 10;
   Ddp ddp(*net, group, options);
+  if (setting.hooked) ddp.set_hook(compress_bf16());
   const auto optimizer = setting.make(ddp.flat());
   GradScaler scaler({.initial_scale = 1024});
   Result result;
@@ -189,6 +219,12 @@ std::vector<Setting> settings() {
        .sits_out = true},
       {.name = "TwoBuffers", .make = sgd, .ddp = {.gradient_buffers = 2}, .max_norm = 0.5},
       {.name = "LateTraining", .make = adam_w, .max_norm = 0.01, .unfreezes = true},
+      {.name = "BatchNormAndSittingOut",
+       .make = sgd,
+       .ddp = {.sync_batch_norm = true},
+       .sits_out = true},
+      {.name = "Compressed", .make = sgd, .max_norm = 0.5, .hooked = true},
+      {.name = "FailedBackward", .make = sgd, .max_norm = 0.5, .fails = true},
   };
 }
 
@@ -203,15 +239,57 @@ TEST_P(ShardedSteps, HaveTheBitsOfPlainDdp) {
   for (const int size : on_gpu ? std::vector{1, 2} : std::vector{1, 2, 3, 5}) {
     with_ddp_groups(size, [&](ProcessGroup& group) {
       const auto plain = train(group, setting, Shard::none);
-      for (const auto copies : {Copies::per_rank, Copies::per_host}) {
+      for (const auto& [shard, copies] : kKinds) {
         if (on_gpu && copies == Copies::per_host) continue;
-        SCOPED_TRACE(copies == Copies::per_rank ? "per rank" : "per host");
-        const auto sharded = train(group, setting, Shard::optimizer, copies);
+        SCOPED_TRACE(name_of(shard, copies));
+        const auto sharded = train(group, setting, shard, copies);
         for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
           EXPECT_TRUE(are_same(plain.parameters[i], sharded.parameters[i])) << i;
         }
         EXPECT_EQ(plain.norms, sharded.norms);
         expect_same_state(plain, sharded, group);
+      }
+    });
+  }
+}
+
+// start() while the next backward runs.
+TEST(ShardedDdp, AveragesOneBufferWhileBackwardFillsTheOther) {
+  for (const int size : {1, 2, 3}) {
+    with_groups(size, [&](ProcessGroup& group) {
+      const auto run = [&](Shard shard, Copies copies) {
+        Net net;
+        fill(*net, 1);
+        Ddp ddp(
+            *net, group,
+            {.bucket_bytes = 200 << 10, .gradient_buffers = 2, .shard = shard, .copies = copies});
+        SGD optimizer(ddp.flat(), {.lr = 0.1, .momentum = 0.9});
+        const auto backward = [&](int step) {
+          const auto scope = ddp.no_sync();
+          net->forward(images(group.rank(), step, at::kFloat), step % 3 != 1)
+              .square()
+              .mean()
+              .backward();
+        };
+        backward(0);
+        for (int step = 1; step < 7; ++step) {
+          auto sync = ddp.start();
+          backward(step);
+          sync.wait();
+          clip_grad_norm(ddp.flat(), 0.5);
+          optimizer.step();
+          optimizer.zero_grad();
+        }
+        std::vector<at::Tensor> parameters;
+        for (const auto& parameter : net->parameters()) parameters.push_back(parameter.clone());
+        return parameters;
+      };
+      const auto plain = run(Shard::none, Copies::per_rank);
+      for (const auto& [shard, copies] : kKinds) {
+        const auto sharded = run(shard, copies);
+        for (std::size_t i = 0; i < plain.size(); ++i) {
+          EXPECT_TRUE(are_same(plain[i], sharded[i])) << i << ", " << name_of(shard, copies);
+        }
       }
     });
   }
@@ -242,9 +320,11 @@ TEST(OwnedShards, AreUpdatedByOptimizersOfTorch) {
         return parameters;
       };
       const auto plain = run(Shard::none, Copies::per_rank);
-      for (const auto copies : {Copies::per_rank, Copies::per_host}) {
-        const auto sharded = run(Shard::optimizer, copies);
-        for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(are_same(plain[i], sharded[i]));
+      for (const auto& [shard, copies] : kKinds) {
+        const auto sharded = run(shard, copies);
+        for (std::size_t i = 0; i < plain.size(); ++i) {
+          EXPECT_TRUE(are_same(plain[i], sharded[i])) << i << ", " << name_of(shard, copies);
+        }
       }
     });
   }
@@ -301,10 +381,10 @@ TEST(ShardedDdp, KeepsStateWhenItMovesToAnotherGroupOfTheSameRanks) {
       return parameters;
     };
     const auto plain = run(Shard::none, Copies::per_rank);
-    for (const auto copies : {Copies::per_rank, Copies::per_host}) {
-      const auto sharded = run(Shard::optimizer, copies);
+    for (const auto& [shard, copies] : kKinds) {
+      const auto sharded = run(shard, copies);
       for (std::size_t i = 0; i < plain.size(); ++i) {
-        EXPECT_TRUE(are_same(plain[i], sharded[i])) << i;
+        EXPECT_TRUE(are_same(plain[i], sharded[i])) << i << ", " << name_of(shard, copies);
       }
     }
   });

@@ -10,7 +10,7 @@ namespace {
 class CallWork final : public BucketWork {
  public:
   explicit CallWork(Work work) : work_(std::move(work)) {}
-  void advance() override { (void)work_.done(); }
+  bool advance() override { return work_.done(); }
   void wait() override { work_.wait(); }
   [[nodiscard]] const GroupFlags& flags() const override { return work_.flags(); }
   [[nodiscard]] WorkTimes times() const override { return work_.times(); }

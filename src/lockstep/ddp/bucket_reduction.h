@@ -33,8 +33,8 @@ class BucketWork {
   BucketWork& operator=(const BucketWork&) = delete;
   virtual ~BucketWork() = default;
 
-  /// Makes progress without waiting.
-  virtual void advance() = 0;
+  /// Makes progress without waiting. Returns whether wait() would return at once.
+  virtual bool advance() = 0;
   /// Returns when the bucket holds the average, or this rank's elements of it.
   virtual void wait() = 0;
   /// The reduced flags. Valid once wait() has returned.

@@ -103,7 +103,7 @@ std::vector<std::string> Ddp::non_finite_parameters() const {
   const auto parameters = state.flat.parameters();
   const bool any_on_gpu =
       std::any_of(parameters.begin(), parameters.end(),
-                  [](const FlatParameter& parameter) { return parameter.gradient.is_cuda(); });
+                  [](const FlatParameter& parameter) { return parameter.tensor.is_cuda(); });
   if (!any_on_gpu) return names;
   const auto notes = state.flat.slots().read_non_finite();
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -143,10 +143,10 @@ bool Ddp::State::is_non_finite() {
   if (non_finite_result) return *non_finite_result;
   bool found = false;
   for (const auto& range : flat.owned_gradients()) {
-    const auto& segment = flat.gradients(range.segment);
-    const bool is_noted = group.size() == 1 || segment.scalar_type() == at::kHalf;
-    if (segment.is_cpu() && is_noted) continue;
-    if (has_non_finite(segment.slice(0, range.begin, range.end))) found = true;
+    const auto averages = flat.averages(range);
+    const bool is_noted = group.size() == 1 || averages.scalar_type() == at::kHalf;
+    if (averages.is_cpu() && is_noted) continue;
+    if (has_non_finite(averages)) found = true;
   }
   auto of_any = at::full({1}, found ? 1 : 0, at::kByte);
   flat.combine_largest(of_any);

@@ -18,8 +18,8 @@
 namespace lockstep {
 namespace {
 
-at::Tensor range_of(const FlatParameters& flat, int buffer, const Bucket& bucket) {
-  auto range = flat.gradients(bucket.segment, buffer).slice(0, bucket.begin, bucket.end);
+// As calls see it.
+at::Tensor in_reals(const at::Tensor& range) {
   return range.is_complex() ? at::view_as_real(range) : range;
 }
 
@@ -29,7 +29,7 @@ BucketOwners owners_by_bucket(const FlatParameters& flat, const BucketPlan& plan
   for (const auto& bucket : plan.buckets) {
     const auto& shards = flat.shards().ownership();
     const auto spans = spans_in(shards, bucket.segment, bucket.begin, bucket.end);
-    const int width = flat.gradients(bucket.segment).is_complex() ? 2 : 1;
+    const int width = flat.values(bucket.segment).is_complex() ? 2 : 1;
     all.push_back(std::make_shared<const Owners>(owners_of(spans, width)));
   }
   return all;
@@ -96,9 +96,10 @@ void Ddp::State::sync_batch_norms() {
 void Ddp::State::prepare() {
   // First, because a call below may throw: the old reducers refer to old slots and the old group.
   reducers.clear();
+  ring.reset();
   make_hooked();
   std::size_t total = 0;
-  for (int i = 0; i < flat.num_segments(); ++i) total += flat.gradients(i).nbytes();
+  for (int i = 0; i < flat.num_segments(); ++i) total += flat.values(i).nbytes();
   bucket_bytes = options.bucket_bytes == kAutotune ? kDefaultBucketBytes : options.bucket_bytes;
   if (bucket_bytes == kDefaultBucketBytes) {
     bucket_bytes = best_call_bytes(group, total).value_or(bucket_bytes);
@@ -171,11 +172,26 @@ void Ddp::State::make_reducers(const BucketPlan& plan) {
     reduction = sharded ? make_reduction_to_owners(group, owners_by_bucket(flat, plan))
                         : make_all_reduction(group);
   }
+  ReducerOptions of_reducer{.timed = options.trace != nullptr, .sharded = sharded};
+  if (flat.shards().packs_gradients()) {
+    if (!ring || !ring->fits(flat.layout(), plan, bucket_bytes)) {
+      ring.reset();
+      ring.emplace(flat, group, plan, bucket_bytes);
+    }
+    of_reducer.places = ring->places(flat, plan);
+    of_reducer.keep = [this, buckets = plan.buckets, places = of_reducer.places](int index) {
+      const auto& bucket = buckets[static_cast<std::size_t>(index)];
+      flat.pack(bucket.segment, bucket.begin, places[static_cast<std::size_t>(index)].range);
+    };
+  }
   for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
     std::vector<at::Tensor> ranges;
-    for (const auto& bucket : plan.buckets) ranges.push_back(range_of(flat, buffer, bucket));
+    for (const auto& [segment, begin, end, parameters] : plan.buckets) {
+      ranges.push_back(in_reals(ring ? of_reducer.places[ranges.size()].range
+                                     : flat.gradients(segment, buffer).slice(0, begin, end)));
+    }
     reducers.emplace_back(flat.slots(), buffer, plan, std::move(ranges), *reduction, group.page(),
-                          ReducerOptions{.timed = options.trace != nullptr, .sharded = sharded});
+                          of_reducer);
   }
 }
 
@@ -270,7 +286,8 @@ void Ddp::State::end_micro_batch() {
 // reduction if it has one.
 void Ddp::State::follow(Phase micro_batch) {
   const auto begin = [&] {
-    if (micro_batch != Phase::reducing || phase == Phase::reducing) return;
+    if (micro_batch != Phase::reducing) return;
+    if (phase == Phase::reducing) return reduced().advance();
     phase = Phase::reducing;
     begin_reduction(tally);
     start_rest();
@@ -341,7 +358,7 @@ void Ddp::State::start_rest() {
   for (int i = 0; i < num_parameters(); ++i) {
     marks->expect_unchanged(i, buffers.filling);
     const auto& parameter = flat.parameters()[static_cast<std::size_t>(i)].tensor;
-    const bool arrived = flat.slots().state(i) == GradientState::fresh;
+    const bool arrived = flat.slots().state(i) == GradientState::fresh || filled().contributes(i);
     all_arrived = all_arrived && (arrived || !parameter.requires_grad());
   }
   // A parameter without a gradient may have been replaced in the module.

@@ -19,6 +19,7 @@
 #include "lockstep/ddp/bucket_reduction.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/gradient_hook.h"
+#include "lockstep/ddp/gradient_ring.h"
 #include "lockstep/ddp/hooked_reduction_internal.h"
 #include "lockstep/ddp/peer_follower_internal.h"
 #include "lockstep/ddp/reducer.h"
@@ -87,6 +88,7 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   std::optional<GradientHook> hook;
   std::unique_ptr<BucketReduction> reduction;
   HookedReduction* hooked = nullptr;  // `reduction`, if there is a hook
+  std::optional<GradientRing> ring;   // with Shard::gradients
   std::vector<Reducer> reducers;      // by gradient buffer
   ReplicaCheck check;
   bool planned_by_arrival = false;

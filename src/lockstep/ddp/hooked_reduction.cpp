@@ -37,7 +37,10 @@ class HookedReduction::RunWork final : public BucketWork {
   RunWork(HookedReduction& reduction, std::shared_ptr<HookRun> run)
       : reduction_(reduction), run_(std::move(run)) {}
 
-  void advance() override { reduction_.advance(); }
+  bool advance() override {
+    reduction_.advance();
+    return !run_ || run_->has_ended();
+  }
   void wait() override {
     const bool had_ended = run_ && run_->has_ended();
     while (run_ && !run_->has_ended()) (void)reduction_.continue_front(/*waits=*/true);

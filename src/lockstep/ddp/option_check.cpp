@@ -38,7 +38,15 @@ std::string text_of_buffers(std::int64_t value) {
 }
 
 std::string text_of_shard(std::int64_t value) {
-  return static_cast<Shard>(value) == Shard::none ? "none" : "optimizer";
+  switch (static_cast<Shard>(value)) {
+    case Shard::none:
+      return "none";
+    case Shard::optimizer:
+      return "optimizer";
+    case Shard::gradients:
+      return "gradients";
+  }
+  return fmt::format("{}", value);
 }
 
 std::string text_of_copies(std::int64_t value) {

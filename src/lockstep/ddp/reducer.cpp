@@ -11,6 +11,13 @@
 namespace lockstep {
 namespace {
 
+bool share_memory(const at::Tensor& a, const at::Tensor& b) {
+  const auto begin_of = [](const at::Tensor& range) {
+    return static_cast<const std::byte*>(range.const_data_ptr());
+  };
+  return begin_of(a) < begin_of(b) + b.nbytes() && begin_of(b) < begin_of(a) + a.nbytes();
+}
+
 constexpr auto kAdvice =
     "Every rank must run the same number of backwards and freeze the same parameters: a rank "
     "without a batch, or whose loss uses no parameter, calls ddp.sit_out() instead. Tail::drop and "
@@ -27,10 +34,10 @@ Reducer::Reducer(const GradientSlots& slots, int buffer, BucketPlan plan,
       ranges_(std::move(ranges)),
       reduction_(reduction),
       page_(std::move(page)),
-      options_(options),
+      options_(std::move(options)),
       ready_(static_cast<std::size_t>(slots.size()), false),
       contributes_(static_cast<std::size_t>(slots.size()), false) {
-  options_.timed = options.timed && !ranges_.empty() && ranges_.front().is_cuda();
+  options_.timed = options_.timed && !ranges_.empty() && ranges_.front().is_cuda();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     names_.push_back(fmt::format("{}{}", kGradientsName, i));
   }
@@ -38,12 +45,15 @@ Reducer::Reducer(const GradientSlots& slots, int buffer, BucketPlan plan,
 
 void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   begun_ = true;
+  has_ended_ = false;
   reduction_.begin();
   flags_ = flags;
   number_ = number;
   calls_ = 0;
   record_ = {};
   launching_ = 0;
+  waited_ = 0;
+  settled_.assign(ranges_.size(), false);
   if (options_.timed)
     timeline_ = std::make_shared<DeviceTimeline>(ranges_.front().device(), ranges_.size());
   arrival_.clear();
@@ -84,10 +94,11 @@ void Reducer::ready(int parameter) {
   ++record_.hooks;
   const auto bucket = static_cast<std::size_t>(plan_.bucket_of[index]);
   if (--missing_[bucket] == 0) record_.buckets[bucket].ready = StepClock::now();
-  start_full_buckets(last_);
+  start_full_buckets(last_, /*waits=*/true);
 }
 
 void Reducer::start_rest() {
+  has_ended_ = true;
   const auto now = StepClock::now();
   slots_.flush();
   if (timeline_) timeline_->mark_end_of_backward();
@@ -95,7 +106,7 @@ void Reducer::start_rest() {
     if (missing_[i] != 0) record_.buckets[i].ready = now;
     missing_[i] = 0;
   }
-  start_full_buckets(missing_.size());
+  start_full_buckets(missing_.size(), /*waits=*/false);
 }
 
 void Reducer::start_rest_as_failed() {
@@ -103,6 +114,7 @@ void Reducer::start_rest_as_failed() {
   flags_.any |= StepFlags::kFailed;
   while (works_.size() < plan_.buckets.size()) {
     if (takes_part(plan_.buckets[works_.size()])) {
+      (void)make_room(works_.size(), /*waits=*/true);
       launch(works_.size());
     } else {
       works_.push_back(nullptr);
@@ -111,12 +123,19 @@ void Reducer::start_rest_as_failed() {
 }
 
 void Reducer::advance() {
-  if (!begun_ || works_.empty() || !works_.back()) return;
-  with_advice(kAdvice, [&] { works_.back()->advance(); });
+  if (!begun_) return;
+  if (!has_ended_) return advance_started();
+  start_full_buckets(missing_.size(), /*waits=*/false);
+}
+
+void Reducer::advance_started() {
+  if (works_.empty() || !works_.back()) return;
+  with_advice(kAdvice, [&] { (void)works_.back()->advance(); });
 }
 
 GroupFlags Reducer::finish() {
   const auto begin = StepClock::now();
+  start_full_buckets(missing_.size(), /*waits=*/true);
   begun_ = false;  // also if a wait below throws: the group has failed then
   GroupFlags all;
   for (std::size_t i = 0; i < works_.size(); ++i) {
@@ -131,7 +150,7 @@ GroupFlags Reducer::finish() {
       works_[i]->wait();
       if (reduction_.computes()) mark();
     });
-    record_.buckets[i].done = StepClock::now();
+    if (!settled_[i]) settle(i);
     all = works_[i]->flags();
   }
   with_advice(kAdvice, [&] { all = reduction_.end(all); });
@@ -150,7 +169,7 @@ GroupFlags Reducer::finish() {
     const auto index = static_cast<std::size_t>(i);
     used_[index] = used_[index] && trains(i);
     if (used_[index] && !options_.sharded) slots_.bind(i);
-    if (contributes_[index] && slots_.non_finite(i)) non_finite_.push_back(i);
+    if (contributes_[index] && slots_.non_finite(i, buffer_)) non_finite_.push_back(i);
   }
   if (options_.sharded) slots_.discard();
   forget();
@@ -202,13 +221,41 @@ bool Reducer::takes_part(const Bucket& bucket) const {
                      [this](int parameter) { return trains(parameter); });
 }
 
-void Reducer::start_full_buckets(std::size_t end) {
+void Reducer::start_full_buckets(std::size_t end, bool waits) {
   const auto begin = ticks();
+  const auto waited = waited_;
   for (auto next = works_.size(); next < end && missing_[next] == 0; ++next) {
+    if (!make_room(next, waits)) break;
     start(next);
   }
-  advance();
-  launching_ += ticks() - begin;
+  advance_started();
+  launching_ += ticks() - begin - (waited_ - waited);
+}
+
+// Waits for earlier buckets in the memory of this one. Returns false if one of them is not reduced
+// and `waits` is false.
+bool Reducer::make_room(std::size_t index, bool waits) {
+  if (options_.places.empty() || !takes_part(plan_.buckets[index])) return true;
+  const auto begin = ticks();
+  const auto begin_time = StepClock::now();
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    if (!works_[i] || settled_[i] || !share_memory(ranges_[i], ranges_[index])) continue;
+    const bool is_reduced = with_advice(kAdvice, [&] { return works_[i]->advance(); });
+    if (!is_reduced && !waits) return false;
+    with_advice(kAdvice, [&] { works_[i]->wait(); });
+    settle(i);
+    if (is_reduced) continue;
+    waited_ += ticks() - begin;
+    record_.buckets[index].room = StepClock::now() - begin_time;
+  }
+  return true;
+}
+
+// The bucket has been waited on.
+void Reducer::settle(std::size_t index) {
+  settled_[index] = true;
+  record_.buckets[index].done = StepClock::now();
+  if (options_.keep) options_.keep(static_cast<int>(index));
 }
 
 void Reducer::start(std::size_t index) {
@@ -220,7 +267,11 @@ void Reducer::start(std::size_t index) {
     works_.push_back(nullptr);
     return;
   }
-  collect(bucket);
+  if (options_.places.empty()) {
+    collect(bucket);
+  } else {
+    move_in(index);
+  }
   if (timeline_) timeline_->mark_ready(index);
   launch(index);
   if (timeline_) timeline_->mark_launched(index);
@@ -254,13 +305,28 @@ void Reducer::collect(const Bucket& bucket) {
   slots_.flush();
 }
 
+// The same for loose slots.
+void Reducer::move_in(std::size_t index) {
+  const at::NoGradGuard off;
+  const auto& place = options_.places[index];
+  for (const auto& padding : place.padding) padding.zero_();
+  const auto& parameters = plan_.buckets[index].parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto state = slots_.move_to(parameters[i], buffer_, place.parameters[i]);
+    contributes_[static_cast<std::size_t>(parameters[i])] = state == GradientState::fresh;
+    const bool is_empty = flags_.sum == 0 && state == GradientState::stale;  // as in collect()
+    if (state == GradientState::absent || is_empty) place.parameters[i].zero_();
+  }
+  slots_.flush();
+}
+
 // The last bucket's call carries the facts about all parameters.
 CallFlags Reducer::flags_of(std::size_t index) const {
   auto flags = flags_;
   if (index != last_) return flags;
   for (int i = 0; i < slots_.size(); ++i) {
     const bool contributes = contributes_[static_cast<std::size_t>(i)];
-    if (contributes && slots_.non_finite(i)) flags.any |= StepFlags::kNonFinite;
+    if (contributes && slots_.non_finite(i, buffer_)) flags.any |= StepFlags::kNonFinite;
     if (!contributes && trains(i) && !flags.absent) flags.any |= StepFlags::kUnused;
   }
   return flags;

@@ -8,6 +8,11 @@
 // contributes its current `.grad`, which is stale and equal on all ranks, or zeros. If a parameter
 // is used on no rank, its `.grad` does not change.
 //
+// With Shard::gradients, buckets share memory (gradient_ring.h): a bucket takes its gradients out
+// of loose slots when it starts, and waits for an earlier one in the same memory: in ready() and
+// finish(), never in start_rest() and advance(), because another rank may need calls of this one
+// meanwhile.
+//
 // Every rank makes all calls of a reduction that it has begun, also when its backward() fails. The
 // last call is made only after backward() has ended, and its flags tell whether it failed.
 #pragma once
@@ -15,6 +20,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +30,7 @@
 
 #include "lockstep/ddp/bucket_plan.h"
 #include "lockstep/ddp/bucket_reduction.h"
+#include "lockstep/ddp/gradient_ring.h"
 #include "lockstep/ddp/step_flags.h"
 #include "lockstep/ddp/step_record.h"
 #include "lockstep/flat/gradient_slot.h"
@@ -37,6 +44,10 @@ constexpr std::string_view kGradientsName = "gradients ";
 struct ReducerOptions {
   bool timed = false;    // the device's times of buckets on a GPU are in record()
   bool sharded = false;  // after finish() every `.grad` is undefined: slots hold this rank's shards
+  // For loose slots: the places of the buckets, and what keeps this rank's shards of a bucket when
+  // it has been reduced. Otherwise empty.
+  std::vector<RingBucket> places = {};
+  std::function<void(int bucket)> keep = {};
 };
 
 class Reducer {
@@ -55,12 +66,13 @@ class Reducer {
   /// the last one. Does not wait.
   /// Throws UsageError that names the parameter if it was ready before.
   void ready(int parameter);
-  /// All gradients are final: starts the remaining buckets. is_begun() stays true.
+  /// All gradients are final: starts the remaining buckets whose memory is free; advance() and
+  /// finish() start the others. is_begun() stays true.
   void start_rest();
   /// backward() has failed: starts the remaining buckets with StepFlags::kFailed. Call finish()
   /// next.
   void start_rest_as_failed();
-  /// Makes progress on started buckets without waiting.
+  /// Makes progress on started buckets, and after start_rest() starts others, without waiting.
   void advance();
   /// Waits for all buckets; on a GPU the current stream waits for the device. Returns the reduced
   /// flags; gradients are averaged unless StepFlags::kFailed is set in them. Throws PeerError.
@@ -75,6 +87,10 @@ class Reducer {
     return has(flags_, StepFlags::kFailed) || reduction_.failure() != nullptr;
   }
   [[nodiscard]] std::int64_t number() const noexcept { return number_; }
+  /// Whether the bucket of `parameter` has started, with a fresh gradient of it.
+  [[nodiscard]] bool contributes(int parameter) const {
+    return contributes_[static_cast<std::size_t>(parameter)];
+  }
   /// The parameters whose gradient was non-finite on this rank in the last reduction.
   [[nodiscard]] std::span<const int> non_finite() const noexcept { return non_finite_; }
   /// By parameter, whether it was used in the last reduction: equal on all ranks.
@@ -86,10 +102,14 @@ class Reducer {
 
  private:
   [[nodiscard]] bool takes_part(const Bucket& bucket) const;
-  void start_full_buckets(std::size_t end);
+  void start_full_buckets(std::size_t end, bool waits);
+  void advance_started();
+  [[nodiscard]] bool make_room(std::size_t index, bool waits);
+  void settle(std::size_t index);
   void start(std::size_t index);
   void launch(std::size_t index);
   void collect(const Bucket& bucket);
+  void move_in(std::size_t index);
   void note_times();
   [[nodiscard]] CallFlags flags_of(std::size_t index) const;
   [[nodiscard]] bool trains(int parameter) const;
@@ -108,6 +128,7 @@ class Reducer {
   bool begun_ = false;
 
   // State of the reduction that has begun.
+  bool has_ended_ = false;  // its backward: start_rest() was called
   CallFlags flags_;
   std::int64_t number_ = 0;
   int calls_ = 0;
@@ -118,11 +139,13 @@ class Reducer {
   std::vector<std::pair<int, at::Tensor>> kept_;  // stale gradients
   // By bucket, for started ones; null for a bucket that does not take part.
   std::vector<std::unique_ptr<BucketWork>> works_;
+  std::vector<bool> settled_;  // by bucket: reduced, and kept
   std::vector<int> arrival_;
   std::vector<int> non_finite_;
   std::vector<bool> used_;
   StepRecord record_;
   Ticks launching_ = 0;                       // StepRecord::launching
+  Ticks waited_ = 0;                          // for room, since begin()
   std::shared_ptr<DeviceTimeline> timeline_;  // of the buckets on a GPU, if they are timed
 };
 

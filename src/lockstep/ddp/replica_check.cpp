@@ -39,10 +39,10 @@ ByteRange window_of(const at::Tensor& segment, std::int64_t elements, std::int64
 }
 
 // Slots of frozen parameters may hold old gradients that differ between ranks. With shards, each
-// rank has averages of its own elements only.
-std::int64_t compared_gradients(const FlatParameters& flat, int segment) {
-  if (flat.shards().is_sharded()) return 0;
-  return flat.layout().segments[static_cast<std::size_t>(segment)].trains_length;
+// rank has averages of its own elements only, and gradients are not compared.
+ByteRange window_of_gradients(const FlatParameters& flat, int segment, std::int64_t number) {
+  const auto length = flat.layout().segments[static_cast<std::size_t>(segment)].trains_length;
+  return window_of(flat.gradients(segment), length, number);
 }
 
 std::uint64_t digest_of_range(const at::Tensor& segment, const ByteRange& range) {
@@ -50,9 +50,11 @@ std::uint64_t digest_of_range(const at::Tensor& segment, const ByteRange& range)
   return digest({first + range.begin, first + range.end});
 }
 
-std::uint64_t with_segment(std::uint64_t all, std::uint64_t gradients, std::uint64_t values) {
-  return all * 31 + gradients + 7 * values;
+std::uint64_t digest_gradients(const FlatParameters& flat, int segment, std::int64_t number) {
+  return digest_of_range(flat.gradients(segment), window_of_gradients(flat, segment, number));
 }
+
+std::uint64_t with_number(std::uint64_t all, std::uint64_t number) { return all * 31 + number; }
 
 // The digests of all parameters on all ranks, one row per rank.
 at::Tensor gather_digests(const FlatParameters& flat, const ProcessGroup& group) {
@@ -91,10 +93,11 @@ void ReplicaCheck::look(const FlatParameters& flat, int num_ranks) {
   digest_ = 0;
   for (int i = 0; i < flat.num_segments(); ++i) {
     const auto& segment = segments[static_cast<std::size_t>(i)];
-    const auto gradients = window_of(flat.gradients(i), compared_gradients(flat, i), window_);
     const auto values = window_of(flat.values(i), segment.length, window_);
-    digest_ = with_segment(digest_, digest_of_range(flat.gradients(i), gradients),
-                           digest_of_range(flat.values(i), values));
+    if (!flat.shards().is_sharded()) {
+      digest_ = with_number(digest_, digest_gradients(flat, i, window_));
+    }
+    digest_ = with_number(digest_, digest_of_range(flat.values(i), values));
   }
   ++window_;
 }
@@ -111,7 +114,7 @@ void ReplicaCheck::look_on_device(const FlatParameters& flat) {
                            : at::full({}, static_cast<std::int64_t>(digest_of_range(memory, range)),
                                       at::dtype(at::kLong).device(stream_device)));
     };
-    add(flat.gradients(i), window_of(flat.gradients(i), compared_gradients(flat, i), window_));
+    if (!flat.shards().is_sharded()) add(flat.gradients(i), window_of_gradients(flat, i, window_));
     add(flat.values(i), window_of(flat.values(i), segment.length, window_));
   }
   Window window{at::empty({static_cast<std::int64_t>(digests.size())},
@@ -126,9 +129,8 @@ void ReplicaCheck::look_on_device(const FlatParameters& flat) {
   digest_ = 0;
   if (is_known_) {
     const auto* const found = oldest.digests.const_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < oldest.digests.numel(); i += 2) {
-      digest_ = with_segment(digest_, static_cast<std::uint64_t>(found[i]),
-                             static_cast<std::uint64_t>(found[i + 1]));
+    for (std::int64_t i = 0; i < oldest.digests.numel(); ++i) {
+      digest_ = with_number(digest_, static_cast<std::uint64_t>(found[i]));
     }
   }
   on_device_.pop_front();

@@ -134,6 +134,13 @@ void trace(const StepRecord& record, Trace& trace) {
                       .kind = kind,
                       .lane = Lane::bucket});
       };
+      if (bucket.room.count() > 0) {
+        trace.record({.begin = ticks_before(now_steady - (bucket.launched - bucket.room)),
+                      .end = ticks_before(now_steady - bucket.launched),
+                      .name = "wait for memory of gradients",
+                      .kind = EventKind::span,
+                      .lane = Lane::communication});
+      }
       add(EventKind::bucket_ready, bucket.ready, bucket.launched);
       add(EventKind::bucket_wait, bucket.launched, entered);
       add(EventKind::bucket_reduce, entered, bucket.done);

@@ -24,6 +24,8 @@ struct BucketRecord {
   StepClock::time_point all_entered = {};  // the last rank entered
   StepClock::time_point done = {};
   int hooks_before = 0;  // gradients that had arrived when it was launched
+  // Waited for the memory of an earlier bucket, just before `launched` (Shard::gradients).
+  std::chrono::nanoseconds room{0};
   // With a gradient hook: an all-reduce of wire_bytes has as much traffic as its calls. Without
   // one: `bytes`.
   std::int64_t wire_bytes = 0;
@@ -73,7 +75,8 @@ class BucketMeter {
     std::span<const std::vector<double>> of_ranks);
 
 /// Records up to three spans per reduced bucket: ready and not launched, waiting for other ranks,
-/// being reduced; and one for exposed communication. Counts a step (Trace::count_step).
+/// being reduced; one for a wait for memory, and one for exposed communication. Counts a step
+/// (Trace::count_step).
 void trace(const StepRecord& record, Trace& trace);
 
 }  // namespace lockstep

@@ -64,6 +64,7 @@ class ScriptedReduction final : public BucketReduction {
   CallFlags other = {.sum = 1};
   std::vector<int> used_elsewhere;
   std::uint32_t end_bits = 0;  // found at the end of the step
+  bool is_done = false;        // a bucket that is advanced
   std::string start_error;
   std::string advance_error;
   std::string wait_error;
@@ -73,9 +74,10 @@ class ScriptedReduction final : public BucketReduction {
    public:
     ScriptedWork(ScriptedReduction& script, std::size_t index, at::Tensor bucket)
         : script_(script), index_(index), bucket_(std::move(bucket)) {}
-    void advance() override {
+    bool advance() override {
       fail_if(script_.advance_error);
       ++script_.calls[index_].advanced;
+      return script_.is_done;
     }
     void wait() override {
       fail_if(script_.wait_error);

@@ -42,9 +42,9 @@ void launch_cells_of(const at::Tensor& elements, std::int64_t begin, DeviceSlots
 
 bool are_on_one_device(const FlatParameters& flat, std::span<const FlatRange> ranges) {
   if (ranges.empty()) return false;
-  const auto device = flat.gradients(ranges.front().segment).device();
+  const auto device = flat.values(ranges.front().segment).device();
   return device.is_cuda() && std::all_of(ranges.begin(), ranges.end(), [&](const auto& range) {
-           return flat.gradients(range.segment).device() == device;
+           return flat.values(range.segment).device() == device;
          });
 }
 
@@ -80,9 +80,9 @@ void clip_on_device(const FlatParameters& flat, std::span<const FlatRange> range
                     const at::Tensor& norm) {
   const c10::DeviceGuard guard(norm.device());
   for (const auto& range : ranges) {
-    const auto& segment = flat.gradients(range.segment);
-    const auto slots = slots_of(flat.slot_table(range.segment), segment);
-    with_elements(segment, [&]<typename T>(std::span<T> elements) {
+    const auto gradients = flat.averages(range);
+    const auto slots = slots_of(flat.slot_table(range.segment), gradients);
+    with_elements(gradients, [&]<typename T>(std::span<T> elements) {
       launch_clip<T>(elements.data(), static_cast<std::size_t>(range.begin) * slots.width,
                      static_cast<std::size_t>(range.end) * slots.width, slots,
                      static_cast<const DeviceNorm*>(norm.const_data_ptr()),

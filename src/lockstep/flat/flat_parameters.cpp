@@ -115,7 +115,7 @@ FlatParameters::FlatParameters(torch::nn::Module& module, const ProcessGroup& gr
   if (options.copies == Copies::per_host && options.shard == Shard::none) {
     throw UsageError(
         "Copies::per_host needs shards, because one rank writes each element: set "
-        "Shard::optimizer too");
+        "Shard::optimizer or Shard::gradients too");
   }
   const auto registered = registered_in(module_);
   if (registered.empty()) throw UsageError("the model has no parameters");
@@ -263,7 +263,9 @@ void FlatParameters::move_in() {
     auto& views = views_.emplace_back();
     for (const auto& buffer : gradients_) {
       // variable_data(): not a view in autograd's sense, because optimizers call detach_() on it.
-      views.push_back(view_of(buffer[segment], parameter.slot, facts_[i]).variable_data());
+      views.push_back(shards_->packs_gradients()
+                          ? at::Tensor()
+                          : view_of(buffer[segment], parameter.slot, facts_[i]).variable_data());
     }
     parameter.gradient = views.front();
     entries.push_back({parameter.name, parameter.tensor, views});
@@ -282,11 +284,16 @@ void FlatParameters::allocate() {
   host_copies_ =
       options_.copies == Copies::per_host ? std::make_unique<HostCopies>(group_, layout_) : nullptr;
   gradients_.assign(static_cast<std::size_t>(options_.gradient_buffers), {});
+  packed_gradients_.clear();
   for (const auto& segment : layout_.segments) {
+    const auto number = static_cast<int>(values_.size());
     const auto bytes = segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));
     const auto make = [&] { return group_.allocate(bytes, segment.device).view(segment.dtype); };
-    values_.push_back(host_copies_ ? host_copies_->values(static_cast<int>(values_.size()))
-                                   : make());
+    values_.push_back(host_copies_ ? host_copies_->values(number) : make());
+    if (shards_->packs_gradients()) {
+      packed_gradients_.push_back(shards_->make_packed(number, segment.dtype));
+      continue;
+    }
     for (auto& buffer : gradients_) buffer.push_back(make());
   }
 }

@@ -30,7 +30,8 @@ struct FlatParameter {
   std::string name = {};     // the module's; if a tensor has several names, the first
   at::Tensor tensor = {};    // the module's own
   at::Tensor gradient = {};  // its slot in the current buffer, with the parameter's shape; `.grad`
-                             // is this tensor after the first backward()
+                             // is this tensor after the first backward(). Undefined with
+                             // Shard::gradients
   Slot slot = {};
 };
 
@@ -88,7 +89,7 @@ class FlatParameters {
   }
 
   /// A whole segment as a one-dimensional tensor; its gradients in the current buffer or in
-  /// `buffer`.
+  /// `buffer`, which do not exist with Shard::gradients.
   [[nodiscard]] const at::Tensor& values(int segment) const;
   [[nodiscard]] const at::Tensor& gradients(int segment) const;
   [[nodiscard]] const at::Tensor& gradients(int segment, int buffer) const;
@@ -111,6 +112,16 @@ class FlatParameters {
 
   /// The parts of these ranges that this rank updates: the ranges themselves without shards.
   [[nodiscard]] std::vector<FlatRange> owned_gradients() const;
+  /// The averaged gradients of a range of owned_gradients(), as a one-dimensional tensor.
+  [[nodiscard]] at::Tensor averages(const FlatRange& range) const;
+  /// The memory of all averaged gradients of a segment: packed if shards().packs_gradients(),
+  /// otherwise gradients().
+  [[nodiscard]] const at::Tensor& average_memory(int segment) const;
+  /// For packed averages: copies those of `gradients` that this rank updates. They are the elements
+  /// of a segment from `begin` on, one-dimensional.
+  void pack(int segment, std::int64_t begin, const at::Tensor& gradients) const;
+  /// Takes gradients that the user has assigned to `.grad` for averages.
+  void take_in_assigned();
 
   [[nodiscard]] const Shards& shards() const noexcept { return *shards_; }
   /// The same; an object that holds packed memory keeps it, because rebind() makes new shards.
@@ -202,6 +213,7 @@ class FlatParameters {
   Layout layout_;
   std::vector<at::Tensor> values_;                  // by segment
   std::vector<std::vector<at::Tensor>> gradients_;  // by buffer and segment
+  std::vector<at::Tensor> packed_gradients_;        // by segment; of Shard::gradients only
   std::vector<at::Tensor> slot_tables_;             // by segment
   std::vector<std::vector<at::Tensor>> views_;      // by parameter and buffer
   int buffer_ = 0;                                  // the current one

@@ -59,6 +59,45 @@ std::vector<FlatRange> FlatParameters::owned_gradients() const {
   return owned;
 }
 
+const at::Tensor& FlatParameters::average_memory(int segment) const {
+  return shards_->packs_gradients() ? packed_gradients_.at(static_cast<std::size_t>(segment))
+                                    : gradients(segment);
+}
+
+at::Tensor FlatParameters::averages(const FlatRange& range) const {
+  auto begin = range.begin;
+  const auto count = range.end - range.begin;
+  if (shards_->packs_gradients()) {
+    begin = shards_->runs_within(range.segment, begin, count).at(0).packed_begin;
+  }
+  return average_memory(range.segment).narrow(0, begin, count);
+}
+
+void FlatParameters::pack(int segment, std::int64_t begin, const at::Tensor& gradients) const {
+  const auto& to = average_memory(segment);
+  for (const auto& run : shards_->runs_within(segment, begin, gradients.numel())) {
+    to.narrow(0, run.packed_begin, run.count)
+        .copy_(gradients.narrow(0, run.begin - begin, run.count));
+  }
+}
+
+void FlatParameters::take_in_assigned() {
+  std::vector<bool> averaged;
+  bool is_any_assigned = false;
+  for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
+    const bool is_assigned = slots_->take_in(i);
+    is_any_assigned = is_any_assigned || is_assigned;
+    averaged.push_back(is_assigned || is_averaged(i));
+    if (!is_assigned || !shards_->packs_gradients()) continue;
+    const auto& [segment, begin, count] = layout_.slots[static_cast<std::size_t>(i)];
+    slots_->flush();
+    pack(segment, begin,
+         parameters_[static_cast<std::size_t>(i)].tensor.grad().as_strided({count}, {1}));
+  }
+  slots_->flush();
+  if (is_any_assigned) set_averaged(std::move(averaged));
+}
+
 void FlatParameters::combine_largest(at::Tensor& mine) const {
   if (!shards_->is_sharded()) return;
   group_.all_reduce(mine, ReduceOp::max, {.name = "flags of the shards"}).wait();
@@ -171,9 +210,10 @@ void FlatParameters::bind_owned() {
   }
   for (auto& shard : owned_) {
     const auto& slot = layout_.slots[static_cast<std::size_t>(shard.parameter)];
-    shard.gradient = gradients(slot.segment)
-                         .narrow(0, slot.begin + shard.begin, shard.value.numel())
-                         .variable_data();
+    const auto begin = slot.begin + shard.begin;
+    const FlatRange range{
+        .segment = slot.segment, .begin = begin, .end = begin + shard.value.numel()};
+    shard.gradient = averages(range).variable_data();
     shard.value.mutable_grad() = is_averaged(shard.parameter) ? shard.gradient : at::Tensor();
   }
 }

@@ -1,3 +1,4 @@
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
@@ -70,6 +71,9 @@ GradientSlots::Node::Node(int index, Entry entry, std::shared_ptr<Shared> shared
     : autograd::Node(UINT64_MAX),
       index_(index),
       entry_(std::move(entry)),
+      slots_(entry_.gradients),
+      is_loose_(!slots_.front().defined()),
+      dtype_(entry_.parameter.scalar_type()),
       storage_(entry_.parameter.storage().unsafeGetStorageImpl()),
       offset_(entry_.parameter.storage_offset()),
       kept_(entry_.gradients.size()),
@@ -89,7 +93,7 @@ autograd::variable_list GradientSlots::Node::apply(autograd::variable_list&& gra
     if (!has_same_memory()) refuse_moved_parameter();
     expect_no_graph(gradient);
     const at::NoGradGuard off;
-    take(gradient);
+    take(gradient);  // a loose slot may keep its memory
     gradient.reset();
   }
   call_user_hooks();
@@ -107,7 +111,7 @@ autograd::variable_list GradientSlots::Node::apply(autograd::variable_list&& gra
 void GradientSlots::Node::gradient_bypassed_node() {
   if (!shared_->in_use) return;
   if (!is_in_place()) refuse_moved_parameter();
-  if (!take_in() && slot().is_cpu()) note_.non_finite = has_non_finite(slot());
+  if (!take_in() && entry_.parameter.is_cpu()) note_.non_finite = has_non_finite(slot());
   shared_->gather.flush();  // a user's hook follows
   auto* listener = shared_->listener;
   if (listener != nullptr) listener->on_backward();
@@ -144,7 +148,13 @@ void GradientSlots::Node::use_buffer(std::size_t buffer) {
 
 void GradientSlots::Node::discard() noexcept {
   if (is_bound()) entry_.parameter.mutable_grad().reset();
+  if (is_loose_) slots_[buffer_].reset();
   note_ = {};
+}
+
+void GradientSlots::Node::drop(std::size_t buffer) noexcept {
+  kept_[buffer] = {};
+  if (is_loose_) slots_[buffer].reset();
 }
 
 void GradientSlots::Node::mark_stale(std::size_t buffer) noexcept {
@@ -158,6 +168,29 @@ GradientState GradientSlots::Node::collect() {
   return now;
 }
 
+GradientState GradientSlots::Node::move_to(std::size_t buffer, const at::Tensor& to) {
+  const bool is_current = buffer == buffer_;
+  if (is_current) (void)collect();
+  const auto before = state(buffer);
+  auto& note = is_current ? note_ : kept_[buffer].note;
+  if (before == GradientState::absent) {
+    note.fresh = false;
+    return before;
+  }
+  if (to.is_cuda()) {
+    shared_->gather.add(index_, to, slots_[buffer], /*adds=*/false);  // keeps the slot's memory
+  } else {
+    note.non_finite = copy_noting_non_finite(to, slots_[buffer]);
+  }
+  if (is_current) {
+    entry_.parameter.mutable_grad().reset();
+  } else {
+    kept_[buffer].bound = false;
+  }
+  slots_[buffer].reset();
+  return before;
+}
+
 bool GradientSlots::Node::take_in() {
   const auto& gradient = entry_.parameter.grad();
   if (!gradient.defined() || is_slot(gradient)) return false;
@@ -168,12 +201,12 @@ bool GradientSlots::Node::take_in() {
 }
 
 bool GradientSlots::Node::is_in_place() const {
-  return has_same_memory() && entry_.parameter.scalar_type() == slot().scalar_type() &&
+  return has_same_memory() && entry_.parameter.scalar_type() == dtype_ &&
          autograd::impl::try_get_grad_accumulator(entry_.parameter).get() == this;
 }
 
 bool GradientSlots::Node::is_slot(const at::Tensor& gradient) const {
-  return gradient.layout() == at::kStrided &&
+  return slot().defined() && gradient.layout() == at::kStrided &&
          gradient.const_data_ptr() == slot().const_data_ptr() && gradient.sizes() == slot().sizes();
 }
 
@@ -195,7 +228,22 @@ void GradientSlots::Node::take(const at::Tensor& gradient) {
   note_.fresh = true;
 }
 
+bool GradientSlots::Node::hold(const at::Tensor& gradient) {
+  const auto& parameter = entry_.parameter;
+  // `.grad` that a user has assigned, and gradients that other nodes use too, are copied.
+  const bool is_free = gradient.layout() == at::kStrided && gradient.use_count() == 1 &&
+                       gradient.storage().use_count() == 1;
+  if (is_free && gradient.scalar_type() == dtype_ && gradient.sizes() == parameter.sizes() &&
+      gradient.strides() == parameter.strides()) {
+    slots_[buffer_] = gradient.variable_data();
+    return true;
+  }
+  slots_[buffer_] = at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options());
+  return false;
+}
+
 bool GradientSlots::Node::write(const at::Tensor& gradient, bool adds) {
+  if (is_loose_ && !adds && hold(gradient)) return false;
   if (slot().is_cuda()) {
     shared_->gather.add(index_, slot(), like(slot(), gradient), adds);
     shared_->flush_at_end();

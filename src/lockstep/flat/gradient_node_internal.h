@@ -49,12 +49,15 @@ class GradientSlots::Node final : public torch::autograd::Node {
   [[nodiscard]] bool is_bound() const;
   void use_buffer(std::size_t buffer);
   void discard() noexcept;
-  void drop(std::size_t buffer) noexcept { kept_[buffer] = {}; }
+  void drop(std::size_t buffer) noexcept;
   void mark_stale(std::size_t buffer) noexcept;
   GradientState collect();
+  GradientState move_to(std::size_t buffer, const at::Tensor& to);
   bool take_in();
   void bind() const { entry_.parameter.mutable_grad() = slot(); }
-  [[nodiscard]] bool non_finite() const noexcept { return note_.non_finite; }
+  [[nodiscard]] bool non_finite(std::size_t buffer) const noexcept {
+    return (buffer == buffer_ ? note_ : kept_[buffer].note).non_finite;
+  }
   [[nodiscard]] bool is_in_place() const;
   /// From now on autograd runs this node on the current stream of its device.
   void use_current_stream();
@@ -63,12 +66,15 @@ class GradientSlots::Node final : public torch::autograd::Node {
   [[nodiscard]] bool is_in_use() const noexcept { return shared_->in_use; }
 
  private:
-  [[nodiscard]] const at::Tensor& slot() const { return entry_.gradients[buffer_]; }
+  [[nodiscard]] const at::Tensor& slot() const { return slots_[buffer_]; }
   [[nodiscard]] bool is_slot(const at::Tensor& gradient) const;
   [[nodiscard]] bool has_same_memory() const;
   void take(const at::Tensor& gradient);
   /// Writes `gradient` to the slot, or adds it. Returns whether that is non-finite, if it is known.
   [[nodiscard]] bool write(const at::Tensor& gradient, bool adds);
+  /// Gives a loose slot its memory: that of `gradient` if nothing else refers to it and it has the
+  /// form of the slot, otherwise new memory. Returns whether it is that of `gradient`.
+  [[nodiscard]] bool hold(const at::Tensor& gradient);
   void call_user_hooks();
   [[noreturn]] void refuse_moved_parameter() const;
   void expect_no_graph(const at::Tensor& gradient) const;
@@ -86,6 +92,9 @@ class GradientSlots::Node final : public torch::autograd::Node {
 
   const int index_;
   const Entry entry_;
+  std::vector<at::Tensor> slots_;  // by buffer
+  const bool is_loose_;
+  const at::ScalarType dtype_;
   // Where the parameter was when the node was made. The memory of a storage may change.
   const c10::StorageImpl* const storage_;
   const std::int64_t offset_;

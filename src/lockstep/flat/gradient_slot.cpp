@@ -136,8 +136,11 @@ bool GradientSlots::any(GradientState state, int buffer) const {
 bool GradientSlots::is_bound(int index) const {
   return nodes_[static_cast<std::size_t>(index)]->is_bound();
 }
-bool GradientSlots::non_finite(int index) const {
-  return nodes_[static_cast<std::size_t>(index)]->non_finite();
+bool GradientSlots::non_finite(int index, int buffer) const {
+  return nodes_[static_cast<std::size_t>(index)]->non_finite(static_cast<std::size_t>(buffer));
+}
+GradientState GradientSlots::move_to(int index, int buffer, const at::Tensor& to) const {
+  return nodes_[static_cast<std::size_t>(index)]->move_to(static_cast<std::size_t>(buffer), to);
 }
 std::vector<bool> GradientSlots::read_non_finite() const { return shared_->gather.read_notes(); }
 void GradientSlots::flush() const { shared_->gather.flush(); }

@@ -7,7 +7,8 @@
 //
 // Words: a *slot* is the memory for one parameter's gradient. With several gradient buffers a
 // parameter has one slot per buffer; backward() writes to the slots of the *current* buffer. A
-// gradient is *bound* when `.grad` is the slot.
+// gradient is *bound* when `.grad` is the slot. A *loose* slot has no memory until a gradient
+// arrives, and keeps that gradient until move_to() copies it elsewhere (Shard::gradients).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -54,7 +55,8 @@ class GradientSlots {
   struct Entry {
     std::string name;
     at::Tensor parameter;
-    std::vector<at::Tensor> gradients;  // the slot in each buffer, with the parameter's shape
+    std::vector<at::Tensor> gradients;  // the slot in each buffer, with the parameter's shape;
+                                        // undefined: a loose slot
   };
 
   /// Installs a node for each parameter; buffer 0 is current. A gradient that a parameter has moves
@@ -95,8 +97,9 @@ class GradientSlots {
   [[nodiscard]] bool any(GradientState state, int buffer) const;
   /// Whether `.grad` of parameter `index` is its slot: stale or fresh.
   [[nodiscard]] bool is_bound(int index) const;
-  /// Whether the result of the last write or addition to slot `index` has a non-finite value.
-  [[nodiscard]] bool non_finite(int index) const;
+  /// Whether the result of the last write or addition to slot `index` of `buffer` has a non-finite
+  /// value. Of a loose slot this is known after move_to().
+  [[nodiscard]] bool non_finite(int index, int buffer) const;
 
   /// By parameter, the same for slots on a GPU: a write since the last mark_stale() had a
   /// non-finite value. Waits for the device.
@@ -114,6 +117,10 @@ class GradientSlots {
   /// Prepares slot `index` for a reduction: an assigned gradient moves into the slot and becomes
   /// fresh. Returns the state after that: absent, stale or fresh.
   GradientState collect(int index) const;
+  /// Copies the gradient in the loose slot `index` of `buffer` to `to`, which has its form, and
+  /// makes `.grad` undefined there. An assigned gradient counts as fresh. Returns the state before;
+  /// if it was absent, `to` does not change.
+  GradientState move_to(int index, int buffer, const at::Tensor& to) const;
   /// Prepares slot `index` for an optimizer step: an assigned gradient moves into the slot, which
   /// stays as fresh or stale as before. Returns whether there was one.
   [[nodiscard]] bool take_in(int index) const;

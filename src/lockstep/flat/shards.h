@@ -4,6 +4,9 @@
 // With shards (ZeRO-1) a rank has whole gradients until they are reduced. Then it has the average
 // of its own shards only (ownership.h), and `.grad` is undefined: is_averaged() says which
 // parameters have a gradient. An optimizer updates the rank's shards; the other ranks receive them.
+// With sharded gradients (ZeRO-2) there is no memory for whole gradients: the averages of the
+// rank's shards are in packed memory, and what is not averaged yet is in loose slots
+// (gradient_slot.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,6 +29,7 @@ enum class Shard {
   none,       // every rank updates all parameters
   optimizer,  // ZeRO-1: each rank updates its shards, and has the optimizer's state of these only.
               // Steps of the optimizer become collective
+  gradients,  // ZeRO-2: also, each rank has the averaged gradients of its shards only
 };
 
 /// How many copies of the parameters there are.
@@ -49,6 +53,7 @@ class Shards {
 
   [[nodiscard]] Shard kind() const noexcept { return kind_; }
   [[nodiscard]] bool is_sharded() const noexcept { return kind_ != Shard::none; }
+  [[nodiscard]] bool packs_gradients() const noexcept { return kind_ == Shard::gradients; }
   /// Of one rank, without shards.
   [[nodiscard]] const Ownership& ownership() const noexcept { return ownership_; }
 
@@ -66,7 +71,8 @@ class Shards {
   /// The number of elements of runs().
   [[nodiscard]] std::int64_t packed_length(int segment) const;
 
-  // Packed memory holds one element for each that this rank updates, such as an optimizer's state.
+  // Packed memory holds one element for each that this rank updates, such as an optimizer's state
+  // and, with Shard::gradients, averaged gradients.
   // These three are collective with shards.
 
   /// Zeros, on the device of the segment. With shards they are in registered memory, which outlives

@@ -65,20 +65,23 @@ struct AdamStretch {
   Wide* squares = nullptr;
   Wide* masters = nullptr;  // BFloat16 only: the parameters in float, which the pass updates
   std::size_t count = 0;
+  bool gradients_are_packed = false;  // as the state
 
   /// Elements [begin, end).
   [[nodiscard]] constexpr AdamStretch part(std::size_t begin, std::size_t end) const noexcept {
     return part(begin, begin, end - begin);
   }
-  /// `length` values and gradients from `begin`; their state is from `packed_begin`.
+  /// `length` values and gradients from `begin`; their state, and packed gradients, are from
+  /// `packed_begin`.
   [[nodiscard]] constexpr AdamStretch part(std::size_t begin, std::size_t packed_begin,
                                            std::size_t length) const noexcept {
     return {values + begin,
-            gradients + begin,
+            gradients + (gradients_are_packed ? packed_begin : begin),
             averages + packed_begin,
             squares + packed_begin,
             masters == nullptr ? nullptr : masters + packed_begin,
-            length};
+            length,
+            gradients_are_packed};
   }
 };
 

@@ -129,10 +129,11 @@ template <typename Stored>
 void launch_cells(const Stored* values, std::size_t begin, std::size_t count, DeviceSlots slots,
                   const DeviceCells& cells, DeviceStream stream);
 
-/// Multiplies elements [begin, end) of `segment` by norm->clip_factor, unless it is at least 1.
-/// Padding does not change. `Stored` is float, double, Float16 or BFloat16, here and below.
+/// Multiplies elements [begin, end) of a segment by norm->clip_factor, unless it is at least 1.
+/// `values` are those from `begin` on. Padding does not change. `Stored` is float, double, Float16
+/// or BFloat16, here and below.
 template <typename Stored>
-void launch_clip(Stored* segment, std::size_t begin, std::size_t end, DeviceSlots slots,
+void launch_clip(Stored* values, std::size_t begin, std::size_t end, DeviceSlots slots,
                  const DeviceNorm* norm, DeviceStream stream);
 
 /// Sets *found to 1 if one of `count` values is non-finite; leaves it as it is otherwise.

@@ -196,7 +196,7 @@ void compare_norm() {
 
   Both<DeviceSlot> slots({{0, 7}, {10, 5000}, {5004, kCount}});
   const DeviceSlots table{slots.device(), slots.host.size()};
-  launch_clip(values.device(), 5, kCount - 4, table, norm.device(), {});
+  launch_clip(values.device() + 5, 5, kCount - 4, table, norm.device(), {});
   NotedLoops<InstructionSet::baseline, Stored>::multiply(
       std::span(values.host).subspan(5, kCount - 9), found.clip_factor);
   values.expect_equal("clipped values");

@@ -38,7 +38,7 @@ __device__ bool is_in_slot(const DeviceSlots& slots, std::size_t value) {
 }
 
 template <typename Stored>
-__global__ void clip(Stored* segment, std::size_t begin, std::size_t end, DeviceSlots slots,
+__global__ void clip(Stored* values, std::size_t begin, std::size_t end, DeviceSlots slots,
                      const DeviceNorm* norm) {
   const double factor = norm->clip_factor;
   if (factor >= 1) return;
@@ -47,7 +47,7 @@ __global__ void clip(Stored* segment, std::size_t begin, std::size_t end, Device
   for_each_in_chunk(begin + static_cast<std::size_t>(blockIdx.x) * kPassChunk, end,
                     [&](std::size_t i) {
                       if (!is_plain && !is_in_slot(slots, i)) return;
-                      segment[i] = narrowed<Stored>(widened(segment[i]) * by);
+                      values[i - begin] = narrowed<Stored>(widened(values[i - begin]) * by);
                     });
 }
 
@@ -166,11 +166,11 @@ void gather_with(std::span<const GatheredGradient> gradients, std::uint32_t* non
 }  // namespace
 
 template <typename Stored>
-void launch_clip(Stored* segment, std::size_t begin, std::size_t end, DeviceSlots slots,
+void launch_clip(Stored* values, std::size_t begin, std::size_t end, DeviceSlots slots,
                  const DeviceNorm* norm, DeviceStream stream) {
   if (begin >= end) return;
-  clip<<<blocks_of(end - begin, kPassChunk), kThreads, 0, cuda_stream(stream)>>>(segment, begin,
-                                                                                 end, slots, norm);
+  clip<<<blocks_of(end - begin, kPassChunk), kThreads, 0, cuda_stream(stream)>>>(values, begin, end,
+                                                                                 slots, norm);
   expect_launched("clipping");
 }
 

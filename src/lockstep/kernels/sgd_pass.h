@@ -45,17 +45,22 @@ struct SgdStretch {
   Wide* momenta = nullptr;  // null without momentum
   Wide* masters = nullptr;  // BFloat16 only
   std::size_t count = 0;
+  bool gradients_are_packed = false;  // as the state
 
   /// Elements [begin, end).
   [[nodiscard]] constexpr SgdStretch part(std::size_t begin, std::size_t end) const noexcept {
     return part(begin, begin, end - begin);
   }
-  /// `length` values and gradients from `begin`; their state is from `packed_begin`.
+  /// `length` values and gradients from `begin`; their state, and packed gradients, are from
+  /// `packed_begin`.
   [[nodiscard]] constexpr SgdStretch part(std::size_t begin, std::size_t packed_begin,
                                           std::size_t length) const noexcept {
-    return {values + begin, gradients + begin,
+    return {values + begin,
+            gradients + (gradients_are_packed ? packed_begin : begin),
             momenta == nullptr ? nullptr : momenta + packed_begin,
-            masters == nullptr ? nullptr : masters + packed_begin, length};
+            masters == nullptr ? nullptr : masters + packed_begin,
+            length,
+            gradients_are_packed};
   }
 };
 

@@ -27,7 +27,7 @@ std::vector<GradientPiece> pieces_of(const FlatParameters& flat,
                                      const std::vector<FlatRange>& ranges) {
   std::vector<GradientPiece> pieces;
   for (const auto& range : ranges) {
-    pieces.push_back({range.segment, range.begin, gradients_of(flat, range)});
+    pieces.push_back({range.segment, range.begin, flat.averages(range)});
   }
   return pieces;
 }
@@ -59,27 +59,27 @@ at::Tensor norm_there(const FlatParameters& flat, const std::vector<FlatRange>& 
   return norm_on_device(cells, max_norm);
 }
 
+// The gradients of parameter `index` that are in `range`.
+at::Tensor averages_of(const FlatParameters& flat, const FlatRange& range, int index) {
+  const auto& slot = flat.parameters()[static_cast<std::size_t>(index)].slot;
+  const auto begin = std::max(range.begin, slot.begin);
+  const auto end = std::min(range.end, slot.begin + slot.count);
+  return flat.averages(range).narrow(0, begin - range.begin, end - begin);
+}
+
 // With a non-finite factor each parameter is scaled separately, because padding must stay zero.
 void scale_gradients(const FlatParameters& flat, const FlatRange& range, double factor) {
-  if (std::isfinite(factor)) return scale(gradients_of(flat, range), factor);
-  for (const int index : range.parameters) {
-    scale(flat.parameters()[static_cast<std::size_t>(index)].gradient, factor);
-  }
+  if (std::isfinite(factor)) return scale(flat.averages(range), factor);
+  for (const int index : range.parameters) scale(averages_of(flat, range, index), factor);
 }
 
 [[noreturn]] void refuse(const FlatParameters& flat, const std::vector<FlatRange>& ranges,
                          double norm) {
   const auto parameters = flat.parameters();
   auto found = at::zeros({static_cast<std::int64_t>(parameters.size())}, at::kByte);
-  const auto count_in = [&](const FlatRange& range, const Slot& slot) {
-    return std::min(range.end, slot.begin + slot.count) - std::max(range.begin, slot.begin);
-  };
   for (const auto& range : ranges) {
     for (const int index : range.parameters) {
-      const auto& slot = parameters[static_cast<std::size_t>(index)].slot;
-      const auto own = flat.gradients(slot.segment)
-                           .narrow(0, std::max(range.begin, slot.begin), count_in(range, slot));
-      if (has_non_finite(own)) found[index] = 1;
+      if (has_non_finite(averages_of(flat, range, index))) found[index] = 1;
     }
   }
   flat.combine_largest(found);

@@ -250,7 +250,8 @@ SegmentMemory FlatOptimizer::memory_of(int segment, const DeviceStepInputs& inpu
   SegmentMemory memory{
       .values = flat_.next_values(segment),
       .old_values = flat_.old_values(segment),
-      .gradients = flat_.gradients(segment),
+      .gradients = flat_.average_memory(segment),
+      .gradients_are_packed = shards_->packs_gradients(),
       .masters = masters_[number],
       .state = {},
       .device = {.table = tables_[number].get(), .counts = steps_[number], .inputs = inputs}};

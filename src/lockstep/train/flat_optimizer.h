@@ -54,11 +54,13 @@ struct DeviceStep {
 };
 
 /// The memory of one segment: one dtype on one device (flat/layout.h). Masters and state are
-/// packed: of the elements that this rank updates (OwnedRun).
+/// packed: of the elements that this rank updates (OwnedRun). So are gradients with
+/// Shard::gradients.
 struct SegmentMemory {
   at::Tensor values;
   at::Tensor old_values;  // before the step, if `values` does not hold them; or undefined
   at::Tensor gradients;
+  bool gradients_are_packed = false;
   at::Tensor masters;             // float32 copies of bfloat16 values; undefined for other dtypes
   std::vector<at::Tensor> state;  // by name; float32 for bfloat16 values
   DeviceStep device = {};         // for a segment on a GPU

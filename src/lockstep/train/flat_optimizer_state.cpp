@@ -41,14 +41,14 @@ std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() {
   std::size_t index = 0;
   for (const auto& parameter : flat_.parameters()) {
     const auto& slot = parameter.slot;
-    const auto& gradient = parameter.gradient;
+    const auto& tensor = parameter.tensor;
     for (const auto& [name, packed] : packed_of(slot.segment)) {
-      if (shards_->is_sharded() && gradient.is_contiguous()) continue;  // in sharded_tensors()
+      if (shards_->is_sharded() && tensor.is_contiguous()) continue;  // in sharded_tensors()
       const auto whole = shards_->is_sharded()
                              ? shards_->gather(slot.segment, packed, slot.begin, slot.count)
                              : packed.narrow(0, slot.begin, slot.count);
       all.emplace_back(parameter.name + "." + name,
-                       whole.as_strided(gradient.sizes(), gradient.strides()));
+                       whole.as_strided(tensor.sizes(), tensor.strides()));
     }
     const auto number = static_cast<std::size_t>(slot.segment);
     all.emplace_back(parameter.name + ".step", steps_[number].select(0, place_[index++]));
@@ -60,12 +60,12 @@ ShardedTensors FlatOptimizer::sharded_tensors() {
   follow_rebind();
   ShardedTensors all;
   for (const auto& parameter : flat_.parameters()) {
-    if (!shards_->is_sharded() || !parameter.gradient.is_contiguous()) continue;
+    if (!shards_->is_sharded() || !parameter.tensor.is_contiguous()) continue;
     const auto& slot = parameter.slot;
     for (const auto& [name, packed] : packed_of(slot.segment)) {
       auto& tensor = all.emplace_back(ShardedTensor{.name = parameter.name + "." + name,
                                                     .dtype = packed.scalar_type(),
-                                                    .sizes = parameter.gradient.sizes().vec()});
+                                                    .sizes = parameter.tensor.sizes().vec()});
       for (const auto& run : shards_->runs_within(slot.segment, slot.begin, slot.count)) {
         tensor.pieces.push_back(
             {run.begin - slot.begin, packed.narrow(0, run.packed_begin, run.count)});
@@ -78,7 +78,7 @@ ShardedTensors FlatOptimizer::sharded_tensors() {
 void FlatOptimizer::load_tensors(const std::vector<std::pair<std::string, at::Tensor>>& loaded) {
   const std::map<std::string, at::Tensor> by_name(loaded.begin(), loaded.end());
   for (const auto& parameter : flat_.parameters()) {
-    if (!shards_->is_sharded() || parameter.gradient.is_contiguous()) continue;
+    if (!shards_->is_sharded() || parameter.tensor.is_contiguous()) continue;
     const auto& slot = parameter.slot;
     for (const auto& [name, packed] : packed_of(slot.segment)) {
       const auto& whole = by_name.at(parameter.name + "." + name);

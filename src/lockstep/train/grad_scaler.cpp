@@ -88,7 +88,7 @@ Pending<bool> GradScaler::unscale(FlatParameters& flat, UnscaleOptions options) 
   bool finite = true;
   if (options_.enabled) {
     for (const auto& range : ranges) {
-      auto gradients = gradients_of(flat, range);
+      auto gradients = flat.averages(range);
       unscale_gradient(gradients, finite);
     }
     finite = agree(flat, finite);

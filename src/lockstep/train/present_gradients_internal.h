@@ -14,7 +14,4 @@ namespace lockstep {
 /// The parts of them that this rank updates: all, without shards.
 [[nodiscard]] std::vector<FlatRange> owned_gradients(FlatParameters& flat);
 
-/// Elements [begin, end) of the range's gradients.
-[[nodiscard]] at::Tensor gradients_of(const FlatParameters& flat, const FlatRange& range);
-
 }  // namespace lockstep

@@ -28,7 +28,9 @@ void with_stretch(const SegmentMemory& memory, const OwnedRun& range, const AddS
   const auto run = [&]<typename Stored>(Stretch<Stored> stretch) {
     using Wide = WideOf<Stored>;
     stretch.values = static_cast<Stored*>(memory.values.data_ptr()) + range.begin;
-    stretch.gradients = static_cast<const Stored*>(memory.gradients.const_data_ptr()) + range.begin;
+    stretch.gradients = static_cast<const Stored*>(memory.gradients.const_data_ptr()) +
+                        (memory.gradients_are_packed ? range.packed_begin : range.begin);
+    stretch.gradients_are_packed = memory.gradients_are_packed;
     if (memory.masters.defined()) {
       stretch.masters = static_cast<Wide*>(memory.masters.data_ptr()) + range.packed_begin;
     }

@@ -1,0 +1,180 @@
+// Buckets that share memory: their places, and when a Reducer waits for one.
+#include "lockstep/ddp/gradient_ring.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/ddp/reducer.h"
+#include "lockstep/ddp/test_scripted_reduction_internal.h"
+
+namespace lockstep {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+
+TEST(Ring, HasRoomForTheLongestBucketAndTwoUsualOnes) {
+  EXPECT_EQ(ring_length(Lengths{1, 10, 10, 50, 10, 10, 10}, 10), 70);
+  EXPECT_EQ(ring_length(Lengths{1, 10, 10}, 10), 21) << "of all buckets, if that is less";
+  EXPECT_EQ(ring_length(Lengths{}, 10), 0);
+}
+
+TEST(Ring, PlacesBucketsOneAfterTheOtherAndBeginsAgain) {
+  EXPECT_EQ(ring_begins(Lengths{1, 10, 10, 12, 10, 30}, 32), (Lengths{0, 1, 11, 0, 12, 0}));
+}
+
+TEST(Ring, KeepsEveryBucketInside) {
+  const Lengths buckets{3, 9, 27, 4, 9, 1, 9, 9, 20};
+  const auto length = ring_length(buckets, 9);
+  const auto begins = ring_begins(buckets, length);
+  ASSERT_EQ(begins.size(), buckets.size());
+  for (std::size_t i = 0; i < buckets.size(); ++i) EXPECT_LE(begins[i] + buckets[i], length) << i;
+}
+
+// Buckets {0}, {1, 2} and {3} of two elements per parameter: the third one shares memory with the
+// first one.
+class ReductionInARing : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<GradientSlots::Entry> entries;
+    for (int i = 0; i < 4; ++i) {
+      parameters.push_back(torch::zeros({kLength}, torch::requires_grad()));
+      entries.push_back(
+          {std::string("weight ").append(std::to_string(i)), parameters.back(), {{}}});
+    }
+    slots.emplace(std::move(entries));
+    const auto place = [&](std::int64_t begin, std::vector<std::int64_t> of_parameters) {
+      const auto count = static_cast<std::int64_t>(of_parameters.size()) * kLength;
+      RingBucket bucket{.range = memory.narrow(0, begin, count), .parameters = {}, .padding = {}};
+      for (const auto at : of_parameters) {
+        bucket.parameters.push_back(memory.narrow(0, at, kLength));
+      }
+      return bucket;
+    };
+    const std::vector<RingBucket> places{place(0, {0}), place(2, {2, 4}), place(0, {0})};
+    std::vector<at::Tensor> ranges;
+    for (const auto& each : places) ranges.push_back(each.range);
+    const BucketPlan plan{.buckets = {{.end = 2, .parameters = {0}},
+                                      {.begin = 2, .end = 6, .parameters = {1, 2}},
+                                      {.begin = 6, .end = 8, .parameters = {3}}},
+                          .bucket_of = {0, 1, 1, 2}};
+    reducer.emplace(*slots, 0, plan, ranges, script, RankPage(),
+                    ReducerOptions{.sharded = true, .places = places, .keep = [this](int bucket) {
+                                     kept.emplace_back(bucket, memory.clone());
+                                   }});
+  }
+  void give(const std::vector<int>& indices, double value) {
+    for (const int i : indices) {
+      (parameters[static_cast<std::size_t>(i)] * value).sum().backward();
+    }
+  }
+  /// What was in the memory of a bucket when it was kept.
+  [[nodiscard]] double kept_of(std::size_t which, std::int64_t element) const {
+    return kept[which].second[element].item<double>();
+  }
+
+  at::Tensor memory = torch::full({6}, 55.0);
+  std::vector<at::Tensor> parameters;
+  std::optional<GradientSlots> slots;
+  ScriptedReduction script;
+  std::vector<std::pair<int, at::Tensor>> kept;
+  std::optional<Reducer> reducer;
+};
+
+TEST_F(ReductionInARing, TakesGradientsOutOfTheirSlots) {
+  give({0, 1, 2, 3}, 3);
+  reducer->begin({.sum = 1}, 1);
+  for (const int i : {0, 1, 2, 3}) reducer->ready(i);
+  EXPECT_EQ(script.calls.size(), 2);
+  EXPECT_FALSE(parameters[1].grad().defined());
+  EXPECT_TRUE(parameters[3].grad().defined()) << "its bucket starts after the backward";
+  EXPECT_TRUE(torch::equal(script.calls[1].input, torch::full({4}, 3.0)));
+  EXPECT_TRUE(reducer->contributes(1));
+  EXPECT_FALSE(reducer->contributes(3));
+}
+
+TEST_F(ReductionInARing, WaitsForTheBucketInItsMemoryOnlyAtTheEnd) {
+  give({0, 1, 2, 3}, 3);
+  reducer->begin({.sum = 1}, 1);
+  for (const int i : {0, 1, 2, 3}) reducer->ready(i);
+  reducer->start_rest();
+  EXPECT_EQ(script.calls.size(), 2) << "the first bucket is still in the memory of the third";
+  EXPECT_FALSE(script.calls[0].waited);
+  reducer->advance();
+  EXPECT_EQ(script.calls.size(), 2);
+  (void)reducer->finish();
+  ASSERT_EQ(script.calls.size(), 3);
+  EXPECT_TRUE(torch::equal(script.calls[2].input, torch::full({2}, 3.0)));
+  ASSERT_EQ(kept.size(), 3);
+  EXPECT_EQ(kept[0].first, 0);
+  EXPECT_EQ(kept_of(0, 0), kAverage) << "kept before the third bucket came";
+  EXPECT_EQ(kept_of(1, 2), kAverage + 1);
+  EXPECT_EQ(kept_of(2, 0), kAverage + 2);
+  EXPECT_GT(reducer->record().buckets[2].room.count(), 0);
+  EXPECT_EQ(reducer->record().buckets[1].room.count(), 0);
+  for (const auto& parameter : parameters) EXPECT_FALSE(parameter.grad().defined());
+}
+
+TEST_F(ReductionInARing, StartsABucketAsSoonAsItsMemoryIsFree) {
+  give({0, 1, 2, 3}, 3);
+  reducer->begin({.sum = 1}, 1);
+  reducer->start_rest();
+  EXPECT_EQ(script.calls.size(), 2);
+  script.is_done = true;
+  reducer->advance();
+  EXPECT_EQ(script.calls.size(), 3);
+  EXPECT_EQ(kept.size(), 1);
+  (void)reducer->finish();
+  EXPECT_EQ(kept.size(), 3);
+  EXPECT_EQ(reducer->record().buckets[2].room.count(), 0);
+}
+
+TEST_F(ReductionInARing, SendsZerosForParametersWithoutAGradient) {
+  give({0, 2}, 3);
+  reducer->begin({.sum = 1}, 1);
+  reducer->start_rest();
+  (void)reducer->finish();
+  EXPECT_TRUE(torch::equal(script.calls[1].input, torch::tensor({0.0F, 0.0F, 3.0F, 3.0F})));
+  EXPECT_TRUE(torch::equal(script.calls[2].input, torch::zeros({2})))
+      << "not what the first bucket left there";
+  EXPECT_EQ(script.maps.size(), 1);
+}
+
+TEST_F(ReductionInARing, NotesNonFiniteGradientsWhenTheyMove) {
+  give({0, 1, 2}, 3);
+  give({3}, kInfinity);
+  reducer->begin({.sum = 1}, 1);
+  reducer->start_rest();
+  (void)reducer->finish();
+  EXPECT_EQ(std::vector<int>(reducer->non_finite().begin(), reducer->non_finite().end()),
+            std::vector<int>{3});
+  EXPECT_TRUE((script.calls[2].flags.any & StepFlags::kNonFinite) != 0);
+}
+
+TEST_F(ReductionInARing, AddsGradientsOfSeveralBackwards) {
+  give({0, 1, 2, 3}, 3);
+  give({0, 1, 2, 3}, 4);
+  EXPECT_TRUE(torch::equal(parameters[2].grad(), torch::full({kLength}, 7.0)));
+  reducer->begin({.sum = 1}, 1);
+  reducer->start_rest();
+  (void)reducer->finish();
+  EXPECT_TRUE(torch::equal(script.calls[0].input, torch::full({2}, 7.0)));
+}
+
+TEST_F(ReductionInARing, CompletesItsCallsWhenABackwardHasFailed) {
+  give({0}, 3);
+  reducer->begin({.sum = 1}, 1);
+  reducer->ready(0);
+  reducer->start_rest_as_failed();
+  EXPECT_EQ(script.calls.size(), 3);
+  EXPECT_TRUE(script.calls[0].waited) << "the third bucket needs its memory";
+  (void)reducer->finish();
+  EXPECT_TRUE(reducer->has_failed());
+}
+
+}  // namespace
+}  // namespace lockstep
