@@ -2,6 +2,7 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <atomic>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -27,6 +28,7 @@ struct SharedRegion::Mappings {
 
   std::shared_ptr<RegisteredMemory> registered;
   std::unique_ptr<PrivateView> view;
+  mutable std::atomic<std::int64_t> num_handed_out{0};
 };
 
 SharedRegion::SharedRegion(std::shared_ptr<RegisteredMemory> memory, std::int64_t bytes)
@@ -42,10 +44,13 @@ at::DataPtr SharedRegion::view() const {
           at::kCPU};
 }
 
+std::int64_t SharedRegion::num_handed_out() const noexcept { return mappings_->num_handed_out; }
+
 at::Tensor shared_memory_of(const at::Tensor& tensor) {
   if (!tensor.is_cpu() || !tensor.has_storage()) return tensor;
   const auto* const mappings = SharedRegion::Mappings::of(tensor.storage().data_ptr());
   if (mappings == nullptr) return tensor;
+  ++mappings->num_handed_out;
   const auto offset =
       static_cast<const std::byte*>(tensor.const_data_ptr()) - mappings->view_start();
   return at::from_blob(mappings->shared_start() + offset, tensor.sizes(), tensor.strides(),

@@ -26,6 +26,11 @@ void expect_valid(const DdpOptions& options) {
         "start() and wait()",
         options.gradient_buffers));
   }
+  if (options.reduce_each_micro_batch && options.shard != Shard::gradients) {
+    throw UsageError(
+        "DdpOptions::reduce_each_micro_batch saves the memory of whole gradients, which only "
+        "Shard::gradients gives back: set that too, or leave it out");
+  }
 }
 
 }  // namespace

@@ -78,6 +78,10 @@ struct DdpOptions {
   // optimizers, clip_grad_norm and GradScaler on flat(), or flat().owned(). These calls, and
   // non_finite(), then are collective. The results are the same, bit for bit.
   Shard shard = Shard::none;
+  // With Shard::gradients and `accumulate`: reduces every micro-batch and adds the averages, so
+  // that no rank keeps whole gradients between micro-batches. The sums have another order, and
+  // other last bits; every backward() is collective. Gradients of no_sync() are kept whole.
+  bool reduce_each_micro_batch = false;
   // With shards: one copy of the parameters for all ranks of a host, instead of one per rank.
   // Change parameters only by write_parameters() then.
   Copies copies = Copies::per_rank;

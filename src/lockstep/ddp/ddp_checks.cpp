@@ -71,6 +71,7 @@ void Ddp::State::give_up() noexcept {
   gradients = StepGradients::invalid;
   buffers = {flat.gradient_buffer(), flat.gradient_buffer()};
   tally = {};
+  forget_partial();
   group_flags = {};
   non_finite_result.reset();
   marks->clear();

@@ -18,47 +18,6 @@
 namespace lockstep {
 namespace {
 
-// As calls see it.
-at::Tensor in_reals(const at::Tensor& range) {
-  return range.is_complex() ? at::view_as_real(range) : range;
-}
-
-// With shards: the owners of each bucket's elements.
-BucketOwners owners_by_bucket(const FlatParameters& flat, const BucketPlan& plan) {
-  BucketOwners all;
-  for (const auto& bucket : plan.buckets) {
-    const auto& shards = flat.shards().ownership();
-    const auto spans = spans_in(shards, bucket.segment, bucket.begin, bucket.end);
-    const int width = flat.values(bucket.segment).is_complex() ? 2 : 1;
-    all.push_back(std::make_shared<const Owners>(owners_of(spans, width)));
-  }
-  return all;
-}
-
-// In the order of their slots.
-std::vector<std::vector<BucketParameter>> parameters_by_bucket(const FlatParameters& flat,
-                                                               const BucketPlan& plan) {
-  std::vector<std::vector<BucketParameter>> all;
-  for (const auto& bucket : plan.buckets) {
-    auto& parameters = all.emplace_back();
-    for (const int index : bucket.parameters) {
-      const auto& each = flat.parameters()[static_cast<std::size_t>(index)];
-      auto sizes = each.tensor.sizes().vec();
-      if (each.tensor.is_complex()) sizes.push_back(2);
-      const std::int64_t width = each.tensor.is_complex() ? 2 : 1;
-      const auto begin = (each.slot.begin - bucket.begin) * width;
-      parameters.push_back({.index = index,
-                            .name = each.name,
-                            .sizes = std::move(sizes),
-                            .begin = begin,
-                            .end = begin + each.slot.count * width});
-    }
-    std::sort(parameters.begin(), parameters.end(),
-              [](const auto& a, const auto& b) { return a.begin < b.begin; });
-  }
-  return all;
-}
-
 DdpOptions with_process_trace(DdpOptions options) {
   if (options.trace == nullptr) options.trace = process_trace();
   return options;
@@ -107,6 +66,7 @@ void Ddp::State::prepare() {
   make_reducers(plan());
   planned_by_arrival = false;
   check = {};
+  forget_partial();
   marks.emplace(flat);
   phase = Phase::idle;
   if (gradients == StepGradients::averaged) gradients = StepGradients::open;
@@ -132,11 +92,6 @@ void Ddp::State::prepare() {
   make_reducers(plan());
 }
 
-BucketPlan Ddp::State::plan(std::span<const int> arrival) const {
-  return plan_buckets(flat.layout(), bucket_bytes, arrival,
-                      flat.shards().is_sharded() ? &flat.shards().ownership() : nullptr);
-}
-
 void Ddp::State::copy_buffers(int root, const std::vector<at::Tensor>& except) const {
   if (module.get() != nullptr) broadcast_buffers(*module.get(), group, root, except);
 }
@@ -145,54 +100,6 @@ void Ddp::State::abandon_step() {
   flat.use_gradient_buffer(buffers.filling);
   if (flat.slots().any(GradientState::fresh, buffers.filling)) gradients = StepGradients::invalid;
   tally = {};
-}
-
-void Ddp::State::make_hooked() {
-  hooked = nullptr;
-  if (!hook) return;
-  auto by_hook = std::make_unique<HookedReduction>(group, flat.values(0).device(), *hook);
-  hooked = by_hook.get();
-  reduction = std::move(by_hook);
-}
-
-void Ddp::State::set_hook(GradientHook the_hook) {
-  const auto plan = filled().plan();
-  reducers.clear();  // they refer to the old reduction
-  hook = std::move(the_hook);
-  make_hooked();
-  make_reducers(plan);
-}
-
-void Ddp::State::make_reducers(const BucketPlan& plan) {
-  reducers.clear();
-  const bool sharded = flat.shards().is_sharded();
-  if (hooked != nullptr) {
-    hooked->set_buckets(parameters_by_bucket(flat, plan));
-  } else {
-    reduction = sharded ? make_reduction_to_owners(group, owners_by_bucket(flat, plan))
-                        : make_all_reduction(group);
-  }
-  ReducerOptions of_reducer{.timed = options.trace != nullptr, .sharded = sharded};
-  if (flat.shards().packs_gradients()) {
-    if (!ring || !ring->fits(flat.layout(), plan, bucket_bytes)) {
-      ring.reset();
-      ring.emplace(flat, group, plan, bucket_bytes);
-    }
-    of_reducer.places = ring->places(flat, plan);
-    of_reducer.keep = [this, buckets = plan.buckets, places = of_reducer.places](int index) {
-      const auto& bucket = buckets[static_cast<std::size_t>(index)];
-      flat.pack(bucket.segment, bucket.begin, places[static_cast<std::size_t>(index)].range);
-    };
-  }
-  for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
-    std::vector<at::Tensor> ranges;
-    for (const auto& [segment, begin, end, parameters] : plan.buckets) {
-      ranges.push_back(in_reals(ring ? of_reducer.places[ranges.size()].range
-                                     : flat.gradients(segment, buffer).slice(0, begin, end)));
-    }
-    reducers.emplace_back(flat.slots(), buffer, plan, std::move(ranges), *reduction, group.page(),
-                          of_reducer);
-  }
 }
 
 void Ddp::State::on_backward() {
@@ -223,7 +130,7 @@ void Ddp::State::ready(int index) {
 
 void Ddp::State::enter_backward() {
   group.page().enter(StepPart::backward);
-  const auto micro_batch = next_micro_batch(tally, rules(), no_sync_scopes);
+  const auto micro_batch = next_phase();
   if (no_sync_scopes == 0) count_attempt();
   begin_micro_batch();
   expect_shards_in_use();
@@ -256,7 +163,7 @@ void Ddp::State::settle() {
 }
 
 void Ddp::State::sit_out() {
-  const auto micro_batch = next_micro_batch(tally, rules(), no_sync_scopes);
+  const auto micro_batch = next_phase();
   if (no_sync_scopes == 0) count_attempt();
   flat.use_gradient_buffer(buffers.filling);
   flat.set_averaged({});
@@ -329,6 +236,25 @@ void Ddp::State::finish() {
   if (!is_filled) buffers.fill_reduced();
 }
 
+// Of the next micro-batch.
+Phase Ddp::State::next_phase() const {
+  if (partial && no_sync_scopes == 0) return Phase::reducing;
+  return next_micro_batch(tally, rules(), no_sync_scopes);
+}
+
+void Ddp::State::forget_partial() {
+  if (options.reduce_each_micro_batch) partial.emplace();
+}
+
+// Averages of a part of the step are in flat. At the end of the step, divides their sum.
+void Ddp::State::note_partial(const std::vector<bool>& used) {
+  partial->add(tally, group_flags, used);
+  group_flags.any = partial->any();
+  if (!ends_step) return;
+  group_flags.sum = partial->weight();
+  if (group_flags.sum > 0) flat.divide_sums(group_flags.sum);
+}
+
 void Ddp::State::count_attempt() {
   ++attempts;
   attempted = true;
@@ -347,8 +273,11 @@ void Ddp::State::collect_assigned() {
 void Ddp::State::begin_reduction(const StepTally& of_step) {
   buffers.reduce_filled();
   expect_not_captured();
-  auto flags = StepFlags::of(weight_of(of_step, rules()), check.digest(),
-                             /*sits_out=*/of_step.batches == 0);
+  ends_step = !partial || phase == Phase::started || of_step.micro_batches >= rules().accumulate;
+  const auto part = partial ? partial->rest_of(of_step) : of_step;
+  if (partial && partial->is_empty()) flat.begin_sums();
+  auto flags = StepFlags::of(weight_of(part, rules()), check.digest(),
+                             /*sits_out=*/(ends_step ? of_step : part).batches == 0);
   if (!check.is_known()) flags.any |= StepFlags::kNoDigest;
   filled().begin(flags, attempts);
 }
@@ -372,8 +301,11 @@ void Ddp::State::finish_reduction() {
   if (ends) (void)ends->all_ended();  // they have: this completes the barrier here
   if (has(group_flags, StepFlags::kFailed))
     report_failed_ranks(reducer.has_failed(), reducer.number());
-  gradients = group_flags.sum > 0 ? StepGradients::averaged : StepGradients::open;
-  flat.set_averaged(gradients == StepGradients::averaged ? reducer.used() : std::vector<bool>());
+  if (partial) note_partial(reducer.used());
+  const bool is_averaged = ends_step && group_flags.sum > 0;
+  gradients = is_averaged ? StepGradients::averaged : StepGradients::open;
+  const auto& used = partial ? partial->used() : reducer.used();
+  flat.set_averaged(is_averaged ? used : std::vector<bool>());
   // The next optimizer step may change parameters whose gradient waits in another buffer.
   marks->clear();
   // By now the device has usually done the step before.
@@ -382,6 +314,8 @@ void Ddp::State::finish_reduction() {
   non_finite.assign(reducer.non_finite().begin(), reducer.non_finite().end());
   non_finite_result.reset();
   report_non_finite();
+  if (!ends_step) return group.page().enter(StepPart::other);
+  forget_partial();
   if (!buffers.are_apart()) tally = {};
   if (options.trace != nullptr) trace(record, *options.trace);
   if (!group_flags.all_equal && !has(group_flags, StepFlags::kNoDigest)) check.report(flat, group);
@@ -396,20 +330,6 @@ void Ddp::State::finish_reduction() {
   if (hooked != nullptr) hooked->choose_if_due();
   if (check.begins_round()) flat.expect_in_place();
   group.page().enter(StepPart::other);
-}
-
-// Once, after the first reduction: plans buckets in the order in which gradients arrived.
-void Ddp::State::replan() {
-  planned_by_arrival = true;
-  const auto& reducer = reduced();
-  const auto count = static_cast<std::int64_t>(flat.parameters().size());
-  auto order = at::full({count}, -1, at::kInt);
-  auto* at = order.mutable_data_ptr<int>();
-  std::copy(reducer.arrival().begin(), reducer.arrival().end(), at);
-  group.broadcast(order, group_flags.first_present, {.name = "order of gradients"}).wait();
-  const std::vector<int> arrival(at, std::find(at, at + count, -1));
-  if (arrival.empty()) return;
-  make_reducers(plan(arrival));
 }
 
 }  // namespace lockstep

@@ -21,6 +21,7 @@
 #include "lockstep/ddp/gradient_hook.h"
 #include "lockstep/ddp/gradient_ring.h"
 #include "lockstep/ddp/hooked_reduction_internal.h"
+#include "lockstep/ddp/partial_reductions.h"
 #include "lockstep/ddp/peer_follower_internal.h"
 #include "lockstep/ddp/reducer.h"
 #include "lockstep/ddp/replica_check.h"
@@ -104,6 +105,8 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   StepGradients gradients = StepGradients::open;
   GradientBuffers buffers;
   StepTally tally;
+  bool ends_step = true;                     // the last reduction that has begun
+  std::optional<PartialReductions> partial;  // with reduce_each_micro_batch
   int no_sync_scopes = 0;
   BackwardWatch watch{*this};
 
@@ -139,6 +142,9 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   void enter_backward();
   void ready(int index);
   void count_attempt();
+  [[nodiscard]] Phase next_phase() const;
+  void forget_partial();
+  void note_partial(const std::vector<bool>& used);
   void collect_assigned();
   void begin_reduction(const StepTally& of_step);
   void start_rest();

@@ -62,10 +62,12 @@ class ReductionInARing : public ::testing::Test {
                                       {.begin = 2, .end = 6, .parameters = {1, 2}},
                                       {.begin = 6, .end = 8, .parameters = {3}}},
                           .bucket_of = {0, 1, 1, 2}};
-    reducer.emplace(*slots, 0, plan, ranges, script, RankPage(),
-                    ReducerOptions{.sharded = true, .places = places, .keep = [this](int bucket) {
-                                     kept.emplace_back(bucket, memory.clone());
-                                   }});
+    reducer.emplace(
+        *slots, 0, plan, ranges, script, RankPage(),
+        ReducerOptions{
+            .sharded = true, .places = places, .keep = [this](int bucket, const GroupFlags&) {
+              kept.emplace_back(bucket, memory.clone());
+            }});
   }
   void give(const std::vector<int>& indices, double value) {
     for (const int i : indices) {

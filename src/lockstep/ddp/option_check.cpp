@@ -61,13 +61,14 @@ struct Option {
   const char* name;
   std::string (*text)(std::int64_t value);
 };
-constexpr std::array<Option, 8> kOptions{{{"accumulate", text_of_number},
+constexpr std::array<Option, 9> kOptions{{{"accumulate", text_of_number},
                                           {"normalize", text_of_normalize},
                                           {"bucket_bytes", text_of_bucket_bytes},
                                           {"buffers", text_of_buffers},
                                           {"gradient_buffers", text_of_number},
                                           {"sync_batch_norm", text_of_bool},
                                           {"shard", text_of_shard},
+                                          {"reduce_each_micro_batch", text_of_bool},
                                           {"copies", text_of_copies}}};
 // The options in this order, then whether the group is reserved on this rank.
 constexpr auto kNumbers = kOptions.size() + 1;
@@ -85,6 +86,7 @@ ProcessGroup agree_on_group(const ProcessGroup& group, const DdpOptions& options
                     options.gradient_buffers,
                     options.sync_batch_norm ? 1 : 0,
                     static_cast<std::int64_t>(options.shard),
+                    options.reduce_each_micro_batch ? 1 : 0,
                     static_cast<std::int64_t>(options.copies),
                     group.is_reserved() ? 1 : 0};
   const auto count = static_cast<std::int64_t>(kNumbers);

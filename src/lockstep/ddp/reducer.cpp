@@ -255,7 +255,7 @@ bool Reducer::make_room(std::size_t index, bool waits) {
 void Reducer::settle(std::size_t index) {
   settled_[index] = true;
   record_.buckets[index].done = StepClock::now();
-  if (options_.keep) options_.keep(static_cast<int>(index));
+  if (options_.keep) options_.keep(static_cast<int>(index), works_[index]->flags());
 }
 
 void Reducer::start(std::size_t index) {

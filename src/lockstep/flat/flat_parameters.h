@@ -18,6 +18,7 @@
 #include "lockstep/flat/gradient_slot.h"
 #include "lockstep/flat/layout.h"
 #include "lockstep/flat/observed_module.h"
+#include "lockstep/flat/shard_check.h"
 #include "lockstep/flat/shards.h"
 
 namespace torch::nn {
@@ -120,6 +121,12 @@ class FlatParameters {
   /// For packed averages: copies those of `gradients` that this rank updates. They are the elements
   /// of a segment from `begin` on, one-dimensional.
   void pack(int segment, std::int64_t begin, const at::Tensor& gradients) const;
+  /// The same, for averages of several reductions: begin, add each one multiplied by its weight,
+  /// and divide by the sum of the weights.
+  void begin_sums() const;
+  void add_to_sums(int segment, std::int64_t begin, const at::Tensor& gradients,
+                   std::int64_t weight) const;
+  void divide_sums(std::int64_t weight) const;
   /// Takes gradients that the user has assigned to `.grad` for averages.
   void take_in_assigned();
 
@@ -169,8 +176,11 @@ class FlatParameters {
   /// Collective: every rank calls this after it has changed values of owned(). Throws PeerError.
   void share_values();
   /// Throws UsageError if a rank was lost while ranks sent each other new values, and, with
-  /// Copies::per_host, with the names of parameters that the program has changed in place.
+  /// Copies::per_host, with the names of parameters that the program has changed in place, and if
+  /// this rank's shards are no longer what it wrote.
   void expect_intact() const;
+  /// The names of the parameters that have one of elements [begin, end) of a segment.
+  [[nodiscard]] std::string names_of(int segment, std::int64_t begin, std::int64_t end) const;
   /// Whether shards are updated: owned() was called, or a FlatOptimizer made.
   [[nodiscard]] bool has_updater() const noexcept { return has_updater_; }
   void note_updater() noexcept { has_updater_ = true; }
@@ -204,6 +214,8 @@ class FlatParameters {
   void allocate();
   void bind_owned();
   void note_written(bool bumps);
+  [[nodiscard]] ShardCheck::Memory own_values() const;
+  void expect_own_values() const;
 
   ObservedModule module_;
   ProcessGroup group_;
@@ -224,6 +236,8 @@ class FlatParameters {
   std::unique_ptr<HostCopies> host_copies_;  // null with Copies::per_rank
   bool next_is_copied_ = false;              // owned() has the values in use
   std::vector<std::int64_t> versions_;       // of the parameters, as lockstep last wrote them
+  mutable ShardCheck value_check_;           // of own_values(); each note is compared once
+  std::int64_t handed_out_ = 0;              // by host_copies_, at the time of the last note
   std::unique_ptr<GradientSlots> slots_;
 };
 

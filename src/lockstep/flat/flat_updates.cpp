@@ -81,6 +81,23 @@ void FlatParameters::pack(int segment, std::int64_t begin, const at::Tensor& gra
   }
 }
 
+void FlatParameters::begin_sums() const {
+  for (const auto& sums : packed_gradients_) sums.zero_();
+}
+
+void FlatParameters::add_to_sums(int segment, std::int64_t begin, const at::Tensor& gradients,
+                                 std::int64_t weight) const {
+  const auto& sums = average_memory(segment);
+  for (const auto& run : shards_->runs_within(segment, begin, gradients.numel())) {
+    sums.narrow(0, run.packed_begin, run.count)
+        .add_(gradients.narrow(0, run.begin - begin, run.count), weight);
+  }
+}
+
+void FlatParameters::divide_sums(std::int64_t weight) const {
+  for (const auto& sums : packed_gradients_) sums.div_(weight);
+}
+
 void FlatParameters::take_in_assigned() {
   std::vector<bool> averaged;
   bool is_any_assigned = false;
@@ -182,6 +199,54 @@ void FlatParameters::note_written(bool bumps) {
     if (bumps) parameter.tensor.unsafeGetTensorImpl()->bump_version();
     versions_.push_back(parameter.tensor._version());
   }
+  value_check_.note(own_values());
+  if (host_copies_) handed_out_ = host_copies_->num_handed_out();
+}
+
+// This rank's shards of the copy that all ranks of the host read; nothing without one.
+ShardCheck::Memory FlatParameters::own_values() const {
+  ShardCheck::Memory memory;
+  for (int i = 0; i < num_segments() && host_copies_; ++i) {
+    const auto shared = host_copies_->shared(i);
+    const auto width = static_cast<std::size_t>(shared.element_size());
+    for (const auto& run : shards_->runs(i)) {
+      const auto* const from = static_cast<const std::byte*>(shared.const_data_ptr()) +
+                               static_cast<std::size_t>(run.begin) * width;
+      memory.emplace_back(from, static_cast<std::size_t>(run.count) * width);
+    }
+  }
+  return memory;
+}
+
+std::string FlatParameters::names_of(int segment, std::int64_t begin, std::int64_t end) const {
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters_) {
+    const auto& slot = parameter.slot;
+    if (slot.segment != segment || slot.begin >= end || slot.begin + slot.count <= begin) continue;
+    names.push_back(parameter.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void FlatParameters::expect_own_values() const {
+  if (host_copies_->num_handed_out() != handed_out_) return;  // a checkpoint has been loaded
+  const auto change = value_check_.find_change(own_values());
+  if (!change) return;
+  std::size_t piece = 0;
+  for (int i = 0; i < num_segments(); ++i) {
+    const auto width = static_cast<std::int64_t>(values(i).element_size());
+    for (const auto& run : shards_->runs(i)) {
+      if (piece++ != change->piece) continue;
+      const auto element = [&](std::size_t byte) {
+        return run.begin + static_cast<std::int64_t>(byte) / width;
+      };
+      throw UsageError(fmt::format(
+          "values of {} are not what this rank wrote in the last step, and only this rank writes "
+          "them: another process has written to the shared memory, or the memory is faulty. "
+          "Resume from a checkpoint",
+          names_of(i, element(change->begin), element(change->end - 1) + 1)));
+    }
+  }
 }
 
 std::span<const OwnedShard> FlatParameters::owned() {
@@ -236,6 +301,7 @@ void FlatParameters::expect_intact() const {
         "their new shards: resume from a checkpoint");
   }
   if (!host_copies_) return;
+  expect_own_values();
   std::vector<std::string> names;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].tensor._version() != versions_[i]) names.push_back(parameters_[i].name);

@@ -60,6 +60,12 @@ at::Tensor HostCopies::shared(int segment) const {
   return of(segment).regions[in_use_].shared().view(of(segment).values.scalar_type());
 }
 
+std::int64_t HostCopies::num_handed_out() const noexcept {
+  std::int64_t all = 0;
+  for (const auto& each : copies_) all += each.regions[in_use_].num_handed_out();
+  return all;
+}
+
 void HostCopies::copy_own(const Shards& shards) const {
   for (int i = 0; i < static_cast<int>(copies_.size()); ++i) {
     const auto from = shared(i);

@@ -30,6 +30,8 @@ class HostCopies {
   /// of the first changes in switch_over(), its storage does not.
   [[nodiscard]] const at::Tensor& values(int segment) const { return of(segment).values; }
   [[nodiscard]] at::Tensor shared(int segment) const;
+  /// How often code outside has got the shared memory of the copy in use (shared_region.h).
+  [[nodiscard]] std::int64_t num_handed_out() const noexcept;
   /// The next copy. Its storage stays the same too.
   [[nodiscard]] const at::Tensor& next(int segment) const { return of(segment).next; }
 

@@ -215,6 +215,7 @@ DeviceStepInputs FlatOptimizer::inputs_of_options(const at::Tensor& skip) {
 }
 
 void FlatOptimizer::make_step(const DeviceStepInputs& inputs) {
+  expect_own_state();
   follow_rebind();
   std::vector<std::vector<RangeStep>> steps(tables_.size());
   std::vector<std::vector<std::uint32_t>> present(tables_.size());
@@ -243,6 +244,7 @@ void FlatOptimizer::make_step(const DeviceStepInputs& inputs) {
     if (memory.old_values.defined()) copy_rest(memory, part.runs, own);
     return overlap(steps[number], part.range);
   });
+  state_check_.note(own_state());
 }
 
 SegmentMemory FlatOptimizer::memory_of(int segment, const DeviceStepInputs& inputs) const {

@@ -128,6 +128,9 @@ class FlatOptimizer {
   void make_step(const DeviceStepInputs& inputs);
   void follow_rebind();
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> packed_of(int segment) const;
+  /// With shards on the CPU: the state and masters of all segments, as packed_of() lists them.
+  [[nodiscard]] ShardCheck::Memory own_state() const;
+  void expect_own_state();
   [[nodiscard]] at::Tensor make_masters(int segment) const;
   void add_steps(const FlatRange& range, double lr, std::vector<RangeStep>& steps);
   [[nodiscard]] SegmentMemory memory_of(int segment, const DeviceStepInputs& inputs) const;
@@ -152,6 +155,7 @@ class FlatOptimizer {
   std::vector<at::Tensor> steps_;                     // by segment, by order of slots: int64
   std::vector<std::uint32_t> place_;                  // by parameter: its index in its segment
   at::Tensor lr_cell_;                                // lr_ in device memory; if one is on a GPU
+  ShardCheck state_check_;                            // of own_state()
 };
 
 /// Throws UsageError unless `holds`: "AdamW with eps -1: expected a value above 0".

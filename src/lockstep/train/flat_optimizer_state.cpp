@@ -1,6 +1,9 @@
 // The state of an optimizer over flat buffers: for checkpoints, and in a new group.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <utility>
 
@@ -35,7 +38,46 @@ std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::packed_of(int seg
   return all;
 }
 
+ShardCheck::Memory FlatOptimizer::own_state() const {
+  ShardCheck::Memory memory;
+  for (int number = 0; number < flat_.num_segments() && shards_->is_sharded(); ++number) {
+    for (const auto& [name, packed] : packed_of(number)) {
+      if (!packed.is_cpu()) continue;
+      memory.emplace_back(static_cast<const std::byte*>(packed.const_data_ptr()), packed.nbytes());
+    }
+  }
+  return memory;
+}
+
+void FlatOptimizer::expect_own_state() {
+  const auto change = state_check_.find_change(own_state());
+  if (!change) return;
+  std::size_t piece = 0;
+  for (int number = 0; number < flat_.num_segments(); ++number) {
+    for (const auto& [name, packed] : packed_of(number)) {
+      if (!packed.is_cpu() || piece++ != change->piece) continue;
+      const auto element = [width = packed.element_size()](std::size_t byte) {
+        return static_cast<std::int64_t>(byte) / width;
+      };
+      std::vector<std::string> names;
+      for (const auto& run : shards_->runs(number)) {
+        const auto first = std::max(run.packed_begin, element(change->begin));
+        const auto end = std::min(run.packed_begin + run.count, element(change->end - 1) + 1);
+        if (first >= end) continue;
+        const auto begin = run.begin + first - run.packed_begin;
+        names.push_back(flat_.names_of(number, begin, begin + end - first));
+      }
+      throw UsageError(fmt::format(
+          "{}: {} of {} is not what the last step wrote, and only this rank writes it: another "
+          "process has written to the shared memory, or the memory is faulty. Resume from a "
+          "checkpoint",
+          kind_, name, fmt::join(names, ", ")));
+    }
+  }
+}
+
 std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() {
+  state_check_.forget();  // the caller may write to them
   follow_rebind();
   std::vector<std::pair<std::string, at::Tensor>> all;
   std::size_t index = 0;
@@ -57,6 +99,7 @@ std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() {
 }
 
 ShardedTensors FlatOptimizer::sharded_tensors() {
+  state_check_.forget();  // as above
   follow_rebind();
   ShardedTensors all;
   for (const auto& parameter : flat_.parameters()) {
