@@ -10,6 +10,7 @@ same data with AdamW. In each round every way runs once:
     lockstep ddp         plain Ddp and lockstep's AdamW
     lockstep optimizer   the same with Shard::optimizer; the loss must be bit-identical
     lockstep per_host    the same with Copies::per_host too; likewise
+    lockstep gradients   per_host with Shard::gradients; likewise
     python ddp           DistributedDataParallel, gradient_as_bucket_view, fused AdamW
     python zero          the same with ZeroRedundancyOptimizer
 
@@ -36,7 +37,7 @@ MODELS = {
 }
 WARM_STEPS = 3
 FLOOR, DDP, PYTHON, ZERO = ("lockstep", "floor"), ("lockstep", "ddp"), ("python", "ddp"), ("python", "zero")
-SHARDED = [("lockstep", "optimizer"), ("lockstep", "per_host")]
+SHARDED = [("lockstep", "optimizer"), ("lockstep", "per_host"), ("lockstep", "gradients")]
 WAYS = [FLOOR, DDP, *SHARDED, PYTHON, ZERO]
 
 

@@ -3,7 +3,8 @@
 // Reads lines "way steps" from standard input and prints, for each, the seconds that the steps took
 // and the last loss. Ways: `floor` runs forward and backward alone, without other ranks and without
 // an optimizer; `ddp` trains with plain Ddp and lockstep's AdamW; `optimizer` with the same and
-// Shard::optimizer; `per_host` with Copies::per_host too.
+// Shard::optimizer; `per_host` with Copies::per_host too; `gradients` with Shard::gradients and one
+// copy per host.
 #include <torch/torch.h>
 
 #include <chrono>
@@ -65,6 +66,7 @@ int main(int num_arguments, char** arguments) {
   add("ddp", {});
   add("optimizer", {.shard = Shard::optimizer});
   add("per_host", {.shard = Shard::optimizer, .copies = Copies::per_host});
+  add("gradients", {.shard = Shard::gradients, .copies = Copies::per_host});
 
   std::string way;
   for (int steps = 0; std::cin >> way >> steps;) {

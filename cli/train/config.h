@@ -22,7 +22,7 @@ enum class Augment { none, flip };
 enum class ResumeKind { automatic, required };
 enum class TailKind { drop, pad, uneven };
 enum class Compress { none, bf16, fp16, int8, powersgd, automatic };
-enum class Sharding { none, optimizer, automatic };
+enum class Sharding { none, optimizer, gradients, automatic };
 enum class CopiesKind { automatic, per_rank, per_host };
 
 /// The defaults are those of a tiny GPT; default_config() has those of the other models.

@@ -125,7 +125,9 @@ std::vector<std::string_view> words_of(TailKind) { return {"drop", "pad", "uneve
 std::vector<std::string_view> words_of(Compress) {
   return {"none", "bf16", "fp16", "int8", "powersgd", "auto"};
 }
-std::vector<std::string_view> words_of(Sharding) { return {"none", "optimizer", "auto"}; }
+std::vector<std::string_view> words_of(Sharding) {
+  return {"none", "optimizer", "gradients", "auto"};
+}
 std::vector<std::string_view> words_of(CopiesKind) { return {"auto", "per-rank", "per-host"}; }
 
 }  // namespace lockstep::cli

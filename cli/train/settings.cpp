@@ -202,8 +202,8 @@ void add_computation(Table& table) {
             "first step that PowerSGD compresses; earlier ones are sent as they are");
   table.add_free("shard", &C::shard, kAll,
                  "none, optimizer (each rank updates a part of the parameters and has the "
-                 "optimizer's state of it only; the same result), or auto: optimizer with several "
-                 "ranks on one host");
+                 "optimizer's state of it only; the same result), gradients (also the gradients "
+                 "of it only: less memory), or auto: optimizer with several ranks on one host");
   table.add_free("copies", &C::copies, kAll,
                  "copies of the parameters, with --shard: per-rank, per-host (one for all ranks of "
                  "a host: less memory), or auto: per-host on one host and the CPU");

@@ -99,7 +99,8 @@ void refuse_ignored(const ResolvedConfig& resolved) {
     needs(name, may_be_powersgd, "without --compress powersgd or auto");
   }
   const bool shares = c.copies == CopiesKind::per_host;
-  needs("copies", c.shard != Sharding::none || !shares, "without --shard optimizer or auto");
+  needs("copies", c.shard != Sharding::none || !shares,
+        "without --shard optimizer, gradients or auto");
   for (const auto* name : {"patience", "eval-every", "eval-batches"}) {
     needs(name, c.val_fraction > 0 || !takes_tokens(c.model), "with --val-fraction 0");
   }

@@ -30,7 +30,7 @@ TEST(ShardChecks, ReportAForeignWriteToTheSharedCopy) {
     const auto owned = ddp.flat().owned();
     if (group.rank() == 1) {
       ASSERT_FALSE(owned.empty());
-      // As a stray pointer would: not by a function of lockstep that hands out this memory.
+      // As a wrong pointer would: not by a function of lockstep that hands out this memory.
       const auto& last = owned.back();
       const auto& slot = ddp.flat().layout().slots[static_cast<std::size_t>(last.parameter)];
       auto shared = ddp.flat().old_values(slot.segment);
@@ -133,7 +133,7 @@ TEST_P(EachMicroBatch, GivesTheAverageOfTheStep) {
   }
 }
 
-// Gradients whose sums are exact have the same bits in any order.
+// Gradients whose sums are exact are bit-identical in any order.
 TEST(EachMicroBatch, IsExactWhereSumsAre) {
   for (const int size : {1, 2, 4}) {
     with_groups(size, [](ProcessGroup& group) {

@@ -48,7 +48,9 @@ class Sharding(unittest.TestCase):
         self.assertIn("optimizer: divided among 2 ranks (--shard optimizer); one copy of the parameters per host", out)
         out = self.train("per-rank", 2, 4, *SMALL, "--shard", "auto", "--copies", "per-rank")
         self.assertIn("one copy of the parameters per rank", out)
-        for run in ("per-host", "per-rank"):
+        out = self.train("gradients", 2, 4, *SMALL, "--shard", "gradients")
+        self.assertIn("divided among 2 ranks, with the gradients (--shard gradients)", out)
+        for run in ("per-host", "per-rank", "gradients"):
             self.assert_same_checkpoint(run, "plain", 3)
             self.assert_same_checkpoint(run, "plain", 4)
 

@@ -21,11 +21,12 @@ Copies choose_copies(const ShardFacts& facts) {
   return is_alone ? Copies::per_rank : Copies::per_host;
 }
 
-ShardDecision sharded(const ShardFacts& facts, std::string_view why) {
+ShardDecision sharded(const ShardFacts& facts, Shard shard, std::string_view why) {
   const auto copies = choose_copies(facts);
-  return {Shard::optimizer, copies,
-          fmt::format("divided among {} rank{} ({}); one copy of the parameters per {}",
-                      facts.num_ranks, facts.num_ranks == 1 ? "" : "s", why,
+  return {shard, copies,
+          fmt::format("divided among {} rank{}{} ({}); one copy of the parameters per {}",
+                      facts.num_ranks, facts.num_ranks == 1 ? "" : "s",
+                      shard == Shard::gradients ? ", with the gradients" : "", why,
                       copies == Copies::per_host ? "host" : "rank")};
 }
 
@@ -40,7 +41,9 @@ ShardDecision choose_shard(const ShardFacts& facts) {
     case Sharding::none:
       break;
     case Sharding::optimizer:
-      return sharded(facts, "--shard optimizer");
+      return sharded(facts, Shard::optimizer, "--shard optimizer");
+    case Sharding::gradients:
+      return sharded(facts, Shard::gradients, "--shard gradients");
     case Sharding::automatic:
       if (facts.num_ranks == 1) return whole("one rank has nothing to divide");
       // Ranks on several hosts would send new values after backward, when nothing else runs.
@@ -50,7 +53,7 @@ ShardDecision choose_shard(const ShardFacts& facts) {
                         "backward; give --shard optimizer to save memory",
                         facts.num_hosts));
       }
-      return sharded(facts, "--shard auto: all of them are on one host");
+      return sharded(facts, Shard::optimizer, "--shard auto: all of them are on one host");
   }
   return {};
 }

@@ -32,6 +32,13 @@ TEST(ShardChoice, IsTheGivenOneOtherwise) {
     const auto given =
         choose_shard({.shard = Sharding::optimizer, .num_ranks = 2, .num_hosts = hosts});
     EXPECT_EQ(given.shard, Shard::optimizer);
+    const auto gradients =
+        choose_shard({.shard = Sharding::gradients, .num_ranks = 2, .num_hosts = hosts});
+    EXPECT_EQ(gradients.shard, Shard::gradients);
+    EXPECT_EQ(gradients.copies, given.copies);
+    EXPECT_NE(gradients.reason.find("2 ranks, with the gradients (--shard gradients)"),
+              std::string::npos)
+        << gradients.reason;
     EXPECT_EQ(given.copies, hosts == 1 ? Copies::per_host : Copies::per_rank);
     const auto none = choose_shard({.shard = Sharding::none, .num_ranks = 2, .num_hosts = hosts});
     EXPECT_EQ(none.shard, Shard::none);

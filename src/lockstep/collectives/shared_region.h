@@ -23,8 +23,8 @@ class SharedRegion {
   [[nodiscard]] at::Tensor shared() const;
   /// A pointer to the view, for a storage of bytes(). It keeps the memory alive.
   [[nodiscard]] at::DataPtr view() const;
-  /// How often shared_memory_of() has returned a part of this memory, in this process. Whoever
-  /// asked may have written to it.
+  /// How often shared_memory_of() has returned a part of this memory, in this process. The
+  /// caller may have written to it.
   [[nodiscard]] std::int64_t num_handed_out() const noexcept;
 
  private:
