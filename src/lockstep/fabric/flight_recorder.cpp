@@ -1,7 +1,5 @@
 #include "lockstep/fabric/flight_recorder.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -9,26 +7,12 @@
 
 namespace lockstep {
 
-FlightRecorder::Clock::time_point FlightRecorder::Clock::now() noexcept {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-  return time_point(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
-}
-
-void FlightRecorder::enter(std::uint64_t number, const CallDescriptor& call) noexcept {
-  entries_[number % kCalls] = {number, call, Clock::now(), {}};
-}
-
-void FlightRecorder::complete(std::uint64_t number) noexcept {
-  auto& entry = entries_[number % kCalls];
-  if (entry.number == number) entry.completed = Clock::now();
-}
-
 std::string FlightRecorder::to_json(int global_rank, const std::string& group,
                                     const std::string& cause) const {
-  const auto now = Clock::now();
-  const auto milliseconds = [](Clock::duration span) {
-    return std::chrono::duration<double, std::milli>(span).count();
+  const auto now = ticks();
+  const auto milliseconds = [rate = TickAnchor::now().nanoseconds_per_tick()](Ticks from,
+                                                                              Ticks to) {
+    return static_cast<double>(static_cast<std::int64_t>(to - from)) * rate / 1e6;
   };
   std::vector<Entry> calls;
   std::copy_if(entries_.begin(), entries_.end(), std::back_inserter(calls),
@@ -37,12 +21,12 @@ std::string FlightRecorder::to_json(int global_rank, const std::string& group,
             [](const Entry& a, const Entry& b) { return a.number < b.number; });
   auto list = nlohmann::ordered_json::array();
   for (const auto& entry : calls) {
-    const bool done = entry.completed != Clock::time_point{};
+    const bool done = entry.completed != 0;
     nlohmann::ordered_json item{{"number", entry.number},
                                 {"call", to_string(entry.call)},
-                                {"entered_ms_ago", milliseconds(now - entry.entered)},
+                                {"entered_ms_ago", milliseconds(entry.entered, now)},
                                 {"state", done ? "complete" : "entered"}};
-    if (done) item["took_ms"] = milliseconds(entry.completed - entry.entered);
+    if (done) item["took_ms"] = milliseconds(entry.entered, entry.completed);
     list.push_back(std::move(item));
   }
   const nlohmann::ordered_json record{{"format", "lockstep-flight-record"},

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "lockstep/base/ticks.h"
 #include "lockstep/fabric/call.h"
 
 namespace lockstep {
@@ -15,8 +15,18 @@ class FlightRecorder {
  public:
   static constexpr std::size_t kCalls = 64;
 
-  void enter(std::uint64_t number, const CallDescriptor& call) noexcept;
-  void complete(std::uint64_t number) noexcept;
+  // Both times are ticks: a call of a few hundred nanoseconds notices every read of another clock.
+  void enter(std::uint64_t number, const CallDescriptor& call) noexcept {
+    auto& entry = entries_[number % kCalls];
+    entry.number = number;
+    entry.entered = ticks();
+    entry.completed = 0;
+    entry.call = call;
+  }
+  void complete(std::uint64_t number, Ticks at) noexcept {
+    auto& entry = entries_[number % kCalls];
+    if (entry.number == number) entry.completed = at;
+  }
 
   /// JSON with the rank, the group, the cause and the calls, oldest first, with their times in
   /// milliseconds.
@@ -24,21 +34,11 @@ class FlightRecorder {
                                     const std::string& cause) const;
 
  private:
-  // The kernel's coarse clock, exact to a few milliseconds: reading the exact time costs more than
-  // a small call.
-  struct Clock {
-    using duration = std::chrono::nanoseconds;
-    using rep = duration::rep;
-    using period = duration::period;
-    using time_point = std::chrono::time_point<Clock>;
-    static constexpr bool is_steady = true;
-    static time_point now() noexcept;
-  };
   struct Entry {
     std::uint64_t number = 0;  // 0: unused
+    Ticks entered = 0;
+    Ticks completed = 0;  // 0: not completed
     CallDescriptor call;
-    Clock::time_point entered;
-    Clock::time_point completed;  // the epoch if not completed
   };
 
   std::array<Entry, kCalls> entries_;

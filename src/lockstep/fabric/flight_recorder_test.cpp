@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "lockstep/base/json.h"
 
 namespace lockstep {
@@ -14,7 +17,7 @@ CallDescriptor named(const std::string& name) {
 TEST(FlightRecorder, HoldsRankCauseAndCalls) {
   FlightRecorder record;
   record.enter(1, named("first"));
-  record.complete(1);
+  record.complete(1, ticks());
   record.enter(2, named("second"));
   const auto json = nlohmann::json::parse(record.to_json(3, "world", "rank 1 is gone"));
   EXPECT_EQ(json["format"], "lockstep-flight-record");
@@ -31,11 +34,25 @@ TEST(FlightRecorder, HoldsRankCauseAndCalls) {
   EXPECT_FALSE(json["calls"][1].contains("took_ms"));
 }
 
+TEST(FlightRecorder, TimesAreMilliseconds) {
+  FlightRecorder record;
+  const auto begin = std::chrono::steady_clock::now();
+  record.enter(1, named("slow"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  record.complete(1, ticks());
+  const auto json = nlohmann::json::parse(record.to_json(0, "world", ""));
+  const std::chrono::duration<double, std::milli> all = std::chrono::steady_clock::now() - begin;
+  // The rates of both clocks differ by up to 500 parts per million.
+  EXPECT_GE(json["calls"][0]["took_ms"], 19.9);
+  EXPECT_LE(json["calls"][0]["took_ms"], 1.001 * all.count());
+  EXPECT_LE(json["calls"][0]["took_ms"], json["calls"][0]["entered_ms_ago"]);
+}
+
 TEST(FlightRecorder, KeepsTheLast64InOrder) {
   FlightRecorder record;
   for (std::uint64_t number = 1; number <= 100; ++number) {
     record.enter(number, named("x"));
-    record.complete(number);
+    record.complete(number, ticks());
   }
   const auto json = nlohmann::json::parse(record.to_json(0, "world", ""));
   ASSERT_EQ(json["calls"].size(), FlightRecorder::kCalls);
@@ -47,7 +64,7 @@ TEST(FlightRecorder, TheCompletionOfAnOverwrittenCallChangesNoOtherCall) {
   FlightRecorder record;
   record.enter(1, named("old"));
   record.enter(1 + FlightRecorder::kCalls, named("new"));
-  record.complete(1);
+  record.complete(1, ticks());
   const auto json = nlohmann::json::parse(record.to_json(0, "world", ""));
   ASSERT_EQ(json["calls"].size(), 1U);
   EXPECT_EQ(json["calls"][0]["state"], "entered");

@@ -134,7 +134,7 @@ void Group::move_all(bool is_whole) {
       device_->retire(*queue_.front());
     }
     control_->complete(number);
-    recorder_.complete(number);
+    recorder_.complete(number, queue_.front()->done_at);
     page_.end_call(page_key(), number);
     queue_.front()->keep.reset();
     queue_.pop_front();
