@@ -73,11 +73,14 @@ TEST(RunCommandOptions, SeveralNodesNeedARendezvousAndANodeRank) {
 }
 
 TEST(RunCommandOptions, TheNetworkOfTheRanksCanBeChosen) {
-  const auto network = parse_run_options({"--interface", "10.0.0.0/24", "--ports=40000-40100",
-                                          "--heartbeat", "500ms", "--encrypt", "p"})
-                           .nodes.network;
+  const auto network =
+      parse_run_options({"--interface", "10.0.0.0/24", "--ports=40000-40100", "--heartbeat",
+                         "500ms", "--encrypt", "--stripes", "4", "p"})
+          .nodes.network;
   EXPECT_EQ(network, (NetworkSettings{"10.0.0.0/24", PortRange{40000, 40100},
-                                      std::chrono::milliseconds(500), /*encrypts=*/true}));
+                                      std::chrono::milliseconds(500), /*encrypts=*/true,
+                                      /*stripes=*/4}));
+  EXPECT_NE(refusal({"--stripes", "17", "p"}).find("--stripes is 17"), std::string::npos);
   EXPECT_NE(refusal({"--ports", "9", "--ports", "8", "p"}), "");
   EXPECT_NE(refusal({"--ports", "x", "p"}).find("--ports: \"x\""), std::string::npos);
   EXPECT_NE(refusal({"--heartbeat", "10ms", "p"}).find("--heartbeat is 10 ms"), std::string::npos);

@@ -4,6 +4,7 @@ Run inside `hosts 2`: this process is in the box, sees every host's processes, a
 """
 
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -86,6 +87,34 @@ class Addresses(JobTest):
             self.assertRegex(line, r"10\.78\.0\.11:\d+ +10\.78\.0\.10:4000\d")
         listening = subprocess.run(["on", "h0", "ss", "-Htln"], stdout=subprocess.PIPE, text=True, check=True).stdout
         self.assertRegex(listening, r"10\.77\.0\.10:4000\d")  # the store of the ranks
+        self.kill(jobs)
+
+    def add_cards(self):
+        """Connects both hosts by a second link: eth1, 10.80.0.10 and 10.80.0.11."""
+        subprocess.run(["ip", "link", "add", "second0", "type", "veth", "peer", "name", "second1"], check=True)
+        for host in (0, 1):
+            pid = pathlib.Path(f"/media/h{host}").read_text().strip()
+            subprocess.run(["ip", "link", "set", f"second{host}", "netns", pid, "name", "eth1"], check=True)
+            ip(f"h{host}", "addr", "add", f"10.80.0.{10 + host}/24", "dev", "eth1")
+            ip(f"h{host}", "link", "set", "eth1", "up")
+        self.addCleanup(ip, "h0", "link", "del", "eth1")
+
+    def test_several_interfaces_share_the_data(self):
+        self.add_cards()
+        jobs = self.start_nodes(["h0:29438"] * 2, "--interface", "eth0,eth1", "--stripes", "3", what="forever")
+        self.wait_for(lambda: len(re.findall("uses tcp", self.logs())) == 2, "two ranks that sum")
+        sockets = subprocess.run(["on", "h1", "ss", "-Htn", "state", "established"], stdout=subprocess.PIPE, text=True,
+                                 check=True).stdout
+        # Stripes 0 and 2 use eth0, as do messages; stripe 1 uses eth1.
+        self.assertEqual(len(re.findall(r"10\.80\.0\.11:\d+ +10\.80\.0\.10:", sockets)), 1, sockets)
+        self.assertGreaterEqual(len(re.findall(r"10\.77\.0\.11:\d+ +10\.77\.0\.10:", sockets)), 3, sockets)
+
+        def bytes_of_second_card():
+            lines = subprocess.run(["on", "h0", "cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True, check=True).stdout
+            return int(re.search(r"eth1: *(\d+)", lines)[1])
+
+        self.wait_for(lambda: bytes_of_second_card() > 5_000_000, "data through the second card")
+        self.assertNotIn("lost rank", self.logs())
         self.kill(jobs)
 
     def test_an_address_that_the_other_host_cannot_use_is_named_with_the_remedy(self):

@@ -27,8 +27,8 @@ namespace lockstep {
 enum class TransportKind {
   shm,
   plain,   // for tests only: frames over sockets
-  tcp,     // on loopback
-  hosts,   // hierarchical: shm, and tcp between up to three "hosts"
+  tcp,     // on loopback, with several stripes
+  hosts,   // hierarchical: shm, and tcp, with one stripe, between up to three "hosts"
   ipc,     // shm, and GPU memory of a device double
   staged,  // likewise
   nccl,    // likewise, with a device per rank and a double of NCCL; ranks are threads
@@ -103,7 +103,7 @@ inline std::shared_ptr<Group> make_test_group(TransportKind kind, const World& w
       return make_group(world, options.group(), connect_by_plain_sockets);
     case TransportKind::tcp:
       return make_group(world, options.group(),
-                        connect_by_tcp({.inline_bytes = options.inline_bytes}));
+                        connect_by_tcp({.inline_bytes = options.inline_bytes, .stripes = 3}));
     case TransportKind::hosts:
       return make_group(world, options.group(), connect_by_hosts(options));
     case TransportKind::ipc:

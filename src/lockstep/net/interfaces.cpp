@@ -111,12 +111,6 @@ std::vector<InterfaceAddress> interface_addresses() {
 
 std::string choose_address(const std::string& wanted, std::span<const InterfaceAddress> available,
                            const std::string& like) {
-  if (wanted.find(',') != std::string::npos) {
-    throw UsageError(
-        fmt::format("the interface is {}: give exactly one name, address or network; a job uses "
-                    "one network",
-                    in_quotes(wanted)));
-  }
   // The smallest is the best.
   const auto order = [&](const InterfaceAddress& each) {
     return std::pair(is_ipv6(each.address) != is_ipv6(like), is_link_local(each.address));

@@ -21,7 +21,7 @@ struct InterfaceAddress {
 /// The one of `available` that `wanted` means: the name of an interface ("eth0"), an address
 /// ("10.0.0.7", without a scope), or a network ("10.0.0.0/24", "fd00::/64"). If several fit, first
 /// one of the IP version of `like`, then one that is not link-local, then the first.
-/// Throws UsageError, with all that are available, if none fits, and for several names.
+/// Throws UsageError, with all that are available, if none fits.
 [[nodiscard]] std::string choose_address(const std::string& wanted,
                                          std::span<const InterfaceAddress> available,
                                          const std::string& like);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/machine/cluster.h"
+#include "lockstep/machine/links.h"
 
 namespace lockstep {
 namespace {
@@ -34,6 +35,9 @@ NetworkLink slowest_link_of(const Cluster& cluster) noexcept {
     slowest.latency = slowest.is_measured ? std::max(slowest.latency, link.measured->latency)
                                           : link.measured->latency;
     slowest.is_measured = true;
+    const auto& found = *link.measured;
+    slowest.stripes = std::max(
+        slowest.stripes, advised_stripes(found.bandwidth, found.striped_bandwidth, found.stripes));
   }
   return slowest;
 }

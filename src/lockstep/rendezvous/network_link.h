@@ -17,6 +17,7 @@ struct NetworkLink {
   double message = 2e-6;      // seconds in which a rank prepares a message
   double bandwidth = 1.25e9;  // bytes per second in one direction
   bool is_measured = false;
+  int stripes = 1;  // connections that are needed to use the link
 
   friend bool operator==(const NetworkLink&, const NetworkLink&) = default;
 };
@@ -25,7 +26,7 @@ struct NetworkLink {
 [[nodiscard]] std::string to_string(const NetworkLink& link);
 
 /// The slowest of the measured links between different hosts: its rate in the slower direction, and
-/// the highest latency. Assumed if there is none.
+/// the highest latency. Assumed if there is none. Several stripes, if any link needs them.
 [[nodiscard]] NetworkLink slowest_link_of(const Cluster& cluster) noexcept;
 
 /// Reads the file that LOCKSTEP_LINKS names. Throws UsageError if it is invalid, SystemError if it

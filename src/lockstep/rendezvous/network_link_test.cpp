@@ -37,6 +37,14 @@ TEST(NetworkLink, IsTheSlowestMeasuredLinkBetweenHosts) {
   EXPECT_EQ(to_string(link), "30 us, 1.1 GB/s, measured");
 }
 
+TEST(NetworkLink, HasSeveralStripesIfALinkNeedsThem) {
+  auto cluster = three_hosts();
+  EXPECT_EQ(slowest_link_of(cluster).stripes, 1);
+  cluster.links[2].measured->stripes = 4;
+  cluster.links[2].measured->striped_bandwidth = 2.4e9;
+  EXPECT_EQ(slowest_link_of(cluster).stripes, 4);
+}
+
 TEST(NetworkLink, IsAssumedIfNothingWasMeasured) {
   auto cluster = three_hosts();
   for (auto& link : cluster.links) link.measured = {};

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <system_error>
@@ -16,6 +17,7 @@ constexpr const char* kInterface = "LOCKSTEP_INTERFACE";
 constexpr const char* kPorts = "LOCKSTEP_PORTS";
 constexpr const char* kHeartbeat = "LOCKSTEP_HEARTBEAT";
 constexpr const char* kEncrypt = "LOCKSTEP_ENCRYPT";
+constexpr const char* kStripes = "LOCKSTEP_STRIPES";
 
 using std::chrono::milliseconds;
 
@@ -38,6 +40,21 @@ void expect_heartbeat(const std::string& name, milliseconds heartbeat) {
   throw UsageError(fmt::format("{} is {} ms, expected 0.1 s to one day", name, heartbeat.count()));
 }
 
+void expect_stripes(const std::string& name, int stripes) {
+  if (stripes >= 1 && stripes <= kMaxStripes) return;
+  throw UsageError(fmt::format("{} is {}, expected 1 to {}", name, stripes, kMaxStripes));
+}
+
+std::vector<std::string> NetworkSettings::interfaces() const {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < interface.size();) {
+    const auto comma = std::min(interface.find(',', begin), interface.size());
+    if (comma > begin) names.push_back(interface.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return names;
+}
+
 NetworkSettings network_settings(const Environment& environment) {
   NetworkSettings settings;
   settings.interface = environment.find(kInterface).value_or("");
@@ -58,6 +75,15 @@ NetworkSettings network_settings(const Environment& environment) {
     }
     settings.encrypts = *encrypts == "1";
   }
+  if (const auto stripes = environment.find(kStripes)) {
+    const auto* const end = stripes->data() + stripes->size();
+    const auto [stopped, error] = std::from_chars(stripes->data(), end, settings.stripes);
+    if (error != std::errc{} || stopped != end) {
+      throw UsageError(
+          fmt::format("{} is {}, expected 1 to {}", kStripes, in_quotes(*stripes), kMaxStripes));
+    }
+    expect_stripes(kStripes, settings.stripes);
+  }
   return settings;
 }
 
@@ -70,6 +96,7 @@ std::vector<std::pair<std::string, std::string>> variables_of(const NetworkSetti
         kHeartbeat, fmt::format("{}", static_cast<double>(settings.heartbeat.count()) / 1e3));
   }
   if (settings.encrypts) variables.emplace_back(kEncrypt, "1");
+  if (settings.stripes > 0) variables.emplace_back(kStripes, std::to_string(settings.stripes));
   return variables;
 }
 

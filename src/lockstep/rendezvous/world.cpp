@@ -115,8 +115,9 @@ WorldTable exchange(Store& store, const RankFacts& own, int size, Deadline deadl
 
 // The address at which other ranks reach this one.
 std::string own_address(const Store& store, const NetworkSettings& settings) {
-  if (settings.interface.empty()) return store.local_address();
-  return choose_address(settings.interface, interface_addresses(), store.local_address());
+  const auto interfaces = settings.interfaces();
+  if (interfaces.empty()) return store.local_address();
+  return choose_address(interfaces.front(), interface_addresses(), store.local_address());
 }
 
 [[noreturn]] void no_store() {

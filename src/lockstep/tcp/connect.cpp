@@ -30,6 +30,40 @@ void expect_reachable(const Membership& membership) {
   }
 }
 
+// At the address of this rank, and at one of each further interface of the settings.
+std::vector<Listener> listen(const std::string& first, const NetworkSettings& settings) {
+  std::vector<std::string> addresses{first};
+  const auto names = settings.interfaces();
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    addresses.push_back(choose_address(names[i], interface_addresses(), first));
+  }
+  std::vector<Listener> listeners;
+  for (const auto& address : addresses) {
+    listeners.push_back(settings.ports ? Listener::tcp(address, *settings.ports)
+                                       : Listener::tcp(address));
+  }
+  return listeners;
+}
+
+// Those of the settings; otherwise those that the measured link needs.
+int stripes_of(const TcpOptions& options, const NetworkSettings& settings) {
+  const auto unset = settings.stripes > 0 ? settings.stripes : options.exchange.link.stripes;
+  const int stripes = options.stripes.value_or(unset);
+  expect_stripes("the number of stripes", stripes);
+  return stripes;
+}
+
+// Beside it, the address of a rank within its host must fit into an exchange.
+std::string own_address_of(const TcpNetwork& network, std::uint64_t end) {
+  constexpr std::size_t kMostBytes = AddressExchange::kMaxBytes - 64;
+  auto text = to_string(network.address_of(end));
+  if (text.size() <= kMostBytes) return text;
+  throw UsageError(
+      fmt::format("the addresses of this rank have {} characters, at most {} fit: "
+                  "name fewer interfaces with --interface or LOCKSTEP_INTERFACE",
+                  text.size(), kMostBytes));
+}
+
 std::shared_ptr<TcpNetwork> network_of(const Membership& membership, const TcpOptions& options) {
   const auto index = static_cast<std::size_t>(membership.rank);
   auto& kept = membership.registry->network();
@@ -39,12 +73,12 @@ std::shared_ptr<TcpNetwork> network_of(const Membership& membership, const TcpOp
     const auto& settings = membership.registry->network_settings();
     const auto& address = membership.addresses[index];
     kept = std::make_shared<TcpNetwork>(
-        membership.global_ranks[index],
-        settings.ports ? Listener::tcp(address, *settings.ports) : Listener::tcp(address), secret,
+        membership.global_ranks[index], listen(address, settings), secret,
         membership.registry->groups(), options.heartbeat.value_or(settings.heartbeat),
         options.encrypts_data.value_or(settings.encrypts) ? DataProtection::encrypted
         : options.checks_data                             ? DataProtection::checksums
-                                                          : DataProtection::none);
+                                                          : DataProtection::none,
+        stripes_of(options, settings));
   }
   return std::static_pointer_cast<TcpNetwork>(kept);
 }
@@ -68,7 +102,7 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
                        membership.global_ranks,
                        {.inline_bytes = options.inline_bytes, .exchange = options.exchange});
   NetworkPlanes::Facts facts;
-  const auto own_address = to_string(network->address_of(planes.end()));
+  const auto own_address = own_address_of(*network, planes.end());
   if (options.within_host) {
     facts.host = connect_host(membership, addresses, own_address, deadline, watch, options);
   } else {
@@ -83,7 +117,11 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
       continue;
     }
     auto address = parse_rank_address(network_address_in(addresses.of(static_cast<int>(rank))));
-    address.endpoint.host = rescope(address.endpoint.host, membership.addresses[own]);
+    const auto here = network->address_of(planes.end());
+    for (std::size_t i = 0; i < address.endpoints.size(); ++i) {
+      auto& host = address.endpoints[i].host;
+      host = rescope(host, here.endpoints[i % here.endpoints.size()].host);
+    }
     network->connect(membership.global_ranks[rank], address, deadline, watch);
     facts.ends.push_back(address.end);
     processes.push_back(network->process_of(membership.global_ranks[rank]));

@@ -29,6 +29,9 @@ struct TcpOptions {
   // groups of a world: the first one sets it. Ranks that differ are refused. nullopt: that of the
   // job's network settings.
   std::optional<bool> encrypts_data = {};
+  // Data connections per pair of ranks, at least one per interface of the network settings. Valid
+  // for all groups of a world: the first one sets it. nullopt: that of the network settings.
+  std::optional<int> stripes = {};
   // If set, connects the ranks of each host: large data then cross the network once per host, and
   // move through the memory of this transport inside a host.
   Connect within_host = {};

@@ -55,7 +55,7 @@ TEST(Encryption, DataArriveAsTheyWereSentInBothDirections) {
 std::size_t patterns_seen(DataProtection protection) {
   Side low(0, 3s, test_secret(), protection);
   Side high(1, 3s, test_secret(), protection);
-  FaultyProxy proxy(low.network.address_of(low.end).endpoint, {Fault::Kind::tap, 1, true});
+  FaultyProxy proxy(low.network.address_of(low.end).endpoints.front(), {Fault::Kind::tap, 1, true});
   connect(low, high, proxy.endpoint());
   const std::string pattern = "lockstep-pattern";
   std::string text;
@@ -89,7 +89,7 @@ TEST(Encryption, AFlippedBitIsDetectedAndNamesTheLink) {
     SCOPED_TRACE(at);
     EncryptedSide low(0);
     EncryptedSide high(1);
-    FaultyProxy proxy(low.network.address_of(low.end).endpoint,
+    FaultyProxy proxy(low.network.address_of(low.end).endpoints.front(),
                       {Fault::Kind::flip, 1, /*to_server=*/true, kBegin + at});
     connect(low, high, proxy.endpoint());
     const auto sent = random_bytes(1'000'000);

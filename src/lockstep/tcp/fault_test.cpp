@@ -32,8 +32,8 @@ class ThroughProxy final : public AddressExchange {
   void exchange(const std::string& own) override { real_.exchange(own); }
   [[nodiscard]] std::string of(int rank) override {
     auto address = parse_rank_address(real_.of(rank));
-    proxies_.push_back(std::make_unique<FaultyProxy>(address.endpoint, fault_));
-    address.endpoint = proxies_.back()->endpoint();
+    proxies_.push_back(std::make_unique<FaultyProxy>(address.endpoints.front(), fault_));
+    address.endpoints.front() = proxies_.back()->endpoint();
     return to_string(address);
   }
 
@@ -63,14 +63,15 @@ void sum_until_failure(Group& group, std::uint64_t seed) {
   }
 }
 
-void run_with(const Fault& fault, std::uint64_t seed) {
+void run_with(const Fault& fault, int stripes, std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   const auto point = MeetingPoint::of_threads();
   const auto server = point.serve();
   testing::run_ranks_as_threads(3, [&](testing::Rank& self) {
     std::vector<std::unique_ptr<FaultyProxy>> proxies;
     const auto world = point.join(self.rank(), 3);
-    const auto tcp = connect_by_tcp({.heartbeat = 500ms, .encrypts_data = seed % 2 == 0});
+    const auto tcp =
+        connect_by_tcp({.heartbeat = 500ms, .encrypts_data = seed % 2 == 0, .stripes = stripes});
     // Rank 2 reaches the others through the proxies: only its connections are damaged.
     const Connect connect = [&](const Membership& membership, AddressExchange& addresses,
                                 Deadline deadline, const Watch& watch) {
@@ -103,9 +104,10 @@ TEST_P(TcpFault, EveryRankGetsAnErrorInTimeAndNoSumIsWrong) {
   for (std::uint64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed * 31 + static_cast<std::uint64_t>(GetParam()));
     // Beyond the handshake and the hello.
-    run_with({GetParam(), static_cast<int>(random() % 2), random() % 2 == 0,
-              1000 + random() % 1'000'000},
-             seed);
+    const auto stripes = static_cast<int>(1 + random() % 3);
+    run_with({GetParam(), static_cast<int>(random() % 2) * (1 + static_cast<int>(seed) % stripes),
+              random() % 2 == 0, 1000 + random() % 1'000'000},
+             stripes, seed);
   }
 }
 

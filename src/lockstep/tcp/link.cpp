@@ -38,16 +38,38 @@ std::string Link::in_words(int error_number) {
   return fmt::format("the connection to it was lost: {}", std::strerror(error_number));
 }
 
-void Link::attach(ConnectionKind kind, Connection connection, const Hello& hello) {
-  auto& own = kind == ConnectionKind::messages ? messages_ : data_;
-  own.emplace(std::move(connection));
+bool Link::attach(Connection connection, const Hello& hello) {
+  const int channel = channel_of(hello);
+  const auto num_stripes = static_cast<std::size_t>(hello.num_stripes);
+  if (is_lost_ || descriptor(channel) >= 0) return false;
+  if (stripes_.empty()) stripes_.resize(num_stripes);
+  if (stripes_.size() != num_stripes) return false;
+  if (channel == 0) {
+    messages_.emplace(std::move(connection));
+  } else {
+    stripes_[static_cast<std::size_t>(hello.stripe)] =
+        std::make_unique<Stripe>(Stripe{std::move(connection)});
+  }
   process_ = hello.process;
-  pulse(kind).last_heard = Clock::now();
+  pulse(channel).last_heard = Clock::now();
+  return true;
 }
 
-int Link::descriptor(ConnectionKind kind) const noexcept {
-  const auto& own = kind == ConnectionKind::messages ? messages_ : data_;
-  return own && !is_lost_ ? own->socket.number() : -1;
+bool Link::is_up() const noexcept {
+  return messages_ && !stripes_.empty() &&
+         std::all_of(stripes_.begin(), stripes_.end(),
+                     [](const auto& stripe) { return stripe != nullptr; });
+}
+
+int Link::descriptor(int channel) const noexcept {
+  if (is_lost_ || channel >= num_channels()) return -1;
+  if (channel == 0) return messages_ ? messages_->socket.number() : -1;
+  const auto& stripe = stripes_[static_cast<std::size_t>(channel - 1)];
+  return stripe ? stripe->connection->socket.number() : -1;
+}
+
+Link::Pulse& Link::pulse(int channel) noexcept {
+  return channel == 0 ? pulse_of_messages_ : stripes_[static_cast<std::size_t>(channel - 1)]->pulse;
 }
 
 void Link::post(std::uint64_t end, std::span<const std::byte> message) {
@@ -60,9 +82,10 @@ void Link::post(std::uint64_t end, std::span<const std::byte> message) {
   flush_messages();
 }
 
-void Link::note(ConnectionKind kind, LinkNote note) {
-  if (kind == ConnectionKind::messages) return post(kLinkEnd, std::as_bytes(std::span(&note, 1)));
-  send(kLinkEnd, {.to = kLinkEnd, .key = {0, static_cast<std::uint32_t>(note)}});
+void Link::note(int channel, LinkNote note) {
+  if (channel == 0) return post(kLinkEnd, std::as_bytes(std::span(&note, 1)));
+  stripes_[static_cast<std::size_t>(channel - 1)]->notes.push_back(note);
+  flush_data();
 }
 
 void Link::flush() {
@@ -86,20 +109,25 @@ void Link::flush_messages() {
   message_output_sent_ = 0;
 }
 
-bool Link::has_output(ConnectionKind kind) const noexcept {
+bool Link::has_output(int channel) const noexcept {
   if (is_lost_) return false;
-  return kind == ConnectionKind::messages ? !message_output_.empty()
-                                          : frame_.has_value() || !queues_.empty();
+  if (channel == 0) return !message_output_.empty();
+  const auto& stripe = stripes_[static_cast<std::size_t>(channel - 1)];
+  return stripe && (stripe->frame || !stripe->notes.empty() || !queues_.empty());
 }
 
 bool Link::is_delivered() const noexcept {
   if (is_lost_ || !is_up()) return true;
-  return !has_output(ConnectionKind::messages) && !has_output(ConnectionKind::data) &&
-         unsent_bytes(messages_->socket.number()) == 0 && unsent_bytes(data_->socket.number()) == 0;
+  for (int channel = 0; channel < num_channels(); ++channel) {
+    if (has_output(channel) || unsent_bytes(descriptor(channel)) > 0) return false;
+  }
+  return true;
 }
 
-void Link::receive(ConnectionKind kind) {
-  if (!is_lost_) (void)(kind == ConnectionKind::messages ? receive_messages() : receive_data());
+void Link::receive(int channel) {
+  if (is_lost_) return;
+  (void)(channel == 0 ? receive_messages()
+                      : receive_data(*stripes_[static_cast<std::size_t>(channel - 1)]));
 }
 
 // The peer has closed one of the connections. What it has sent before is read first: the data that
@@ -108,7 +136,9 @@ void Link::lose_after_reading(int error_number) {
   if (std::exchange(is_ending_, true)) return;
   while (!is_lost_ && messages_ && receive_messages()) {
   }
-  while (!is_lost_ && data_ && receive_data()) {
+  for (std::size_t i = 0; i < stripes_.size(); ++i) {  // none is left once the link is lost
+    while (!is_lost_ && stripes_[i] && receive_data(*stripes_[i])) {
+    }
   }
   const bool ended = error_number == ECONNRESET || error_number == EPIPE;
   lose(ended || said_farewell_ ? std::string() : in_words(error_number));
@@ -123,7 +153,7 @@ bool Link::receive_messages() {
     lose_after_reading(count < 0 ? errno : ECONNRESET);
     return false;
   }
-  pulse(ConnectionKind::messages).last_heard = Clock::now();
+  pulse_of_messages_.last_heard = Clock::now();
   messages_->opener.feed(std::span(buffer).first(static_cast<std::size_t>(count)));
   try {
     while (!is_lost_) {
@@ -141,7 +171,7 @@ bool Link::receive_messages() {
         continue;
       }
       const auto noted = message.empty() ? LinkNote{} : static_cast<LinkNote>(message[0]);
-      if (noted == LinkNote::ping) note(ConnectionKind::messages, LinkNote::pong);
+      if (noted == LinkNote::ping) note(0, LinkNote::pong);
       if (noted == LinkNote::farewell) said_farewell_ = true;
       if (noted == LinkNote::refusal) {
         const auto text = message.subspan(1, std::min(message.size() - 1, kMaxReasonBytes));
@@ -157,46 +187,51 @@ bool Link::receive_messages() {
 
 // Each connection by itself: a device on the way may drop one of them.
 void Link::watch(Clock::time_point now, Clock::duration limit) {
-  for (const auto kind : {ConnectionKind::messages, ConnectionKind::data}) {
+  for (int channel = 0; channel < num_channels(); ++channel) {
     if (is_lost_ || !is_up()) return;
-    auto& own = pulse(kind);
+    auto& own = pulse(channel);
     const auto silent = now - own.last_heard;
-    if (kind == ConnectionKind::data && drops_large_packets(now, limit)) {
+    if (channel > 0 &&
+        drops_large_packets(*stripes_[static_cast<std::size_t>(channel - 1)], now, limit)) {
       return lose(fmt::format(
           "messages arrive, but data do not: the network seems to drop large packets. Compare the "
           "MTU of both interfaces and of the network between them; packets here have {} bytes",
-          info_of(descriptor(kind)).tcpi_snd_mss));
+          info_of(descriptor(channel)).tcpi_snd_mss));
     }
-    if (silent > limit) return lose(silence_in_words(kind));
+    if (silent > limit) return lose(silence_in_words(channel));
     if (silent < limit / 3 || now - own.last_ping < limit / 3) continue;
     own.last_ping = now;
-    note(kind, LinkNote::ping);
+    note(channel, LinkNote::ping);
   }
 }
 
 void Link::excuse(Clock::duration silence) noexcept {
-  for (auto& each : pulses_) each.last_heard += silence;
+  pulse_of_messages_.last_heard += silence;
+  for (const auto& stripe : stripes_) {
+    if (stripe) stripe->pulse.last_heard += silence;
+  }
 }
 
 // The kernel of the peer's machine acknowledges what its process does not read.
-std::string Link::silence_in_words(ConnectionKind kind) const {
-  return info_of(descriptor(kind)).tcpi_unacked == 0 ? "its machine answers, its process does not"
-                                                     : "its machine does not answer";
+std::string Link::silence_in_words(int channel) const {
+  return info_of(descriptor(channel)).tcpi_unacked == 0
+             ? "its machine answers, its process does not"
+             : "its machine does not answer";
 }
 
 // Packets of data are as large as the MTU of this machine's interface, those of heartbeats are
 // small. If a part of the network has a smaller MTU and does not say so, only the small ones pass.
 // Decided before the kernel gives up the connection, at `limit`: it would know only a timeout.
-bool Link::drops_large_packets(Clock::time_point now, Clock::duration limit) {
-  const auto info = info_of(data_->socket.number());
+bool Link::drops_large_packets(Stripe& stripe, Clock::time_point now, Clock::duration limit) {
+  const auto info = info_of(stripe.connection->socket.number());
   if (info.tcpi_unacked == 0 || info.tcpi_retransmits == 0) {
-    stalled_since_.reset();
+    stripe.stalled_since.reset();
     return false;
   }
-  if (!stalled_since_) stalled_since_ = now;
+  if (!stripe.stalled_since) stripe.stalled_since = now;
   // A link that is cut loses messages too: those that arrived before the stall do not count.
-  const auto silent = now - pulse(ConnectionKind::messages).last_heard;
-  return now - *stalled_since_ > limit / 2 && silent < limit * 9 / 20;
+  const auto silent = now - pulse_of_messages_.last_heard;
+  return now - *stripe.stalled_since > limit / 2 && silent < limit * 9 / 20;
 }
 
 void Link::lose(std::string why) {
@@ -212,11 +247,16 @@ void Link::lose(std::string why) {
   is_lost_ = true;
   loss_ = std::move(why);
   queues_.clear();
-  frame_.reset();
   message_output_.clear();
   message_output_sent_ = 0;
   messages_.reset();
-  data_.reset();
+  // The objects stay: the functions of a stripe may be running.
+  for (const auto& stripe : stripes_) {
+    if (!stripe) continue;
+    stripe->frame.reset();
+    stripe->notes.clear();
+    stripe->connection.reset();
+  }
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "lockstep/tcp/connect.h"
@@ -31,8 +32,16 @@ std::vector<LinkCount> TcpNetwork::counts() const {
   std::vector<LinkCount> counts;
   for (const auto& [rank, peer] : peers_) {
     if (!peer.link || !peer.link->is_up() || peer.link->is_lost()) continue;
-    const auto count = try_count(rank, peer.link->descriptor(ConnectionKind::data));
-    if (count) counts.push_back(*count);
+    LinkCount all{.peer = rank};
+    bool is_counted = false;
+    for (int channel = 1; channel < peer.link->num_channels(); ++channel) {
+      const auto count = try_count(rank, peer.link->descriptor(channel));
+      if (!count) continue;
+      is_counted = true;
+      all.bytes += count->bytes;
+      all.busy_seconds = std::max(all.busy_seconds, count->busy_seconds);
+    }
+    if (is_counted) counts.push_back(all);
   }
   return counts;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "lockstep/base/crc32c.h"
@@ -15,6 +16,20 @@ namespace {
 
 // Per call: both directions of a busy connection get their turns.
 constexpr std::size_t kTurnBytes = 1U << 20;
+// With several stripes, a short transfer is divided among them.
+constexpr std::size_t kLeastStripedBytes = 64U << 10;
+
+// Whether the bytes of a frame belong to the transfer, and none of them has arrived before.
+bool is_new(const LinkHandler::Destination& destination, const DataHeader& header) {
+  const auto size = destination.bytes.size();
+  if (header.length == 0 || header.offset > size || header.length > size - header.offset ||
+      header.offset < destination.received->load(std::memory_order_relaxed)) {
+    return false;
+  }
+  const auto next = destination.ahead.upper_bound(header.offset);
+  if (next != destination.ahead.end() && next->first < header.offset + header.length) return false;
+  return next == destination.ahead.begin() || std::prev(next)->second <= header.offset;
+}
 
 }  // namespace
 
@@ -33,15 +48,19 @@ void Link::forget(std::uint64_t own, std::optional<std::uint64_t> number) {
     }
     if (!number || found->second.empty()) queues_.erase(found);
   }
-  if (!frame_ || frame_->own != own || (number && frame_->number != *number)) return;
-  frame_->word = nullptr;
-  if (encrypts()) return;  // the bytes are a copy, and the peer counts every frame
-  if (frame_->sent == 0) {
-    frame_.reset();
-  } else if (frame_->copy.empty()) {
-    // The rest of a frame must follow its beginning; its memory is no longer ours.
-    frame_->copy.assign(frame_->bytes.begin(), frame_->bytes.end());
-    frame_->bytes = frame_->copy;
+  for (const auto& stripe : stripes_) {
+    if (!stripe || !stripe->frame) continue;
+    auto& frame = *stripe->frame;
+    if (frame.own != own || (number && frame.number != *number)) continue;
+    frame.word = nullptr;
+    if (encrypts()) continue;  // the bytes are a copy, and the peer counts every frame
+    if (frame.sent == 0) {
+      stripe->frame.reset();
+    } else if (frame.copy.empty()) {
+      // The rest of a frame must follow its beginning; its memory is no longer ours.
+      frame.copy.assign(frame.bytes.begin(), frame.bytes.end());
+      frame.bytes = frame.copy;
+    }
   }
 }
 
@@ -52,38 +71,49 @@ std::array<std::uint32_t, 3> Link::checksums_of(std::span<const std::byte> bytes
 
 // Header and bytes are pieces of their own: the receiver must trust the header before it knows
 // where the bytes belong.
-void Link::seal(Frame& frame, const DataHeader& header) {
+void Link::seal(Stripe& stripe, const DataHeader& header) {
+  auto& frame = *stripe.frame;
   const auto plain = encode(header);
   if (!encrypts()) {
     std::copy(plain.begin(), plain.end(), frame.header.begin());
     return;
   }
-  data_->sealer.seal_piece(plain, frame.header);
+  auto& sealer = stripe.connection->sealer;
+  sealer.seal_piece(plain, frame.header);
   if (frame.bytes.empty()) return;  // a ping or pong
-  sealed_.resize(frame.bytes.size() + kPieceTagBytes);
-  data_->sealer.seal_piece(frame.bytes, sealed_);
-  frame.bytes = sealed_;
+  stripe.sealed.resize(frame.bytes.size() + kPieceTagBytes);
+  sealer.seal_piece(frame.bytes, stripe.sealed);
+  frame.bytes = stripe.sealed;
 }
 
-// The next group in turn.
-bool Link::next_frame() {
+// A note, or else a part of the next group in turn.
+bool Link::next_frame(Stripe& stripe) {
+  if (!stripe.notes.empty()) {
+    stripe.frame.emplace();
+    seal(stripe, {.end = kLinkEnd, .key = {0, static_cast<std::uint32_t>(stripe.notes.front())}});
+    stripe.notes.pop_front();
+    return true;
+  }
   if (queues_.empty()) return false;
   auto turn = queues_.upper_bound(last_served_);
   if (turn == queues_.end()) turn = queues_.begin();
   last_served_ = turn->first;
   auto& outgoing = turn->second.front();
-  const auto bytes = outgoing.bytes.first(std::min(outgoing.bytes.size(), kMaxDataBytes));
-  frame_.emplace();
-  frame_->own = turn->first;
-  frame_->number = outgoing.key.number;
-  frame_->bytes = bytes;
-  frame_->length = bytes.size();
-  frame_->word = outgoing.sent;
-  seal(*frame_, DataHeader{.end = outgoing.to,
-                           .key = outgoing.key,
-                           .offset = outgoing.offset,
-                           .length = static_cast<std::uint32_t>(bytes.size()),
-                           .checksums = checksums_of(bytes)});
+  const auto limit =
+      std::clamp(outgoing.bytes.size() / stripes_.size(),
+                 stripes_.size() == 1 ? kMaxDataBytes : kLeastStripedBytes, kMaxDataBytes);
+  const auto bytes = outgoing.bytes.first(std::min(outgoing.bytes.size(), limit));
+  auto& frame = stripe.frame.emplace();
+  frame.own = turn->first;
+  frame.number = outgoing.key.number;
+  frame.bytes = bytes;
+  frame.length = bytes.size();
+  frame.word = outgoing.sent;
+  seal(stripe, {.end = outgoing.to,
+                .key = outgoing.key,
+                .offset = outgoing.offset,
+                .length = static_cast<std::uint32_t>(bytes.size()),
+                .checksums = checksums_of(bytes)});
   outgoing.offset += bytes.size();
   outgoing.bytes = outgoing.bytes.subspan(bytes.size());
   if (outgoing.bytes.empty()) turn->second.pop_front();
@@ -91,58 +121,73 @@ bool Link::next_frame() {
   return true;
 }
 
+std::size_t Link::send_some(Stripe& stripe) {
+  if (!stripe.frame && !next_frame(stripe)) return 0;
+  auto& frame = *stripe.frame;
+  const auto header =
+      std::span(frame.header).first(header_size()).subspan(std::min(frame.sent, header_size()));
+  const auto bytes =
+      frame.bytes.subspan(frame.sent > header_size() ? frame.sent - header_size() : 0);
+  std::array<iovec, 2> parts{iovec{header.data(), header.size()},
+                             iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  const auto count =
+      ::sendmsg(stripe.connection->socket.number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (count < 0) {
+    if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) lose(in_words(errno));
+    return 0;
+  }
+  const auto sent = static_cast<std::size_t>(count);
+  moved_ += sent;
+  frame.sent += sent;
+  if (frame.sent == header_size() + frame.bytes.size()) {
+    if (frame.word != nullptr) frame.word->fetch_add(frame.length);
+    stripe.frame.reset();
+  }
+  return sent;
+}
+
+// Stripes take turns, one frame each, until none has room or nothing is left.
 void Link::flush_data() {
   std::size_t moved = 0;
-  while (!is_lost_ && data_ && moved < kTurnBytes && (frame_ || next_frame())) {
-    const auto header = std::span(frame_->header)
-                            .first(header_size())
-                            .subspan(std::min(frame_->sent, header_size()));
-    const auto bytes =
-        frame_->bytes.subspan(frame_->sent > header_size() ? frame_->sent - header_size() : 0);
-    std::array<iovec, 2> parts{iovec{header.data(), header.size()},
-                               iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}};
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const auto count = ::sendmsg(data_->socket.number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count < 0) {
-      if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) lose(in_words(errno));
-      return;
-    }
-    moved += static_cast<std::size_t>(count);
-    moved_ += static_cast<std::size_t>(count);
-    frame_->sent += static_cast<std::size_t>(count);
-    if (frame_->sent < header_size() + frame_->bytes.size()) continue;
-    if (frame_->word != nullptr) frame_->word->fetch_add(frame_->length);
-    frame_.reset();
+  std::size_t idle = 0;  // stripes in a row that sent nothing
+  while (!is_lost_ && moved < kTurnBytes && idle < stripes_.size()) {
+    last_stripe_ = (last_stripe_ + 1) % stripes_.size();
+    const auto& stripe = stripes_[last_stripe_];
+    const auto sent = stripe ? send_some(*stripe) : 0;
+    moved += sent;
+    idle = sent > 0 ? 0 : idle + 1;
   }
 }
 
 // Reads the bytes of a frame and the header of the next one with one call.
-bool Link::receive_data() {
+bool Link::receive_data(Stripe& stripe) {
   std::size_t moved = 0;
   while (moved < kTurnBytes && !is_lost_) {
     std::span<std::byte> bytes;
     std::span<std::byte> tag;
-    if (incoming_) {
-      if (encrypts()) tag = std::span(tag_).subspan(tag_received_);
-      const auto* const destination =
-          handler_.find_destination(peer_, incoming_->end, incoming_->key);
+    if (stripe.incoming) {
+      const auto& incoming = *stripe.incoming;
+      if (encrypts()) tag = std::span(stripe.tag).subspan(stripe.tag_received);
+      const auto* const destination = handler_.find_destination(peer_, incoming.end, incoming.key);
       if (destination != nullptr) {
-        bytes = destination->bytes.subspan(incoming_->offset, incoming_->length);
+        bytes = destination->bytes.subspan(incoming.offset, incoming.length);
       } else {
-        dropped_.resize(incoming_->length);
-        bytes = dropped_;
+        stripe.dropped.resize(incoming.length);
+        bytes = stripe.dropped;
       }
-      bytes = bytes.subspan(incoming_received_);
+      bytes = bytes.subspan(stripe.incoming_received);
     }
-    const auto header = std::span(header_bytes_).first(header_size()).subspan(header_received_);
+    const auto header =
+        std::span(stripe.header_bytes).first(header_size()).subspan(stripe.header_received);
     std::array<iovec, 3> parts{iovec{bytes.data(), bytes.size()}, iovec{tag.data(), tag.size()},
                                iovec{header.data(), header.size()}};
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();
-    const auto count = ::recvmsg(data_->socket.number(), &message, MSG_DONTWAIT);
+    const auto count = ::recvmsg(stripe.connection->socket.number(), &message, MSG_DONTWAIT);
     if (count < 0 && is_temporary(errno)) break;
     if (count <= 0) {
       lose_after_reading(count < 0 ? errno : ECONNRESET);
@@ -150,67 +195,76 @@ bool Link::receive_data() {
     }
     moved += static_cast<std::size_t>(count);
     moved_ += static_cast<std::size_t>(count);
-    pulse(ConnectionKind::data).last_heard = Clock::now();
+    stripe.pulse.last_heard = Clock::now();
     const auto of_bytes = std::min(static_cast<std::size_t>(count), bytes.size());
     const auto of_tag = std::min(static_cast<std::size_t>(count) - of_bytes, tag.size());
-    incoming_received_ += of_bytes;
-    tag_received_ += of_tag;
-    header_received_ += static_cast<std::size_t>(count) - of_bytes - of_tag;
-    if (incoming_ && of_bytes == bytes.size() && of_tag == tag.size()) end_frame();
+    stripe.incoming_received += of_bytes;
+    stripe.tag_received += of_tag;
+    stripe.header_received += static_cast<std::size_t>(count) - of_bytes - of_tag;
+    if (stripe.incoming && of_bytes == bytes.size() && of_tag == tag.size()) end_frame(stripe);
     if (is_lost_) break;
-    if (!incoming_ && header_received_ == header_size()) begin_frame();
+    if (!stripe.incoming && stripe.header_received == header_size()) begin_frame(stripe);
   }
   return moved > 0;
 }
 
-void Link::begin_frame() {
-  const auto bytes = std::span(header_bytes_);
-  if (encrypts() && !data_->opener.try_open_piece(bytes.first<kDataHeaderBytes>(),
-                                                  bytes.last<kPieceTagBytes>())) {
+void Link::begin_frame(Stripe& stripe) {
+  const auto bytes = std::span(stripe.header_bytes);
+  if (encrypts() && !stripe.connection->opener.try_open_piece(bytes.first<kDataHeaderBytes>(),
+                                                              bytes.last<kPieceTagBytes>())) {
     return lose("bytes of its connection were changed on the way: a header of data is not its own");
   }
-  incoming_ = try_decode_header(bytes.first<kDataHeaderBytes>());
-  header_received_ = 0;
-  incoming_received_ = 0;
-  tag_received_ = 0;
-  if (!incoming_) {
+  stripe.incoming = try_decode_header(bytes.first<kDataHeaderBytes>());
+  stripe.header_received = 0;
+  stripe.incoming_received = 0;
+  stripe.tag_received = 0;
+  if (!stripe.incoming) {
     return lose("bytes of its connection were changed on the way: a header of data is invalid");
   }
-  if (incoming_->end == kLinkEnd) {
-    const auto header = *std::exchange(incoming_, std::nullopt);
+  if (stripe.incoming->end == kLinkEnd) {
+    const auto header = *std::exchange(stripe.incoming, std::nullopt);
     if (header.length > 0) return lose("it sent data that this rank does not expect");
     if (header.key.part == static_cast<std::uint32_t>(LinkNote::ping)) {
-      note(ConnectionKind::data, LinkNote::pong);
+      stripe.notes.push_back(LinkNote::pong);
+      flush_data();
     }
     return;
   }
-  const auto* const destination = handler_.find_destination(peer_, incoming_->end, incoming_->key);
-  if (destination == nullptr) return;
-  const auto done = destination->received->load(std::memory_order_relaxed);
-  if (incoming_->length == 0 || incoming_->offset != done ||
-      incoming_->length > destination->bytes.size() - done) {
+  const auto& incoming = *stripe.incoming;
+  const auto* const destination = handler_.find_destination(peer_, incoming.end, incoming.key);
+  if (destination != nullptr && !is_new(*destination, incoming)) {
     lose("it sent data that this rank does not expect");
   }
 }
 
-void Link::end_frame() {
-  const auto header = *std::exchange(incoming_, std::nullopt);
-  incoming_received_ = 0;
-  const auto* const destination = handler_.find_destination(peer_, header.end, header.key);
+void Link::end_frame(Stripe& stripe) {
+  const auto header = *std::exchange(stripe.incoming, std::nullopt);
+  stripe.incoming_received = 0;
+  auto* const destination = handler_.find_destination(peer_, header.end, header.key);
   if (destination == nullptr) {
-    if (encrypts()) data_->opener.skip_piece();
+    if (encrypts()) stripe.connection->opener.skip_piece();
     return;
   }
   const auto bytes = destination->bytes.subspan(header.offset, header.length);
-  if (encrypts() && !data_->opener.try_open_piece(bytes, tag_)) {
+  if (encrypts() && !stripe.connection->opener.try_open_piece(bytes, stripe.tag)) {
     return lose("bytes of its connection were changed on the way: the tag of data differs");
   }
   if (checksums_of(bytes) != header.checksums) {
     return lose("bytes of its connection were changed on the way: the checksum of data differs");
   }
-  // Once all have arrived, the operation may end and take its memory with it.
+  // Another stripe may have brought the same bytes meanwhile.
+  if (!is_new(*destination, header)) return lose("it sent data that this rank does not expect");
   auto& received = *destination->received;
-  const auto done = header.offset + header.length;
+  auto& ahead = destination->ahead;
+  const auto before = received.load(std::memory_order_relaxed);
+  ahead[header.offset] = header.offset + header.length;
+  auto done = before;
+  while (!ahead.empty() && ahead.begin()->first == done) {
+    done = ahead.begin()->second;
+    ahead.erase(ahead.begin());
+  }
+  if (done == before) return;
+  // Once all have arrived, the operation may end and take its memory with it.
   if (done == destination->bytes.size()) handler_.drop_destination(peer_, header.end, header.key);
   received.store(done, std::memory_order_seq_cst);
 }

@@ -1,9 +1,12 @@
 // The connections to one other process, and the bytes that are on their way. It has no lock and
 // never waits: TcpNetwork guards it and waits for its sockets.
 //
+// Terms: a channel is one connection: channel 0 is for messages, channel 1 + s for data, stripe s.
+//
 // Data are sent in frames of up to kMaxDataBytes. Groups take turns, one frame each; the transfers
-// of one group keep their order. A receiver never stops reading: bytes of forgotten transfers are
-// read and dropped.
+// of one group keep their order. Each stripe takes the next frame when its socket has room, so that
+// the slowest one does not decide; frames of one transfer may overtake each other on the way. A
+// receiver never stops reading: bytes of forgotten transfers are read and dropped.
 #pragma once
 
 #include <array>
@@ -14,6 +17,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,10 +45,11 @@ class LinkHandler {
   struct Destination {
     std::span<std::byte> bytes;  // of the whole transfer
     Network::Word* received = nullptr;
+    std::map<std::uint64_t, std::uint64_t> ahead = {};  // of later bytes: begin and end
   };
   /// nullptr if no end expects the transfer.
-  [[nodiscard]] virtual const Destination* find_destination(int peer, std::uint64_t end,
-                                                            const TransferKey& key) = 0;
+  [[nodiscard]] virtual Destination* find_destination(int peer, std::uint64_t end,
+                                                      const TransferKey& key) = 0;
   virtual void drop_destination(int peer, std::uint64_t end, const TransferKey& key) = 0;
 };
 
@@ -68,14 +73,19 @@ class Link {
     Sealer sealer;
     Opener opener;
   };
-  void attach(ConnectionKind kind, Connection connection, const Hello& hello);
-  /// Whether both connections exist.
-  [[nodiscard]] bool is_up() const noexcept { return messages_.has_value() && data_.has_value(); }
+  /// Ignores a connection that does not fit the earlier ones. Returns whether it was taken.
+  bool attach(Connection connection, const Hello& hello);
+  /// Whether all connections exist.
+  [[nodiscard]] bool is_up() const noexcept;
   [[nodiscard]] bool is_lost() const noexcept { return is_lost_; }
   [[nodiscard]] const std::string& loss() const noexcept { return loss_; }
   [[nodiscard]] const ProcessIdentity& process() const noexcept { return process_; }
+  [[nodiscard]] static int channel_of(const Hello& hello) noexcept {
+    return hello.kind == ConnectionKind::messages ? 0 : 1 + hello.stripe;
+  }
+  [[nodiscard]] int num_channels() const noexcept { return 1 + static_cast<int>(stripes_.size()); }
   /// -1 if there is none.
-  [[nodiscard]] int descriptor(ConnectionKind kind) const noexcept;
+  [[nodiscard]] int descriptor(int channel) const noexcept;
 
   void post(std::uint64_t end, std::span<const std::byte> message);
   struct Outgoing {
@@ -91,11 +101,11 @@ class Link {
 
   /// Moves what the sockets accept and offer, up to a limit per call.
   void flush();
-  void receive(ConnectionKind kind);
+  void receive(int channel);
   /// Bytes of data that the sockets have accepted and offered so far.
   [[nodiscard]] std::uint64_t moved() const noexcept { return moved_; }
   /// Whether bytes wait for the socket.
-  [[nodiscard]] bool has_output(ConnectionKind kind) const noexcept;
+  [[nodiscard]] bool has_output(int channel) const noexcept;
   /// Whether everything sent has arrived at the other machine.
   [[nodiscard]] bool is_delivered() const noexcept;
 
@@ -119,6 +129,28 @@ class Link {
     std::size_t length = 0;            // of the transfer's bytes in it
     Network::Word* word = nullptr;
   };
+  struct Pulse {
+    Clock::time_point last_heard = Clock::now();
+    Clock::time_point last_ping = last_heard;
+  };
+  // A connection of data.
+  struct Stripe {
+    std::optional<Connection> connection;  // until the link is lost
+    Pulse pulse = {};
+    std::optional<Clock::time_point> stalled_since = {};  // sends again, not acknowledged
+
+    std::deque<LinkNote> notes = {};  // to be sent before other frames
+    std::optional<Frame> frame = {};
+    std::vector<std::byte> sealed = {};  // the encrypted bytes of the frame
+
+    HeaderOnWire header_bytes = {};
+    std::size_t header_received = 0;
+    std::optional<DataHeader> incoming = {};  // whose bytes arrive
+    std::size_t incoming_received = 0;
+    std::array<std::byte, kPieceTagBytes> tag = {};  // of the bytes that arrive, if encrypted
+    std::size_t tag_received = 0;
+    std::vector<std::byte> dropped = {};  // destination of bytes that no end expects
+  };
 
   [[nodiscard]] static std::string in_words(int error_number);
   [[nodiscard]] static bool is_temporary(int error_number) noexcept {
@@ -126,58 +158,45 @@ class Link {
   }
   void flush_messages();
   void flush_data();
-  [[nodiscard]] bool next_frame();
-  void seal(Frame& frame, const DataHeader& header);
+  /// Sends a part of the next frame. Returns its bytes; 0 if there is none, or no room.
+  std::size_t send_some(Stripe& stripe);
+  [[nodiscard]] bool next_frame(Stripe& stripe);
+  void seal(Stripe& stripe, const DataHeader& header);
   [[nodiscard]] bool encrypts() const noexcept { return protection_ == DataProtection::encrypted; }
   [[nodiscard]] std::size_t header_size() const noexcept {
     return kDataHeaderBytes + (encrypts() ? kPieceTagBytes : 0);
   }
   [[nodiscard]] std::array<std::uint32_t, 3> checksums_of(std::span<const std::byte> bytes) const;
   bool receive_messages();
-  bool receive_data();
-  void begin_frame();
-  void end_frame();
+  bool receive_data(Stripe& stripe);
+  void begin_frame(Stripe& stripe);
+  void end_frame(Stripe& stripe);
   void lose_after_reading(int error_number);
-  void note(ConnectionKind kind, LinkNote note);
-  [[nodiscard]] std::string silence_in_words(ConnectionKind kind) const;
+  void note(int channel, LinkNote note);
+  [[nodiscard]] Pulse& pulse(int channel) noexcept;
+  [[nodiscard]] std::string silence_in_words(int channel) const;
   /// Whether messages arrive while no data are acknowledged, for half of `limit`. Called often.
-  [[nodiscard]] bool drops_large_packets(Clock::time_point now, Clock::duration limit);
+  [[nodiscard]] bool drops_large_packets(Stripe& stripe, Clock::time_point now,
+                                         Clock::duration limit);
 
   const int peer_;
   LinkHandler& handler_;
   const DataProtection protection_;
   std::optional<Connection> messages_;
-  std::optional<Connection> data_;
+  std::vector<std::unique_ptr<Stripe>> stripes_;  // null: not connected yet
+  std::size_t last_stripe_ = 0;                   // that has sent
   ProcessIdentity process_ = {};
   bool is_lost_ = false;
   bool is_ending_ = false;      // the peer has closed a connection
   bool said_farewell_ = false;  // the peer
   std::string loss_;
-  struct Pulse {
-    Clock::time_point last_heard = Clock::now();
-    Clock::time_point last_ping = last_heard;
-  };
-  [[nodiscard]] Pulse& pulse(ConnectionKind kind) noexcept {
-    return pulses_[kind == ConnectionKind::data ? 1 : 0];
-  }
-  std::array<Pulse, 2> pulses_;
-  std::optional<Clock::time_point> stalled_since_;  // data are sent again, and not acknowledged
+  Pulse pulse_of_messages_;
 
   std::vector<std::byte> message_output_;
   std::size_t message_output_sent_ = 0;
   std::map<std::uint64_t, std::deque<Outgoing>> queues_;  // by end of this process
   std::uint64_t last_served_ = 0;                         // end
-  std::optional<Frame> frame_;
-  std::vector<std::byte> sealed_;  // the encrypted bytes of frame_
-
-  HeaderOnWire header_bytes_;
-  std::size_t header_received_ = 0;
-  std::optional<DataHeader> incoming_;  // whose bytes arrive
-  std::size_t incoming_received_ = 0;
-  std::array<std::byte, kPieceTagBytes> tag_;  // of the bytes that arrive, if they are encrypted
-  std::size_t tag_received_ = 0;
-  std::vector<std::byte> dropped_;  // destination of bytes that no end expects
-  std::uint64_t moved_ = 0;         // of data, both directions
+  std::uint64_t moved_ = 0;                               // of data, both directions
 };
 
 }  // namespace lockstep

@@ -37,22 +37,26 @@ FileDescriptor expect_open(int descriptor, const char* what) {
 
 }  // namespace
 
-TcpNetwork::TcpNetwork(int global_rank, Listener listener, const Secret& secret,
+TcpNetwork::TcpNetwork(int global_rank, std::vector<Listener> listeners, const Secret& secret,
                        std::shared_ptr<GroupList> groups, std::chrono::milliseconds heartbeat,
-                       DataProtection protection)
+                       DataProtection protection, int num_stripes)
     : rank_(global_rank),
       secret_(secret.copy()),
       groups_(std::move(groups)),
       heartbeat_(heartbeat),
       protection_(protection),
       token_(random_token()),
-      listener_(std::move(listener)),
-      congestion_control_(set_congestion_control(listener_.number())),
+      num_stripes_(num_stripes),
+      listeners_(std::move(listeners)),
+      congestion_control_(set_congestion_control(listeners_.front().number())),
       keys_(std::make_shared<const HandshakeKeys>(secret_, context(token_))),
       epoll_(expect_open(::epoll_create1(EPOLL_CLOEXEC), "an epoll instance")),
       bell_(expect_open(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "an eventfd")) {
   watch_descriptor(bell_.number(), EPOLLIN, /*is_new=*/true);
-  watch_descriptor(listener_.number(), EPOLLIN, /*is_new=*/true);
+  for (const auto& listener : listeners_) {
+    (void)set_congestion_control(listener.number());
+    watch_descriptor(listener.number(), EPOLLIN, /*is_new=*/true);
+  }
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -81,7 +85,9 @@ TcpNetwork::~TcpNetwork() {
 }
 
 RankAddress TcpNetwork::address_of(std::uint64_t end) const {
-  return {listener_.endpoint(), token_, end};
+  RankAddress address{{}, token_, end};
+  for (const auto& listener : listeners_) address.endpoints.push_back(listener.endpoint());
+  return address;
 }
 
 ProcessIdentity TcpNetwork::process_of(int peer) const {
@@ -114,7 +120,7 @@ void TcpNetwork::expect(int peer, std::uint64_t own, const TransferKey& key,
                         std::span<std::byte> bytes, Word& received) {
   const Lock lock(mutex_);
   auto& end = ends_[own];
-  if (!end.is_cut_off) end.expected[{peer, key}] = {bytes, &received};
+  if (!end.is_cut_off) end.expected[{peer, key}] = {bytes, &received, {}};
 }
 
 void TcpNetwork::send(int peer, std::uint64_t to, std::uint64_t own, const TransferKey& key,
@@ -206,8 +212,8 @@ bool TcpNetwork::handle_message(int peer, std::uint64_t end, std::span<const std
   return found == ends_.end() || found->second.end->receive(peer, message);
 }
 
-const LinkHandler::Destination* TcpNetwork::find_destination(int peer, std::uint64_t end,
-                                                             const TransferKey& key) {
+LinkHandler::Destination* TcpNetwork::find_destination(int peer, std::uint64_t end,
+                                                       const TransferKey& key) {
   const auto found = ends_.find(end);
   if (found == ends_.end()) return nullptr;
   const auto expected = found->second.expected.find({peer, key});
@@ -226,13 +232,15 @@ TcpNetwork::Peer& TcpNetwork::peer_of(int peer) {
 }
 
 void TcpNetwork::handle(int descriptor) {
-  if (descriptor == listener_.number()) return accept_newcomers();
+  for (auto& listener : listeners_) {
+    if (descriptor == listener.number()) return accept_newcomers(listener);
+  }
   const auto found = sources_.find(descriptor);
   if (found == sources_.end()) return;
   const auto source = found->second;
   if (source.peer == nullptr) return handle_newcomer(source.newcomer);
   const auto before = source.peer->link->moved();
-  source.peer->link->receive(source.kind);
+  source.peer->link->receive(source.channel);
   source.peer->link->flush();
   moved_ += source.peer->link->moved() - before;
   update(*source.peer);
@@ -251,10 +259,10 @@ void TcpNetwork::update(Peer& peer) {
     std::erase_if(sources_, [&](const auto& each) { return each.second.peer == &peer; });
     peer.watched.clear();
   }
-  for (auto& [kind, events] : peer.watched) {
-    const std::uint32_t wanted = EPOLLIN | (peer.link->has_output(kind) ? EPOLLOUT : 0U);
+  for (auto& [channel, events] : peer.watched) {
+    const std::uint32_t wanted = EPOLLIN | (peer.link->has_output(channel) ? EPOLLOUT : 0U);
     if (std::exchange(events, wanted) != wanted) {
-      watch_descriptor(peer.link->descriptor(kind), wanted, /*is_new=*/false);
+      watch_descriptor(peer.link->descriptor(channel), wanted, /*is_new=*/false);
     }
   }
 }

@@ -58,8 +58,25 @@ HandshakeContext TcpNetwork::context(const std::string& token) const {
   return {.job = "tcp " + token, .round = 0};
 }
 
-Hello TcpNetwork::hello(ConnectionKind kind) const {
-  return {kind, rank_, ProcessIdentity::of(::getpid()), protection_ == DataProtection::encrypted};
+Hello TcpNetwork::hello() const {
+  return {.rank = rank_,
+          .process = ProcessIdentity::of(::getpid()),
+          .encrypts = protection_ == DataProtection::encrypted};
+}
+
+// The kernel chooses the interface by the address of the peer. Where several belong to one network,
+// it also needs the address of this end.
+void TcpNetwork::prepare(int descriptor, int stripe) const {
+  (void)set_congestion_control(descriptor);
+  if (listeners_.size() == 1) return;
+  const auto& own = listeners_[static_cast<std::size_t>(stripe) % listeners_.size()];
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (::getsockname(own.number(), generic, &size) != 0) return;
+  if (address.ss_family == AF_INET) reinterpret_cast<sockaddr_in*>(&address)->sin_port = 0;
+  if (address.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6*>(&address)->sin6_port = 0;
+  (void)::bind(descriptor, generic, size);  // another IP version than the peer's: by the kernel
 }
 
 void TcpNetwork::connect(int peer, const RankAddress& address, Deadline deadline,
@@ -82,15 +99,17 @@ void TcpNetwork::connect(int peer, const RankAddress& address, Deadline deadline
               "rank {} at {} cannot connect to rank {} at {} ({}): if that rank still runs, "
               "check that both addresses belong to one network (--interface chooses it), "
               "and that no firewall blocks the port (--ports bounds it)",
-              rank_, listener_.endpoint().host, peer, address.endpoint.to_string(), error.what()),
+              rank_, listeners_.front().endpoint().host, peer,
+              address.endpoints.front().to_string(), error.what()),
           error.error_number());
     }
   }
   while (!is_up()) {
     if (deadline.expired()) {
-      throw SystemError(fmt::format("rank {} at {} has not connected to rank {} at {}", peer,
-                                    address.endpoint.host, rank_, listener_.where()),
-                        ETIMEDOUT);
+      throw SystemError(
+          fmt::format("rank {} at {} has not connected to rank {} at {}", peer,
+                      address.endpoints.front().host, rank_, listeners_.front().where()),
+          ETIMEDOUT);
     }
     wait(std::min(deadline, Deadline::after(kSlice)));
     if (watch) watch();
@@ -109,31 +128,41 @@ void TcpNetwork::stop_connecting(int peer) {
 }
 
 void TcpNetwork::connect_to(int peer, const RankAddress& address, Deadline deadline) {
-  ProcessIdentity process;
-  for (const auto kind : {ConnectionKind::messages, ConnectionKind::data}) {
-    auto connection =
-        shake_hands(Socket::connect(address.endpoint, deadline, set_congestion_control),
-                    address.token, kind, deadline);
-    if (kind == ConnectionKind::messages) {
-      const auto theirs = try_decode_hello(receive_frame(connection, deadline));
-      if (!theirs || theirs->rank != peer) {
-        throw SystemError(fmt::format("{} sent an invalid hello", address.endpoint.to_string()),
-                          EPROTO);
-      }
-      if (theirs->encrypts != hello(kind).encrypts) {
-        throw UsageError(
-            encryption_differs(theirs->encrypts ? peer : rank_, theirs->encrypts ? rank_ : peer));
-      }
-      process = theirs->process;
-    }
-    const Lock lock(mutex_);
-    attach(peer, kind, std::move(connection), {kind, peer, process});
+  const auto most = std::max(
+      {static_cast<std::size_t>(num_stripes_), listeners_.size(), address.endpoints.size()});
+  auto own = hello();
+  own.num_stripes = static_cast<int>(std::min(most, std::size_t{kMaxStripes}));
+  const auto open = [&](int stripe) {
+    const auto& to = address.endpoints[static_cast<std::size_t>(stripe) % address.endpoints.size()];
+    auto socket =
+        Socket::connect(to, deadline, [&](int descriptor) { prepare(descriptor, stripe); });
+    return shake_hands(std::move(socket), address.token, own, deadline);
+  };
+  auto messages = open(0);
+  const auto theirs = try_decode_hello(receive_frame(messages, deadline));
+  if (!theirs || theirs->rank != peer) {
+    throw SystemError(
+        fmt::format("{} sent an invalid hello", address.endpoints.front().to_string()), EPROTO);
   }
+  if (theirs->encrypts != own.encrypts) {
+    throw UsageError(
+        encryption_differs(theirs->encrypts ? peer : rank_, theirs->encrypts ? rank_ : peer));
+  }
+  const auto take = [&](Link::Connection connection) {
+    auto as_theirs = own;  // which connection this is; whose it is
+    as_theirs.rank = peer;
+    as_theirs.process = theirs->process;
+    const Lock lock(mutex_);
+    attach(std::move(connection), as_theirs);
+  };
+  take(std::move(messages));
+  own.kind = ConnectionKind::data;
+  for (; own.stripe < own.num_stripes; ++own.stripe) take(open(own.stripe));
 }
 
 // The client's side. Blocking: the server's side answers without its callers.
 Link::Connection TcpNetwork::shake_hands(Socket socket, const std::string& token,
-                                         ConnectionKind kind, Deadline deadline) const {
+                                         const Hello& hello, Deadline deadline) const {
   auto handshake = Handshake::client(secret_, context(token));
   socket.send_all(handshake.release_output(), deadline);
   while (!handshake.done()) {
@@ -147,15 +176,15 @@ Link::Connection TcpNetwork::shake_hands(Socket socket, const std::string& token
   auto peer = socket.peer();
   Link::Connection connection{std::move(socket), Sealer(keys.sending, kMaxSealedBytes),
                               Opener(keys.receiving, kMaxSealedBytes, std::move(peer))};
-  connection.socket.send_all(connection.sealer.seal(encode(hello(kind))), deadline);
+  connection.socket.send_all(connection.sealer.seal(encode(hello)), deadline);
   return connection;
 }
 
-void TcpNetwork::accept_newcomers() {
+void TcpNetwork::accept_newcomers(Listener& listener) {
   while (newcomers_.size() < kMostNewcomers) {
     std::optional<Socket> socket;
     try {
-      socket = listener_.try_accept();
+      socket = listener.try_accept();
     } catch (const SystemError&) {
       return;  // out of descriptors: the connection stays pending
     }
@@ -163,7 +192,7 @@ void TcpNetwork::accept_newcomers() {
     const auto descriptor = socket->number();
     newcomers_.push_front({std::move(*socket), Handshake::server(keys_), std::nullopt, std::nullopt,
                            Deadline::after(kHandshakeTimeout)});
-    sources_[descriptor] = {nullptr, ConnectionKind::messages, newcomers_.begin()};
+    sources_[descriptor] = {nullptr, 0, newcomers_.begin()};
     watch_descriptor(descriptor, EPOLLIN, /*is_new=*/true);
   }
 }
@@ -180,8 +209,7 @@ void TcpNetwork::handle_newcomer(std::list<Newcomer>::iterator newcomer) {
           if (!hello || hello->rank == rank_) return drop(newcomer);
           sources_.erase(socket.number());
           (void)::epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, socket.number(), nullptr);
-          attach(hello->rank, hello->kind,
-                 {std::move(socket), std::move(*sealer), std::move(*opener)}, *hello);
+          attach({std::move(socket), std::move(*sealer), std::move(*opener)}, *hello);
           newcomers_.erase(newcomer);
           return;
         }
@@ -213,25 +241,26 @@ void TcpNetwork::drop(std::list<Newcomer>::iterator newcomer) {
   newcomers_.erase(newcomer);
 }
 
-void TcpNetwork::attach(int rank, ConnectionKind kind, Link::Connection connection,
-                        const Hello& theirs) {
+void TcpNetwork::attach(Link::Connection connection, const Hello& theirs) {
+  const int rank = theirs.rank;
   auto& peer = peer_of(rank);
-  if (peer.link->is_lost() || peer.link->descriptor(kind) >= 0) return;  // one link per process
-  if (kind == ConnectionKind::messages && rank > rank_) {
+  const int channel = Link::channel_of(theirs);
+  if (peer.link->is_lost() || peer.link->descriptor(channel) >= 0) return;  // one link per process
+  if (channel == 0 && rank > rank_) {
     // The client waits for the answer; the buffer of a new socket has room for it.
-    const auto answer = connection.sealer.seal(encode(hello(kind)));
+    const auto answer = connection.sealer.seal(encode(hello()));
     if (connection.socket.try_send(answer) != answer.size()) return;
   }
   set_timeout(connection.socket.number(), heartbeat_);
   settle_congestion_control(connection.socket.number(), congestion_control_);
-  peer.link->attach(kind, std::move(connection), theirs);
-  if (rank > rank_ && theirs.encrypts != hello(kind).encrypts) {
+  if (!peer.link->attach(std::move(connection), theirs)) return;
+  if (rank > rank_ && theirs.encrypts != hello().encrypts) {
     return peer.link->lose(
         encryption_differs(theirs.encrypts ? rank : rank_, theirs.encrypts ? rank_ : rank));
   }
-  const auto descriptor = peer.link->descriptor(kind);
-  sources_[descriptor] = {&peer, kind, {}};
-  peer.watched[kind] = EPOLLIN;
+  const auto descriptor = peer.link->descriptor(channel);
+  sources_[descriptor] = {&peer, channel, {}};
+  peer.watched[channel] = EPOLLIN;
   watch_descriptor(descriptor, EPOLLIN, /*is_new=*/true);
 }
 

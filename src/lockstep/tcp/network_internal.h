@@ -39,10 +39,12 @@ namespace lockstep {
 
 class TcpNetwork final : public Network, private LinkHandler, private GroupRegistryMember {
  public:
-  /// Accepts the other ranks at `listener`. Advances `groups` when data arrives.
-  TcpNetwork(int global_rank, Listener listener, const Secret& secret,
+  /// Accepts the other ranks at `listeners`, one per interface. Advances `groups` when data
+  /// arrives. Opens at least `num_stripes` data connections to another process, and one per
+  /// interface of either.
+  TcpNetwork(int global_rank, std::vector<Listener> listeners, const Secret& secret,
              std::shared_ptr<GroupList> groups, std::chrono::milliseconds heartbeat,
-             DataProtection protection = DataProtection::checksums);
+             DataProtection protection = DataProtection::checksums, int num_stripes = 1);
   /// Says farewell, and returns when the peers have what was sent to them, or after two seconds.
   ~TcpNetwork() override;
 
@@ -89,19 +91,19 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   struct Peer {
     std::unique_ptr<Link> link;
     bool is_connecting = false;
-    std::map<ConnectionKind, std::uint32_t> watched;  // events, by connection
+    std::map<int, std::uint32_t> watched;  // events, by channel
   };
   // Where the events of a descriptor belong.
   struct Source {
     Peer* peer = nullptr;  // null: a newcomer
-    ConnectionKind kind = ConnectionKind::messages;
+    int channel = 0;
     std::list<Newcomer>::iterator newcomer = {};
   };
 
   [[nodiscard]] bool handle_message(int peer, std::uint64_t end,
                                     std::span<const std::byte> message) override;
-  [[nodiscard]] const Destination* find_destination(int peer, std::uint64_t end,
-                                                    const TransferKey& key) override;
+  [[nodiscard]] Destination* find_destination(int peer, std::uint64_t end,
+                                              const TransferKey& key) override;
   void drop_destination(int peer, std::uint64_t end, const TransferKey& key) override;
   void try_advance() noexcept override {}
   [[nodiscard]] std::optional<std::string> awaits_this_rank(int /*global_rank*/) override {
@@ -111,9 +113,9 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   // With mutex_ held.
   [[nodiscard]] Peer& peer_of(int peer);
   void handle(int descriptor);
-  void accept_newcomers();
+  void accept_newcomers(Listener& listener);
   void handle_newcomer(std::list<Newcomer>::iterator newcomer);
-  void attach(int rank, ConnectionKind kind, Link::Connection connection, const Hello& hello);
+  void attach(Link::Connection connection, const Hello& hello);
   void watch_descriptor(int descriptor, std::uint32_t events, bool is_new);
   void update(Peer& peer);
   void watch_peers();
@@ -122,8 +124,9 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   std::uint64_t move(int num_ready, const epoll_event* ready);
 
   [[nodiscard]] Link::Connection shake_hands(Socket socket, const std::string& token,
-                                             ConnectionKind kind, Deadline deadline) const;
-  [[nodiscard]] Hello hello(ConnectionKind kind) const;
+                                             const Hello& hello, Deadline deadline) const;
+  [[nodiscard]] Hello hello() const;
+  void prepare(int descriptor, int stripe) const;
   [[nodiscard]] HandshakeContext context(const std::string& token) const;
   [[nodiscard]] bool begin_connecting(int peer);
   void stop_connecting(int peer);
@@ -139,7 +142,8 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   const std::chrono::milliseconds heartbeat_;
   const DataProtection protection_;
   const std::string token_;
-  Listener listener_;
+  const int num_stripes_;
+  std::vector<Listener> listeners_;
   const std::string congestion_control_;  // the default of this machine
   const std::shared_ptr<const HandshakeKeys> keys_;
   const FileDescriptor epoll_;

@@ -133,7 +133,7 @@ TEST(TcpNetwork, AProcessOfAnotherRoundIsRefused) {
 TEST(TcpNetwork, AnUnreachablePeerIsNamedWithItsAddress) {
   Side high(1);
   auto address = high.network.address_of(1);
-  address.endpoint = {"127.0.0.1", 1};
+  address.endpoints = {{"127.0.0.1", 1}};
   try {
     high.network.connect(0, address, soon(), {});
     ADD_FAILURE() << "no error";
@@ -166,7 +166,7 @@ TEST(TcpNetwork, APeerThatClosesHasDeliveredEverything) {
 TEST(TcpNetwork, AFlippedBitOfDataIsDetectedAndNotDelivered) {
   Side low(0);
   Side high(1);
-  FaultyProxy proxy(low.network.address_of(low.end).endpoint,
+  FaultyProxy proxy(low.network.address_of(low.end).endpoints.front(),
                     {Fault::Kind::flip, 1, /*to_server=*/true, 700'000});
   connect(low, high, proxy.endpoint());
   Bytes there(1'000'000);
@@ -185,7 +185,7 @@ TEST(TcpNetwork, AFlippedBitOfDataIsDetectedAndNotDelivered) {
 TEST(TcpNetwork, AFlippedBitOfMessagesIsDetected) {
   Side low(0);
   Side high(1);
-  FaultyProxy proxy(low.network.address_of(low.end).endpoint,
+  FaultyProxy proxy(low.network.address_of(low.end).endpoints.front(),
                     {Fault::Kind::flip, 0, /*to_server=*/true, 1000});
   connect(low, high, proxy.endpoint());
   for (int i = 0; i < 100; ++i) high.network.post(0, low.end, bytes_of_text("message"));
@@ -198,7 +198,7 @@ TEST(TcpNetwork, AFlippedBitOfMessagesIsDetected) {
 TEST(TcpNetwork, ASilentPeerIsLostAtTheHeartbeatAndAnActiveOneIsNot) {
   Side low(0, 400ms);
   Side high(1, 400ms);
-  FaultyProxy proxy(low.network.address_of(low.end).endpoint,
+  FaultyProxy proxy(low.network.address_of(low.end).endpoints.front(),
                     {Fault::Kind::silence, 0, /*to_server=*/true, 4000});
   connect(low, high, proxy.endpoint());
   std::this_thread::sleep_for(1200ms);
@@ -226,7 +226,7 @@ TEST(TcpNetwork, StrangeBytesDisturbNoRank) {
   std::mt19937 random(3);
   std::vector<Socket> strangers;
   for (int i = 0; i < 50; ++i) {
-    strangers.push_back(Socket::connect(low.network.address_of(1).endpoint, soon()));
+    strangers.push_back(Socket::connect(low.network.address_of(1).endpoints.front(), soon()));
     Bytes junk(random() % 500);
     for (auto& byte : junk) byte = static_cast<std::byte>(random());
     if (i % 3 == 0 && junk.size() > 4) std::copy_n(bytes_of_text("LKS1").begin(), 4, junk.begin());

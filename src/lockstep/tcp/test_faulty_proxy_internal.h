@@ -27,7 +27,7 @@ namespace lockstep {
 struct Fault {
   enum class Kind { none, flip, reset, silence, tap };  // tap: no damage, the bytes are kept
   Kind kind = Kind::none;
-  int connection = 0;  // 0: of messages, 1: of data
+  int connection = 0;  // 0: of messages, from 1 on: of data
   bool to_server = true;
   std::size_t at = 0;  // byte of the direction
 };

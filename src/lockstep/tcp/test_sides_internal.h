@@ -38,13 +38,23 @@ class Notebook final : public NetworkEnd {
   std::vector<std::string> messages_;
 };
 
+// The interfaces are addresses of loopback.
+inline std::vector<Listener> listeners(int num_interfaces) {
+  std::vector<Listener> all;
+  for (int i = 1; i <= num_interfaces; ++i) {
+    all.push_back(Listener::tcp("127.0.0." + std::to_string(i)));
+  }
+  return all;
+}
+
 // One rank: its network and one end of it.
 struct Side {
   explicit Side(int rank, std::chrono::milliseconds heartbeat = std::chrono::seconds(3),
                 const Secret& secret = test_secret(),
-                DataProtection protection = DataProtection::checksums)
-      : network(rank, Listener::tcp("127.0.0.1"), secret, std::make_shared<GroupList>(), heartbeat,
-                protection),
+                DataProtection protection = DataProtection::checksums, int num_stripes = 1,
+                int num_interfaces = 1)
+      : network(rank, listeners(num_interfaces), secret, std::make_shared<GroupList>(), heartbeat,
+                protection, num_stripes),
         end(network.open(notes)) {}
   ~Side() { network.close(end); }
   Side(const Side&) = delete;
@@ -57,7 +67,7 @@ struct Side {
 
 inline void connect(Side& low, Side& high, const std::optional<Endpoint>& through = {}) {
   auto address = low.network.address_of(low.end);
-  if (through) address.endpoint = *through;
+  if (through) address.endpoints = {*through};
   auto other = std::async(std::launch::async, [&] {
     low.network.connect(1, high.network.address_of(high.end), soon(), {});
   });

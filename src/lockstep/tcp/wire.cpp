@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstring>
@@ -23,7 +24,10 @@ struct HelloLayout {
   std::uint64_t kind = 0;
 };
 static_assert(sizeof(HelloLayout) == 24);
-constexpr std::uint64_t kEncrypts = 256;  // added to the kind
+// The kind, from its lowest bit on: connection 8 bits, encrypts 8, stripe 8, number of stripes 8.
+constexpr unsigned kEncryptsBit = 8;
+constexpr unsigned kStripeBit = 16;
+constexpr unsigned kNumStripesBit = 24;
 
 struct HeaderLayout {
   std::uint64_t end = 0;
@@ -39,11 +43,13 @@ static_assert(sizeof(HeaderLayout) == kDataHeaderBytes);
 }  // namespace
 
 std::vector<std::byte> encode(const Hello& hello) {
-  const HelloLayout layout{
-      .started = hello.process.started,
-      .rank = hello.rank,
-      .process = hello.process.process,
-      .kind = static_cast<std::uint64_t>(hello.kind) + (hello.encrypts ? kEncrypts : 0)};
+  const HelloLayout layout{.started = hello.process.started,
+                           .rank = hello.rank,
+                           .process = hello.process.process,
+                           .kind = static_cast<std::uint64_t>(hello.kind) |
+                                   std::uint64_t{hello.encrypts} << kEncryptsBit |
+                                   static_cast<std::uint64_t>(hello.stripe) << kStripeBit |
+                                   static_cast<std::uint64_t>(hello.num_stripes) << kNumStripesBit};
   const auto bytes = std::as_bytes(std::span(&layout, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -52,11 +58,20 @@ std::optional<Hello> try_decode_hello(std::span<const std::byte> bytes) {
   HelloLayout layout;
   if (bytes.size() != sizeof(layout)) return std::nullopt;
   std::memcpy(&layout, bytes.data(), sizeof(layout));
-  const bool encrypts = layout.kind >= kEncrypts;
-  const auto kind = layout.kind - (encrypts ? kEncrypts : 0);
-  if (kind < 1 || kind > 2 || layout.rank < 0 || layout.process <= 0) return std::nullopt;
-  return Hello{
-      static_cast<ConnectionKind>(kind), layout.rank, {layout.process, layout.started}, encrypts};
+  const auto field = [&](unsigned bit) { return static_cast<int>(layout.kind >> bit & 0xFF); };
+  const Hello hello{.kind = static_cast<ConnectionKind>(field(0)),
+                    .rank = layout.rank,
+                    .process = {layout.process, layout.started},
+                    .encrypts = field(kEncryptsBit) == 1,
+                    .stripe = field(kStripeBit),
+                    .num_stripes = field(kNumStripesBit)};
+  const bool is_data = hello.kind == ConnectionKind::data;
+  if ((!is_data && hello.kind != ConnectionKind::messages) || field(kEncryptsBit) > 1 ||
+      layout.kind >> 32 != 0 || hello.num_stripes < 1 || hello.num_stripes > kMaxStripes ||
+      hello.stripe >= (is_data ? hello.num_stripes : 1) || hello.rank < 0 || layout.process <= 0) {
+    return std::nullopt;
+  }
+  return hello;
 }
 
 DataHeaderBytes encode(const DataHeader& header) noexcept {
@@ -87,7 +102,11 @@ std::optional<DataHeader> try_decode_header(
 }
 
 std::string to_string(const RankAddress& address) {
-  return fmt::format("{} {} {}", address.endpoint.to_string(), address.token, address.end);
+  std::string endpoints;
+  for (const auto& each : address.endpoints) {
+    endpoints += (endpoints.empty() ? "" : ",") + each.to_string();
+  }
+  return fmt::format("{} {} {}", endpoints, address.token, address.end);
 }
 
 RankAddress parse_rank_address(const std::string& text) {
@@ -95,11 +114,16 @@ RankAddress parse_rank_address(const std::string& text) {
   const auto second = first == std::string::npos ? first : text.find(' ', first + 1);
   RankAddress address;
   if (second != std::string::npos) {
-    address.endpoint = Endpoint::parse(std::string_view(text).substr(0, first));
+    for (std::size_t begin = 0; begin < first;) {
+      const auto comma = std::min(text.find(',', begin), first);
+      address.endpoints.push_back(
+          Endpoint::parse(std::string_view(text).substr(begin, comma - begin)));
+      begin = comma + 1;
+    }
     address.token = text.substr(first + 1, second - first - 1);
     const auto* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data() + second + 1, end, address.end);
-    if (error == std::errc() && rest == end) return address;
+    if (error == std::errc() && rest == end && !address.endpoints.empty()) return address;
   }
   throw UsageError(fmt::format("{} is no address of a rank: do all ranks use the same backend?",
                                in_quotes(text)));

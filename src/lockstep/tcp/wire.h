@@ -1,9 +1,9 @@
 // The bytes of the connections between two processes, below the messages of the groups.
 // docs/wire_format.md describes them. Pure functions; the bytes are not trusted.
 //
-// Two connections per pair of processes: one for messages, encrypted and authenticated as frames
-// (net/seal.h), and one for data, with checksums or, by option, encrypted too. Both begin with a
-// handshake that proves the job's secret (net/handshake.h) and a hello.
+// Two processes have one connection for messages, encrypted and authenticated as frames
+// (net/seal.h), and one or more for data, the stripes, with checksums or, by option, encrypted too.
+// All begin with a handshake that proves the job's secret (net/handshake.h) and a hello.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 
 #include "lockstep/fabric/network.h"
 #include "lockstep/net/endpoint.h"
+#include "lockstep/rendezvous/network_settings.h"
 #include "lockstep/rendezvous/process_identity.h"
 
 namespace lockstep {
@@ -28,6 +29,8 @@ struct Hello {
   int rank = 0;  // global rank of the sender
   ProcessIdentity process = {};
   bool encrypts = false;  // the sender's data; equal in both processes
+  int stripe = 0;         // of data
+  int num_stripes = 1;    // that the client opens
 
   friend bool operator==(const Hello&, const Hello&) = default;
 };
@@ -63,13 +66,13 @@ using DataHeaderBytes = std::array<std::byte, kDataHeaderBytes>;
 
 /// What a rank publishes when a group is created.
 struct RankAddress {
-  Endpoint endpoint;      // of its listener
-  std::string token;      // of the listener: part of the handshake
-  std::uint64_t end = 0;  // of the group
+  std::vector<Endpoint> endpoints;  // of its listeners, one per interface; messages use the first
+  std::string token;                // of the listeners: part of the handshake
+  std::uint64_t end = 0;            // of the group
 
   friend bool operator==(const RankAddress&, const RankAddress&) = default;
 };
-/// "10.0.0.2:40001 0f3a… 7", at most AddressExchange::kMaxBytes.
+/// "10.0.0.2:40001,10.1.0.2:40001 0f3a… 7".
 [[nodiscard]] std::string to_string(const RankAddress& address);
 /// Throws UsageError for any other text.
 [[nodiscard]] RankAddress parse_rank_address(const std::string& text);

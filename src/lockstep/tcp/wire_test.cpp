@@ -14,6 +14,10 @@ TEST(Wire, AHelloIsReadAsItWasWritten) {
   for (const bool encrypts : {false, true}) {
     const Hello hello{ConnectionKind::data, 7, {4711, 123456789}, encrypts};
     EXPECT_EQ(try_decode_hello(encode(hello)), hello);
+    for (int stripe = 0; stripe < kMaxStripes; ++stripe) {
+      const Hello one{ConnectionKind::data, 7, {4711, 1}, encrypts, stripe, kMaxStripes};
+      EXPECT_EQ(try_decode_hello(encode(one)), one);
+    }
   }
 }
 
@@ -23,7 +27,11 @@ TEST(Wire, AnInvalidHelloIsRefused) {
   for (const auto& hello :
        {Hello{ConnectionKind{0}, 7, {4711, 1}}, Hello{ConnectionKind{3}, 7, {4711, 1}},
         Hello{ConnectionKind{0}, 7, {4711, 1}, true}, Hello{ConnectionKind{3}, 7, {4711, 1}, true},
-        Hello{ConnectionKind::data, -1, {4711, 1}}, Hello{ConnectionKind::data, 7, {0, 1}}}) {
+        Hello{ConnectionKind::data, -1, {4711, 1}}, Hello{ConnectionKind::data, 7, {0, 1}},
+        Hello{ConnectionKind::data, 7, {4711, 1}, false, 0, 0},
+        Hello{ConnectionKind::data, 7, {4711, 1}, false, 4, 4},
+        Hello{ConnectionKind::data, 7, {4711, 1}, false, 0, kMaxStripes + 1},
+        Hello{ConnectionKind::messages, 7, {4711, 1}, false, 1, 4}}) {
     EXPECT_FALSE(try_decode_hello(encode(hello)));
   }
 }
@@ -59,15 +67,18 @@ TEST(Wire, RandomBytesAreNoHeader) {
 
 TEST(Wire, AnAddressIsReadAsItWasWritten) {
   for (const std::string host : {"10.0.0.2", "fe80::1234:5678:9abc:def0%enp0s31f6"}) {
-    const RankAddress address{{host, 65535}, "0123456789abcdef", ~0ULL};
+    RankAddress address{{{host, 65535}}, "0123456789abcdef", ~0ULL};
+    EXPECT_EQ(parse_rank_address(to_string(address)), address);
+    address.endpoints.push_back({"10.1.0.2", 40001});
     EXPECT_EQ(parse_rank_address(to_string(address)), address);
     EXPECT_LE(to_string(address).size(), AddressExchange::kMaxBytes);
   }
 }
 
 TEST(Wire, AnotherTextIsNoAddress) {
-  for (const std::string text : {"", "10.0.0.2:1", "10.0.0.2:1 ab", "10.0.0.2:1 ab x",
-                                 "10.0.0.2 ab 1", "10.0.0.2:1 ab 1x"}) {
+  for (const std::string text :
+       {"", "10.0.0.2:1", "10.0.0.2:1 ab", "10.0.0.2:1 ab x", "10.0.0.2 ab 1", "10.0.0.2:1 ab 1x",
+        " ab 1", "10.0.0.2:1,x ab 1"}) {
     EXPECT_THROW((void)parse_rank_address(text), UsageError) << text;
   }
 }
