@@ -85,27 +85,27 @@ TEST_F(GradientSlot, AddsToAGradientThatTheUserAssigned) {
 
 TEST_F(GradientSlot, NotesNonFiniteGradientsUntilAFreshOneComes) {
   loss().backward();
-  EXPECT_FALSE(slots->non_finite(0));
+  EXPECT_FALSE(slots->non_finite(0, 0));
   loss(std::numeric_limits<double>::infinity()).backward();
-  EXPECT_TRUE(slots->non_finite(0));
+  EXPECT_TRUE(slots->non_finite(0, 0));
   loss().backward();
-  EXPECT_TRUE(slots->non_finite(0));
+  EXPECT_TRUE(slots->non_finite(0, 0));
   w.mutable_grad() = at::Tensor();
   loss().backward();
-  EXPECT_FALSE(slots->non_finite(0));
+  EXPECT_FALSE(slots->non_finite(0, 0));
 }
 
 TEST_F(GradientSlot, KeepsTheGradientsOfEachBuffer) {
   loss(std::numeric_limits<double>::infinity()).backward();
   slots->use_buffer(1);
   EXPECT_FALSE(w.grad().defined()) << "no gradient in the second yet";
-  EXPECT_FALSE(slots->non_finite(0));
+  EXPECT_FALSE(slots->non_finite(0, 0));
   loss(10).backward();
   EXPECT_EQ(w.grad().data_ptr(), other.data_ptr());
   EXPECT_TRUE(torch::equal(other, torch::tensor({20.0, 40.0, 60.0})));
   slots->use_buffer(0);
   EXPECT_EQ(w.grad().data_ptr(), slot.data_ptr());
-  EXPECT_TRUE(slots->non_finite(0));
+  EXPECT_TRUE(slots->non_finite(0, 0));
   EXPECT_EQ(slots->state(0, 1), GradientState::fresh);
   w.mutable_grad() = at::Tensor();
   slots->use_buffer(1);
