@@ -84,7 +84,8 @@ void Ddp::State::make_reducers(const BucketPlan& plan) {
     reduction = sharded ? make_reduction_to_owners(group, owners_by_bucket(flat, plan))
                         : make_all_reduction(group);
   }
-  ReducerOptions of_reducer{.timed = options.trace != nullptr, .sharded = sharded};
+  ReducerOptions of_reducer{
+      .timed = options.trace != nullptr, .sharded = sharded, .waits = !options.sync_batch_norm};
   if (flat.shards().packs_gradients()) {
     if (!ring || !ring->fits(flat.layout(), plan, bucket_bytes)) {
       ring.reset();

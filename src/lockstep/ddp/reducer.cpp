@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ddp/advice_internal.h"
+#include "lockstep/ddp/peer_follower_internal.h"
 
 namespace lockstep {
 namespace {
@@ -46,6 +49,7 @@ Reducer::Reducer(const GradientSlots& slots, int buffer, BucketPlan plan,
 void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   begun_ = true;
   has_ended_ = false;
+  is_impatient_ = false;
   reduction_.begin();
   flags_ = flags;
   number_ = number;
@@ -94,7 +98,7 @@ void Reducer::ready(int parameter) {
   ++record_.hooks;
   const auto bucket = static_cast<std::size_t>(plan_.bucket_of[index]);
   if (--missing_[bucket] == 0) record_.buckets[bucket].ready = StepClock::now();
-  start_full_buckets(last_, /*waits=*/true);
+  start_full_buckets(last_, options_.waits && !is_impatient_ ? Patience::little : Patience::none);
 }
 
 void Reducer::start_rest() {
@@ -106,7 +110,7 @@ void Reducer::start_rest() {
     if (missing_[i] != 0) record_.buckets[i].ready = now;
     missing_[i] = 0;
   }
-  start_full_buckets(missing_.size(), /*waits=*/false);
+  start_full_buckets(missing_.size(), Patience::none);
 }
 
 void Reducer::start_rest_as_failed() {
@@ -114,7 +118,7 @@ void Reducer::start_rest_as_failed() {
   flags_.any |= StepFlags::kFailed;
   while (works_.size() < plan_.buckets.size()) {
     if (takes_part(plan_.buckets[works_.size()])) {
-      (void)make_room(works_.size(), /*waits=*/true);
+      (void)make_room(works_.size(), Patience::endless);
       launch(works_.size());
     } else {
       works_.push_back(nullptr);
@@ -125,7 +129,7 @@ void Reducer::start_rest_as_failed() {
 void Reducer::advance() {
   if (!begun_) return;
   if (!has_ended_) return advance_started();
-  start_full_buckets(missing_.size(), /*waits=*/false);
+  start_full_buckets(missing_.size(), Patience::none);
 }
 
 void Reducer::advance_started() {
@@ -135,7 +139,7 @@ void Reducer::advance_started() {
 
 GroupFlags Reducer::finish() {
   const auto begin = StepClock::now();
-  start_full_buckets(missing_.size(), /*waits=*/true);
+  start_full_buckets(missing_.size(), Patience::endless);
   begun_ = false;  // also if a wait below throws: the group has failed then
   GroupFlags all;
   for (std::size_t i = 0; i < works_.size(); ++i) {
@@ -221,34 +225,50 @@ bool Reducer::takes_part(const Bucket& bucket) const {
                      [this](int parameter) { return trains(parameter); });
 }
 
-void Reducer::start_full_buckets(std::size_t end, bool waits) {
+void Reducer::start_full_buckets(std::size_t end, Patience patience) {
   const auto begin = ticks();
   const auto waited = waited_;
   for (auto next = works_.size(); next < end && missing_[next] == 0; ++next) {
-    if (!make_room(next, waits)) break;
+    if (!make_room(next, patience)) break;
     start(next);
   }
   advance_started();
   launching_ += ticks() - begin - (waited_ - waited);
 }
 
-// Waits for earlier buckets in the memory of this one. Returns false if one of them is not reduced
-// and `waits` is false.
-bool Reducer::make_room(std::size_t index, bool waits) {
+// Waits for earlier buckets in the memory of this one. Returns false if one of them is not reduced.
+bool Reducer::make_room(std::size_t index, Patience patience) {
   if (options_.places.empty() || !takes_part(plan_.buckets[index])) return true;
   const auto begin = ticks();
   const auto begin_time = StepClock::now();
   for (std::size_t i = 0; i < works_.size(); ++i) {
     if (!works_[i] || settled_[i] || !share_memory(ranges_[i], ranges_[index])) continue;
     const bool is_reduced = with_advice(kAdvice, [&] { return works_[i]->advance(); });
-    if (!is_reduced && !waits) return false;
-    with_advice(kAdvice, [&] { works_[i]->wait(); });
-    settle(i);
-    if (is_reduced) continue;
-    waited_ += ticks() - begin;
-    record_.buckets[index].room = StepClock::now() - begin_time;
+    const bool has_room = is_reduced || await(i, patience);
+    if (has_room) {
+      with_advice(kAdvice, [&] { works_[i]->wait(); });
+      settle(i);
+    }
+    if (!is_reduced && patience != Patience::none) {
+      waited_ += ticks() - begin;
+      record_.buckets[index].room = StepClock::now() - begin_time;
+    }
+    if (!has_room) return false;
   }
   return true;
+}
+
+// Whether wait() may be called for the bucket.
+bool Reducer::await(std::size_t index, Patience patience) {
+  if (patience != Patience::little) return patience == Patience::endless;
+  if (ranges_[index].is_cuda()) return true;  // it waits until all ranks have started the call
+  // A slow rank is rarely this late. The price is memory: gradients stay in their slots.
+  const auto deadline = Deadline::after(std::chrono::seconds(1));
+  for (int idle = 0; !is_impatient_; pause_between_looks(idle++)) {
+    if (with_advice(kAdvice, [&] { return works_[index]->advance(); })) return true;
+    is_impatient_ = deadline.expired();
+  }
+  return false;
 }
 
 // The bucket has been waited on.

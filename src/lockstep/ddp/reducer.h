@@ -9,9 +9,9 @@
 // is used on no rank, its `.grad` does not change.
 //
 // With Shard::gradients, buckets share memory (gradient_ring.h): a bucket takes its gradients out
-// of loose slots when it starts, and waits for an earlier one in the same memory: in ready() and
-// finish(), never in start_rest() and advance(), because another rank may need calls of this one
-// meanwhile.
+// of loose slots when it starts, and waits for an earlier one in the same memory: in finish(), and
+// briefly in ready(), never in start_rest() and advance(). Another rank, which starts that bucket
+// late because it does not use a parameter of it, may need other calls of this one meanwhile.
 //
 // Every rank makes all calls of a reduction that it has begun, also when its backward() fails. The
 // last call is made only after backward() has ended, and its flags tell whether it failed.
@@ -44,6 +44,7 @@ constexpr std::string_view kGradientsName = "gradients ";
 struct ReducerOptions {
   bool timed = false;    // the device's times of buckets on a GPU are in record()
   bool sharded = false;  // after finish() every `.grad` is undefined: slots hold this rank's shards
+  bool waits = true;     // ready() may wait for memory: backward makes no other calls
   // For loose slots: the places of the buckets, and what keeps this rank's shards of a bucket when
   // it has been reduced, with the flags of its call. Otherwise empty.
   std::vector<RingBucket> places = {};
@@ -102,9 +103,13 @@ class Reducer {
 
  private:
   [[nodiscard]] bool takes_part(const Bucket& bucket) const;
-  void start_full_buckets(std::size_t end, bool waits);
+  /// How long a bucket waits for its memory.
+  enum class Patience { none, little, endless };
+
+  void start_full_buckets(std::size_t end, Patience patience);
   void advance_started();
-  [[nodiscard]] bool make_room(std::size_t index, bool waits);
+  [[nodiscard]] bool make_room(std::size_t index, Patience patience);
+  [[nodiscard]] bool await(std::size_t index, Patience patience);
   void settle(std::size_t index);
   void start(std::size_t index);
   void launch(std::size_t index);
@@ -128,7 +133,8 @@ class Reducer {
   bool begun_ = false;
 
   // State of the reduction that has begun.
-  bool has_ended_ = false;  // its backward: start_rest() was called
+  bool has_ended_ = false;     // its backward: start_rest() was called
+  bool is_impatient_ = false;  // a short wait was in vain: ready() waits no more
   CallFlags flags_;
   std::int64_t number_ = 0;
   int calls_ = 0;
