@@ -99,7 +99,8 @@ TEST_F(GradientSlot, KeepsTheGradientsOfEachBuffer) {
   loss(std::numeric_limits<double>::infinity()).backward();
   slots->use_buffer(1);
   EXPECT_FALSE(w.grad().defined()) << "no gradient in the second yet";
-  EXPECT_FALSE(slots->non_finite(0, 0));
+  EXPECT_FALSE(slots->non_finite(0, 1));
+  EXPECT_TRUE(slots->non_finite(0, 0));
   loss(10).backward();
   EXPECT_EQ(w.grad().data_ptr(), other.data_ptr());
   EXPECT_TRUE(torch::equal(other, torch::tensor({20.0, 40.0, 60.0})));
@@ -322,6 +323,60 @@ TEST(DestroyedGradientSlots, AreReportedOnceByTheNextGradientAndUserHooksStillRu
   parameter.sum().backward();
   EXPECT_EQ(reported, std::vector<std::string>{"w"});
   EXPECT_EQ(calls_of_user, 4);
+}
+
+// Slots without memory of their own.
+class LooseSlots : public ::testing::Test {
+ protected:
+  at::Tensor a = torch::ones({3}, torch::requires_grad());
+  at::Tensor b = torch::ones({3}, torch::requires_grad());
+  GradientSlots slots{{{"a", a, {{}, {}}}, {"b", b, {{}, {}}}}};
+};
+
+TEST_F(LooseSlots, HoldAGradientUntilItMoves) {
+  (a * 2).sum().backward();
+  (a * 3).sum().backward();
+  EXPECT_EQ(slots.state(0), GradientState::fresh);
+  EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 5.0)));
+  const auto to = torch::zeros({3});
+  EXPECT_EQ(slots.move_to(0, 0, to), GradientState::fresh);
+  EXPECT_TRUE(torch::equal(to, torch::full({3}, 5.0)));
+  EXPECT_FALSE(a.grad().defined());
+  EXPECT_EQ(slots.move_to(0, 0, to), GradientState::absent);
+  EXPECT_TRUE(torch::equal(to, torch::full({3}, 5.0))) << "unchanged";
+}
+
+// The gradients of a and b are one tensor; what is added to one must not reach the other.
+TEST_F(LooseSlots, ShareNoMemory) {
+  (a + b).sum().backward();
+  (a + b.view({3, 1}).squeeze(1)).sum().backward();
+  (a * 10).sum().backward();
+  EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 12.0)));
+  EXPECT_TRUE(torch::equal(b.grad(), torch::full({3}, 2.0)));
+}
+
+TEST_F(LooseSlots, TakeAssignedGradientsAndLeaveTheUsersTensorAlone) {
+  const auto assigned = torch::full({3}, 7.0);
+  a.mutable_grad() = assigned;
+  (a * 2).sum().backward();
+  EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 9.0)));
+  EXPECT_TRUE(torch::equal(assigned, torch::full({3}, 7.0)));
+}
+
+TEST_F(LooseSlots, MoveTheGradientOfAnotherBuffer) {
+  (a * std::numeric_limits<double>::infinity()).sum().backward();
+  slots.use_buffer(1);
+  (a * 2).sum().backward();
+  const auto to = torch::zeros({3});
+  EXPECT_EQ(slots.move_to(0, 0, to), GradientState::fresh);
+  EXPECT_TRUE(slots.non_finite(0, 0));
+  EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 2.0)));
+  slots.use_buffer(0);
+  EXPECT_FALSE(a.grad().defined());
+  slots.discard();
+  EXPECT_EQ(slots.state(0, 1), GradientState::fresh);
+  slots.drop(1);
+  EXPECT_EQ(slots.state(0, 1), GradientState::absent);
 }
 
 }  // namespace
