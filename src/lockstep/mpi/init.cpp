@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -82,10 +83,20 @@ std::vector<std::optional<ProcessIdentity>> processes_of(const World& world,
   return processes;
 }
 
+// Open MPI writes to the socket of a rank that has died. Without a handler of the program, SIGPIPE
+// would end this rank before it has named that one.
+void survive_closed_sockets() {
+  struct sigaction now = {};
+  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+}
+
 }  // namespace
 
 World init(MPI_Comm communicator, std::chrono::seconds timeout) {
   expect_usable(communicator);
+  survive_closed_sockets();
   const auto environment = Environment::of_process();
   const auto deadline = Deadline::after(timeout);
   MPI_Comm own = MPI_COMM_NULL;
