@@ -20,7 +20,7 @@ void NodeArguments::declare(Arguments& arguments) {
   arguments.option("--ports", ports_);
   arguments.option("--heartbeat", heartbeat_);
   arguments.flag("--encrypt", options_.network.encrypts);
-  arguments.option("--stripes", options_.network.stripes);
+  arguments.option("--stripes", options_.network.stripes, {1, kMaxStripes});
 }
 
 std::string NodeArguments::rendezvous() const {
@@ -43,7 +43,6 @@ NodeOptions NodeArguments::read() const {
   }
   options.network.heartbeat = parse_duration("--heartbeat", heartbeat_);
   expect_heartbeat("--heartbeat", options.network.heartbeat);
-  if (options.network.stripes != 0) expect_stripes("--stripes", options.network.stripes);
   if (options.num_nodes < 1) {
     throw UsageError(fmt::format("--nnodes is {}, expected at least 1", options.num_nodes));
   }

@@ -80,7 +80,11 @@ TEST(RunCommandOptions, TheNetworkOfTheRanksCanBeChosen) {
   EXPECT_EQ(network, (NetworkSettings{"10.0.0.0/24", PortRange{40000, 40100},
                                       std::chrono::milliseconds(500), /*encrypts=*/true,
                                       /*stripes=*/4}));
-  EXPECT_NE(refusal({"--stripes", "17", "p"}).find("--stripes is 17"), std::string::npos);
+  for (const auto* wrong : {"0", "17"}) {
+    const auto message = refusal({"--stripes", wrong, "p"});
+    EXPECT_NE(message.find("--stripes"), std::string::npos) << message;
+    EXPECT_NE(message.find("is not a number from 1 to 16"), std::string::npos) << message;
+  }
   EXPECT_NE(refusal({"--ports", "9", "--ports", "8", "p"}), "");
   EXPECT_NE(refusal({"--ports", "x", "p"}).find("--ports: \"x\""), std::string::npos);
   EXPECT_NE(refusal({"--heartbeat", "10ms", "p"}).find("--heartbeat is 10 ms"), std::string::npos);

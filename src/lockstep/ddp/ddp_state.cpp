@@ -1,6 +1,4 @@
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/view_as_real.h>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -230,7 +230,7 @@ void GradientSlots::Node::take(const at::Tensor& gradient) {
 
 bool GradientSlots::Node::hold(const at::Tensor& gradient) {
   const auto& parameter = entry_.parameter;
-  // `.grad` that a user has assigned, and gradients that other nodes use too, are copied.
+  // A tensor that the program, or another node, still refers to is copied.
   const bool is_free = gradient.layout() == at::kStrided && gradient.use_count() == 1 &&
                        gradient.storage().use_count() == 1;
   if (is_free && gradient.scalar_type() == dtype_ && gradient.sizes() == parameter.sizes() &&
