@@ -23,7 +23,9 @@ std::optional<int> EventResult::lagging() const noexcept {
 }
 
 void EventResult::make_wait(void* stream) {
+  if (has_passed_.load(std::memory_order_relaxed)) return;
   const auto selected = context_->scope();
+  if (word_) return word_->make_wait(stream, number_);
   context_->make_wait(stream, event_.get());
 }
 

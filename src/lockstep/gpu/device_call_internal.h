@@ -2,12 +2,15 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "lockstep/fabric/data_plane.h"
 #include "lockstep/fabric/device_plane.h"
 #include "lockstep/gpu/device_context_internal.h"
+#include "lockstep/gpu/end_word_internal.h"
 
 namespace lockstep {
 
@@ -18,6 +21,11 @@ class EventResult final : public DeviceResult {
   EventResult(DevicePlane& plane, std::shared_ptr<DeviceContext> context, int rank,
               std::function<int()> lagging);
 
+  /// Instead of the event, the streams of make_wait() wait for this end. Before record().
+  void await_word(std::shared_ptr<EndWord> word, std::uint32_t number) {
+    word_ = std::move(word);
+    number_ = number;
+  }
   /// States that all work of the operation is enqueued on `stream`.
   void record(void* stream) {
     event_ = context_->record(stream);
@@ -36,6 +44,8 @@ class EventResult final : public DeviceResult {
   int rank_;
   std::function<int()> lagging_;
   std::shared_ptr<void> event_;
+  std::shared_ptr<EndWord> word_;  // null: streams wait for the event
+  std::uint32_t number_ = 0;
   mutable std::atomic<bool> has_passed_ = false;
 };
 

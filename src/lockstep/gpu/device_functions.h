@@ -42,7 +42,8 @@ class [[nodiscard]] DeviceStatus {
 /// What another process of the host needs to map device memory.
 using MemoryHandle = std::array<std::byte, 64>;
 
-/// A step of a stream on a word of registered host memory. `word` is the address for the device.
+/// A step of a stream on a word of registered or pinned host memory. `word` is the address for the
+/// device.
 struct WordStep {
   enum class Kind : std::uint8_t {
     write,  // after all earlier work of the stream, whose writes are visible before it
