@@ -32,15 +32,16 @@ struct AdamFactors {
   return 1 - step.beta1 >= 0.5;
 }
 
-/// Steps element `i` of arrays that do not overlap; see AdamStretch.
+/// Steps element `i` of arrays that do not overlap, except that `old_values` may be `values`; see
+/// AdamStretch.
 template <bool FromGradient, bool Decays, typename Stored, typename Wide>
-[[gnu::always_inline]] constexpr void adam_element(Stored* __restrict values,
+[[gnu::always_inline]] constexpr void adam_element(Stored* values, const Stored* old_values,
                                                    const Stored* __restrict gradients,
                                                    Wide* __restrict averages,
                                                    Wide* __restrict squares,
                                                    Wide* __restrict masters, std::size_t i,
                                                    const AdamFactors<Wide>& f) noexcept {
-  Wide value = read_value(values[i], masters, i);
+  Wide value = read_value(old_values[i], masters, i);
   Wide gradient = widened(gradients[i]);
   if constexpr (Decays) gradient = gradient + value * f.decay;
   value = value * f.kept;

@@ -26,8 +26,9 @@ __device__ void step_chunk(const AdamStretch<Stored>& arrays, const DeviceChunk&
     if constexpr (!std::is_same_v<Stored, Wide>) masters = load_pack(part.masters, pack);
 #pragma unroll
     for (std::size_t i = 0; i < kPack; ++i) {
-      adam_element<FromGradient, Decays>(values.element, gradients.element, averages.element,
-                                         squares.element, masters.element, i, factors);
+      adam_element<FromGradient, Decays>(values.element, values.element, gradients.element,
+                                         averages.element, squares.element, masters.element, i,
+                                         factors);
     }
     store_pack(part.values, pack, values);
     store_pack(part.averages, pack, averages);
@@ -35,8 +36,8 @@ __device__ void step_chunk(const AdamStretch<Stored>& arrays, const DeviceChunk&
     if constexpr (!std::is_same_v<Stored, Wide>) store_pack(part.masters, pack, masters);
   }
   for (std::uint32_t i = packs * kPack + threadIdx.x; i < chunk.count; i += kThreads) {
-    adam_element<FromGradient, Decays>(part.values, part.gradients, part.averages, part.squares,
-                                       part.masters, i, factors);
+    adam_element<FromGradient, Decays>(part.values, part.values, part.gradients, part.averages,
+                                       part.squares, part.masters, i, factors);
   }
 }
 

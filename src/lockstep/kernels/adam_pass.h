@@ -65,7 +65,8 @@ struct AdamStretch {
   Wide* squares = nullptr;
   Wide* masters = nullptr;  // BFloat16 only: the parameters in float, which the pass updates
   std::size_t count = 0;
-  bool gradients_are_packed = false;  // as the state
+  bool gradients_are_packed = false;   // as the state
+  const Stored* old_values = nullptr;  // null: in `values`, which the pass then updates in place
 
   /// Elements [begin, end).
   [[nodiscard]] constexpr AdamStretch part(std::size_t begin, std::size_t end) const noexcept {
@@ -81,7 +82,8 @@ struct AdamStretch {
             squares + packed_begin,
             masters == nullptr ? nullptr : masters + packed_begin,
             length,
-            gradients_are_packed};
+            gradients_are_packed,
+            old_values == nullptr ? nullptr : old_values + begin};
   }
 };
 

@@ -164,6 +164,65 @@ std::uint64_t arithmetic_result(InstructionSet set) {
   });
 }
 
+// Two steps whose new values are not where the old ones are, and the same in place.
+template <template <typename> typename Stretch, typename T, typename Pass>
+void expect_same_elsewhere(const Pass& pass) {
+  const auto gradients = draw<T>(2, 0.1);
+  const auto first = draw<T>(1);
+  struct Arrays {
+    std::vector<T> values;
+    std::vector<WideOf<T>> averages = draw<WideOf<T>>(3, 0.1);
+    std::vector<WideOf<T>> squares = draw<WideOf<T>>(4, 1e-3, 1e-3);
+    std::vector<WideOf<T>> masters = {};
+  };
+  Arrays one{.values = first};
+  Arrays other{.values = first};
+  for (const auto value : first) one.masters.push_back(widened(value));
+  other.masters = one.masters;
+  const auto stretch = [&](Arrays& arrays) {
+    Stretch<T> all;
+    all.values = arrays.values.data();
+    all.gradients = gradients.data();
+    if constexpr (std::is_same_v<Stretch<T>, AdamStretch<T>>) {
+      all.averages = arrays.averages.data();
+      all.squares = arrays.squares.data();
+    } else {
+      all.momenta = arrays.averages.data();
+    }
+    all.masters = arrays.masters.data();
+    all.count = kCount;
+    return all;
+  };
+  for (int i = 0; i < 2; ++i) {
+    pass(stretch(one));
+    const auto old_values = other.values;
+    std::fill(other.values.begin(), other.values.end(), T{});
+    auto elsewhere = stretch(other);
+    elsewhere.old_values = old_values.data();
+    for (std::size_t begin = 0; begin < kCount; begin += 777) {
+      pass(elsewhere.part(begin, std::min(begin + 777, kCount)));
+    }
+  }
+  EXPECT_EQ(digest_of(one.values), digest_of(other.values));
+  EXPECT_EQ(digest_of(one.averages), digest_of(other.averages));
+  EXPECT_EQ(digest_of(one.squares), digest_of(other.squares));
+  EXPECT_EQ(digest_of(one.masters), digest_of(other.masters));
+}
+
+TEST(InstructionSets, OldValuesMayBeElsewhere) {
+  const SgdStep momentum{.lr = 0.1, .momentum = 0.9, .decay = 0.01};
+  for (const auto set : instruction_sets()) {
+    const auto adam = [&](const auto& stretch) { adam_pass(stretch, kAdamW, set); };
+    const auto sgd = [&](const auto& stretch) { sgd_pass(stretch, momentum, set); };
+    expect_same_elsewhere<AdamStretch, float>(adam);
+    expect_same_elsewhere<AdamStretch, double>(adam);
+    expect_same_elsewhere<AdamStretch, BFloat16>(adam);
+    expect_same_elsewhere<SgdStretch, float>(sgd);
+    expect_same_elsewhere<SgdStretch, double>(sgd);
+    expect_same_elsewhere<SgdStretch, BFloat16>(sgd);
+  }
+}
+
 // The order of squares.h, by definition: every number is added to its lane, and lanes by halves.
 double added_in(std::size_t num_lanes, std::span<const double> numbers) {
   std::vector<double> lanes(num_lanes);

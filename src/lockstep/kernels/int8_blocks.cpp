@@ -60,12 +60,8 @@ struct Scale {
   return result;
 }
 
-[[gnu::always_inline]] inline void encode_block(const float* values, const float* error,
-                                                float* residual, float& scale,
-                                                std::int8_t* integers) noexcept {
-  alignas(64) float sums[kInt8Block];
-  const auto with = scale_of(add_error(values, error, sums));
-  scale = with.scale;
+[[gnu::always_inline]] inline void round_block(const float* sums, Scale with, float* residual,
+                                               std::int8_t* integers) noexcept {
   float* __restrict lost = residual;
   std::int8_t* __restrict out = integers;
   if (with.scale != with.scale) {
@@ -91,11 +87,22 @@ struct Scale {
 template <InstructionSet Set>
 void Int8Loops<Set>::encode(const float* values, const float* error, float* residual, float* scales,
                             std::int8_t* integers, std::size_t count) noexcept {
+  // A scale is known only after a maximum over the whole block and two divisions. Meanwhile the
+  // block before is rounded: sums are one block ahead.
+  alignas(64) float sums[2][kInt8Block];
   const auto whole = count / kInt8Block;
-  for (std::size_t block = 0; block < whole; ++block) {
+  const auto scale_from = [&](std::size_t block) {
     const auto at = block * kInt8Block;
-    encode_block(values + at, error == nullptr ? nullptr : error + at, residual + at, scales[block],
-                 integers + at);
+    return scale_of(
+        add_error(values + at, error == nullptr ? nullptr : error + at, sums[block % 2]));
+  };
+  Scale next = whole == 0 ? Scale{} : scale_from(0);
+  for (std::size_t block = 0; block < whole; ++block) {
+    const auto with = next;
+    if (block + 1 < whole) next = scale_from(block + 1);
+    scales[block] = with.scale;
+    round_block(sums[block % 2], with, residual + block * kInt8Block,
+                integers + block * kInt8Block);
   }
   const auto at = whole * kInt8Block;
   if (at == count) return;
@@ -105,7 +112,9 @@ void Int8Loops<Set>::encode(const float* values, const float* error, float* resi
   std::memcpy(padded, values + at, bytes);
   if (error != nullptr) std::memcpy(lost, error + at, bytes);
   // Without an error nothing is added, not even a zero: -0 stays -0 as in whole blocks.
-  encode_block(padded, error == nullptr ? nullptr : lost, lost, scales[whole], integers + at);
+  const auto with = scale_of(add_error(padded, error == nullptr ? nullptr : lost, sums[0]));
+  scales[whole] = with.scale;
+  round_block(sums[0], with, lost, integers + at);
   std::memcpy(residual + at, lost, bytes);
 }
 

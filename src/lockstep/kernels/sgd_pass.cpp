@@ -5,25 +5,33 @@
 namespace lockstep {
 namespace {
 
-template <Momentum Kind, bool Decays, bool Nesterov, typename Stored>
+template <Momentum Kind, bool Decays, bool Nesterov, bool InPlace, typename Stored>
 void pass(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   using Wide = WideOf<Stored>;
   const SgdFactors<Wide> factors(step);
   Stored* __restrict values = stretch.values;
+  const Stored* __restrict elsewhere = stretch.old_values;
   const Stored* __restrict gradients = stretch.gradients;
   Wide* __restrict momenta = stretch.momenta;
   Wide* __restrict masters = stretch.masters;
   for (std::size_t i = 0; i < stretch.count; ++i) {
-    sgd_element<Kind, Decays, Nesterov>(values, gradients, momenta, masters, i, factors);
+    sgd_element<Kind, Decays, Nesterov>(values, InPlace ? values : elsewhere, gradients, momenta,
+                                        masters, i, factors);
   }
+}
+
+template <Momentum Kind, bool Decays, bool Nesterov, typename Stored>
+void choose_place(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
+  stretch.old_values == nullptr ? pass<Kind, Decays, Nesterov, true>(stretch, step)
+                                : pass<Kind, Decays, Nesterov, false>(stretch, step);
 }
 
 template <Momentum Kind, bool Decays, typename Stored>
 void choose_nesterov(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   if (Kind != Momentum::none && step.nesterov) {
-    pass<Kind, Decays, true>(stretch, step);
+    choose_place<Kind, Decays, true>(stretch, step);
   } else {
-    pass<Kind, Decays, false>(stretch, step);
+    choose_place<Kind, Decays, false>(stretch, step);
   }
 }
 

@@ -45,7 +45,8 @@ struct SgdStretch {
   Wide* momenta = nullptr;  // null without momentum
   Wide* masters = nullptr;  // BFloat16 only
   std::size_t count = 0;
-  bool gradients_are_packed = false;  // as the state
+  bool gradients_are_packed = false;   // as the state
+  const Stored* old_values = nullptr;  // null: in `values`, which the pass then updates in place
 
   /// Elements [begin, end).
   [[nodiscard]] constexpr SgdStretch part(std::size_t begin, std::size_t end) const noexcept {
@@ -60,7 +61,8 @@ struct SgdStretch {
             momenta == nullptr ? nullptr : momenta + packed_begin,
             masters == nullptr ? nullptr : masters + packed_begin,
             length,
-            gradients_are_packed};
+            gradients_are_packed,
+            old_values == nullptr ? nullptr : old_values + begin};
   }
 };
 

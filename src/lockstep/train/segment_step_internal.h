@@ -5,10 +5,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "lockstep/base/half.h"
@@ -28,6 +26,10 @@ void with_stretch(const SegmentMemory& memory, const OwnedRun& range, const AddS
   const auto run = [&]<typename Stored>(Stretch<Stored> stretch) {
     using Wide = WideOf<Stored>;
     stretch.values = static_cast<Stored*>(memory.values.data_ptr()) + range.begin;
+    if (memory.old_values.defined()) {
+      stretch.old_values =
+          static_cast<const Stored*>(memory.old_values.const_data_ptr()) + range.begin;
+    }
     stretch.gradients = static_cast<const Stored*>(memory.gradients.const_data_ptr()) +
                         (memory.gradients_are_packed ? range.packed_begin : range.begin);
     stretch.gradients_are_packed = memory.gradients_are_packed;
@@ -50,24 +52,6 @@ void with_stretch(const SegmentMemory& memory, const OwnedRun& range, const AddS
   }
 }
 
-/// The pass over elements whose old values are elsewhere: copies them block by block, so that the
-/// pass finds them in the cache.
-template <typename Stretch, typename Pass, typename Step>
-void pass_from_old(const SegmentMemory& memory, std::int64_t first, const Stretch& stretch,
-                   std::size_t begin, const Pass& pass, const Step& step) {
-  constexpr std::size_t kBlock = 4096;  // elements
-  const auto width = memory.values.element_size();
-  const auto* const from =
-      static_cast<const std::byte*>(memory.old_values.const_data_ptr()) +
-      (static_cast<std::size_t>(first) + begin) * static_cast<std::size_t>(width);
-  for (std::size_t at = 0; at < stretch.count; at += kBlock) {
-    const auto end = std::min(at + kBlock, stretch.count);
-    std::memcpy(stretch.values + at, from + at * static_cast<std::size_t>(width),
-                (end - at) * static_cast<std::size_t>(width));
-    pass(stretch.part(at, end), step);
-  }
-}
-
 /// Steps all `ranges` of a segment on the CPU, or all parameters of memory.device. `step_of(rule,
 /// lr, weight_decay, t)` gives the constants of a step; `pass(part, constants)` steps a part of
 /// host memory, `launch(stretch, chunks, constants, skip, stream)` all chunks of device memory.
@@ -82,10 +66,8 @@ void step_segment(const SegmentMemory& memory, std::span<const RangeStep> ranges
       const auto step = step_of(rule, group.lr, group.weight_decay, group.step);
       with_stretch<Stretch>(memory, range.elements, add_state, [&](const auto& stretch) {
         constexpr std::size_t kUnit = 32;  // a cache line of 16-bit elements: threads share no line
-        in_parts(stretch.count, kUnit, [&](std::size_t begin, std::size_t end) {
-          if (!memory.old_values.defined()) return pass(stretch.part(begin, end), step);
-          pass_from_old(memory, range.elements.begin, stretch.part(begin, end), begin, pass, step);
-        });
+        in_parts(stretch.count, kUnit,
+                 [&](std::size_t begin, std::size_t end) { pass(stretch.part(begin, end), step); });
       });
     }
     return;
