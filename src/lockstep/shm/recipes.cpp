@@ -184,6 +184,23 @@ Recipe write_direct(ShmCall& call) {
   co_await call.last_phase_complete();
 }
 
+// Each owner writes its elements to the others: it has usually just computed them, and they are in
+// its cache.
+Recipe write_owned(ShmCall& call) {
+  constexpr std::size_t kBlock = 16 << 10;  // all ranks get a block while it is in the first cache
+  for_owned(call.call, call.rank(), whole(call), [&](std::size_t offset, std::size_t bytes) {
+    for (const auto end = offset + bytes; offset < end; offset += kBlock) {
+      for (int i = 1; i < call.size(); ++i) {
+        const auto other = static_cast<std::size_t>((call.rank() + i) % call.size());
+        copy_bytes(call.outputs[other] + offset, call.call.input.data() + offset,
+                   std::min(kBlock, end - offset));
+      }
+    }
+  });
+  call.end_phase();
+  co_await call.last_phase_complete();
+}
+
 // No other rank reads the chunk that this rank reduces, so the result replaces it in the buffer.
 Recipe reduce_two_shot(ShmCall& call) {
   const auto total = call.call.input.size();
@@ -359,6 +376,10 @@ Recipe recipe_for(ShmCall& call) {
                                   ? present(call.outputs[static_cast<std::size_t>(call.call.root)])
                                   : std::all_of(call.outputs.begin(), call.outputs.end(), present));
     return writes_direct ? write_direct(call) : reduce_staged(call);
+  }
+  if (call.call.kind == Collective::gather_from_owners &&
+      std::all_of(call.outputs.begin(), call.outputs.end(), present)) {
+    return write_owned(call);
   }
   const bool rooted =
       call.call.kind == Collective::broadcast || call.call.kind == Collective::scatter;

@@ -16,7 +16,8 @@
 //                     ended theirs. Two waits.
 //   direct write      all_reduce and reduce with inputs and outputs in registered memory. Rank r
 //                     reduces chunk r of all inputs and writes it to all outputs. Per rank it reads
-//                     S and writes S. Two waits.
+//                     S and writes S. gather_from_owners likewise: an owner writes its elements to
+//                     all outputs. Two waits.
 //   staged            Any other call, in rounds through the staging areas. The end of a phase
 //   states
 //                     that this rank has read round t - 1 and staged round t. One wait per round.
