@@ -16,10 +16,10 @@ class FlightRecorder {
   static constexpr std::size_t kCalls = 64;
 
   // Both times are ticks: a call of a few hundred nanoseconds notices every read of another clock.
-  void enter(std::uint64_t number, const CallDescriptor& call) noexcept {
+  void enter(std::uint64_t number, const CallDescriptor& call, Ticks at) noexcept {
     auto& entry = entries_[number % kCalls];
     entry.number = number;
-    entry.entered = ticks();
+    entry.entered = at;
     entry.completed = 0;
     entry.call = call;
   }

@@ -16,9 +16,9 @@ CallDescriptor named(const std::string& name) {
 
 TEST(FlightRecorder, HoldsRankCauseAndCalls) {
   FlightRecorder record;
-  record.enter(1, named("first"));
+  record.enter(1, named("first"), ticks());
   record.complete(1, ticks());
-  record.enter(2, named("second"));
+  record.enter(2, named("second"), ticks());
   const auto json = nlohmann::json::parse(record.to_json(3, "world", "rank 1 is gone"));
   EXPECT_EQ(json["format"], "lockstep-flight-record");
   EXPECT_EQ(json["version"], 1);
@@ -37,7 +37,7 @@ TEST(FlightRecorder, HoldsRankCauseAndCalls) {
 TEST(FlightRecorder, TimesAreMilliseconds) {
   FlightRecorder record;
   const auto begin = std::chrono::steady_clock::now();
-  record.enter(1, named("slow"));
+  record.enter(1, named("slow"), ticks());
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   record.complete(1, ticks());
   const auto json = nlohmann::json::parse(record.to_json(0, "world", ""));
@@ -51,7 +51,7 @@ TEST(FlightRecorder, TimesAreMilliseconds) {
 TEST(FlightRecorder, KeepsTheLast64InOrder) {
   FlightRecorder record;
   for (std::uint64_t number = 1; number <= 100; ++number) {
-    record.enter(number, named("x"));
+    record.enter(number, named("x"), ticks());
     record.complete(number, ticks());
   }
   const auto json = nlohmann::json::parse(record.to_json(0, "world", ""));
@@ -62,8 +62,8 @@ TEST(FlightRecorder, KeepsTheLast64InOrder) {
 
 TEST(FlightRecorder, TheCompletionOfAnOverwrittenCallChangesNoOtherCall) {
   FlightRecorder record;
-  record.enter(1, named("old"));
-  record.enter(1 + FlightRecorder::kCalls, named("new"));
+  record.enter(1, named("old"), ticks());
+  record.enter(1 + FlightRecorder::kCalls, named("new"), ticks());
   record.complete(1, ticks());
   const auto json = nlohmann::json::parse(record.to_json(0, "world", ""));
   ASSERT_EQ(json["calls"].size(), 1U);
@@ -72,7 +72,7 @@ TEST(FlightRecorder, TheCompletionOfAnOverwrittenCallChangesNoOtherCall) {
 
 TEST(FlightRecorder, ANameThatIsNotUtf8GivesValidJson) {
   FlightRecorder record;
-  record.enter(1, named("\xFF\xFE"));
+  record.enter(1, named("\xFF\xFE"), ticks());
   const auto json = nlohmann::json::parse(record.to_json(0, "world", "\xC3"));
   EXPECT_EQ(json["calls"].size(), 1U);
 }

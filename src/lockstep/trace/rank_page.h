@@ -22,6 +22,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/ticks.h"
 #include "lockstep/trace/step_split.h"
 
 namespace lockstep {
@@ -95,10 +96,10 @@ class RankPage {
   using CallName = char[kMaxName + 1];
 
   /// Collective call `number` of `group`, any number that identifies it, begins. `kind` is a
-  /// Collective (fabric/call.h). Any thread may call this; if two do so at the same moment, the
-  /// fields can be mixed until the next call.
-  void begin_call(std::uint64_t group, std::uint64_t number, int kind,
-                  const CallName& name) noexcept {
+  /// Collective (fabric/call.h); `at` is now. Any thread may call this on its own copy of the page;
+  /// if two do so at the same moment, the fields can be mixed until the next call.
+  void begin_call(std::uint64_t group, std::uint64_t number, int kind, const CallName& name,
+                  Ticks at) noexcept {
     const auto version = words_->call_version.load(std::memory_order_relaxed);
     if (version % 2 != 0) return;
     words_->call_version.store(version + 1, std::memory_order_relaxed);
@@ -107,7 +108,7 @@ class RankPage {
     const auto put = [](auto& word, auto value) { word.store(value, std::memory_order_release); };
     put(words_->call_group, group);
     put(words_->call_number, number);
-    put(words_->call_since, nanoseconds_now());
+    put(words_->call_since, nanoseconds_at(at));
     put(words_->call_kind, static_cast<std::uint64_t>(kind));
     std::array<std::uint64_t, sizeof(CallName) / 8> text;
     std::memcpy(text.data(), name, sizeof(CallName));
@@ -156,6 +157,16 @@ class RankPage {
            static_cast<std::uint64_t>((bucket + 1) & 0xffff) << kBucketShift |
            static_cast<std::uint64_t>(part) << kPartShift;
   }
+  // A read of a clock is 1 % of a small call, and the coarse clock changes every few milliseconds:
+  // it is not read again within a small part of that time.
+  std::int64_t nanoseconds_at(Ticks at) noexcept {
+    constexpr Ticks kBetweenReads = 1 << 15;  // 10 microseconds to 1 ms
+    if (at - read_at_ >= kBetweenReads) {
+      read_at_ = at;
+      read_ = nanoseconds_now();
+    }
+    return read_;
+  }
   void publish(std::uint64_t activity, std::int64_t now) noexcept {
     words_->since.store(now, std::memory_order_relaxed);
     words_->activity.store(activity, std::memory_order_release);
@@ -163,6 +174,8 @@ class RankPage {
 
   std::shared_ptr<const void> keep_;
   Words* words_;
+  Ticks read_at_ = 0;  // the last read of the clock for a call, and what it gave
+  std::int64_t read_ = 0;
 };
 
 }  // namespace lockstep

@@ -41,7 +41,7 @@ TEST_F(RunPagesTest, AReaderOfTheLinkSeesWhatARankWrote) {
   page.step(812);
   page.enter(StepPart::backward, 4);
   const RankPage::CallName name = "gradients 4";
-  page.begin_call(99, 7, 3, name);
+  page.begin_call(99, 7, 3, name, ticks());
 
   const auto run = RunPages::read(path);
   EXPECT_EQ(run.command, "./train --lr 1");
@@ -193,7 +193,7 @@ TEST_F(RunPagesTest, AReaderNeverSeesHalfACall) {
     for (std::uint64_t number = 1; !stop.stop_requested(); ++number) {
       RankPage::CallName name = {};
       std::memset(name, static_cast<int>('a' + number % 26), RankPage::kMaxName);
-      page.begin_call(5, number, static_cast<int>(number % 100), name);
+      page.begin_call(5, number, static_cast<int>(number % 100), name, ticks());
     }
   });
   int seen = 0;
