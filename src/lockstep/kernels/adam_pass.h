@@ -9,6 +9,7 @@
 
 #include "lockstep/kernels/dispatch.h"
 #include "lockstep/kernels/elements.h"
+#include "lockstep/kernels/moved_bytes.h"
 
 namespace lockstep {
 
@@ -87,6 +88,14 @@ struct AdamStretch {
   }
 };
 
+/// What a step loads and stores.
+template <typename Stored>
+[[nodiscard]] MovedBytes moved_by(const AdamStretch<Stored>& stretch) noexcept {
+  const auto state = (stretch.masters == nullptr ? 2 : 3) * sizeof(WideOf<Stored>);
+  return {.loaded = stretch.count * (2 * sizeof(Stored) + state),
+          .stored = stretch.count * (sizeof(Stored) + state)};
+}
+
 template <InstructionSet, typename Stored>
 struct AdamLoops {
   static void run(const AdamStretch<Stored>& stretch, const AdamStep& step) noexcept;
@@ -95,6 +104,7 @@ struct AdamLoops {
 template <typename Stored>
 void adam_pass(const AdamStretch<Stored>& stretch, const AdamStep& step,
                InstructionSet set = best_instruction_set()) noexcept {
+  note_moved(moved_by(stretch));
   dispatch<AdamLoops, Stored>(set, [&](auto loops) { loops.run(stretch, step); });
 }
 

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/assert.h"
 #include "lockstep/base/error.h"
+#include "lockstep/kernels/moved_bytes.h"
 #include "lockstep/kernels/reduce_loops_internal.h"
 
 namespace lockstep {
@@ -34,6 +35,8 @@ void reduce(const Reduction& reduction, const TreePlan& plan,
   const bool is_there = sources.size() == 1 && destinations.size() == 1 &&
                         sources.front() == destinations.front() && divisor == 1;
   if (is_there && reduction.dtype != DType::boolean) return;
+  const auto bytes = count * bytes_of(reduction.dtype);
+  note_moved({.loaded = bytes * sources.size(), .stored = bytes * destinations.size()});
   const auto* table = dispatch<ReduceLoops>(set, [](auto loops) { return &loops.table(); });
   (*table)[static_cast<std::size_t>(reduction.dtype)][static_cast<std::size_t>(reduction.op)](
       plan, divisor, sources, destinations, count);

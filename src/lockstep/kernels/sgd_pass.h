@@ -6,6 +6,7 @@
 
 #include "lockstep/kernels/dispatch.h"
 #include "lockstep/kernels/elements.h"
+#include "lockstep/kernels/moved_bytes.h"
 
 namespace lockstep {
 
@@ -66,6 +67,15 @@ struct SgdStretch {
   }
 };
 
+/// What a step loads and stores.
+template <typename Stored>
+[[nodiscard]] MovedBytes moved_by(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
+  const auto masters = stretch.masters == nullptr ? 0 : sizeof(WideOf<Stored>);
+  const auto momenta = stretch.momenta == nullptr ? 0 : sizeof(WideOf<Stored>);
+  return {.loaded = stretch.count * (2 * sizeof(Stored) + masters + (step.is_first ? 0 : momenta)),
+          .stored = stretch.count * (sizeof(Stored) + masters + momenta)};
+}
+
 template <InstructionSet, typename Stored>
 struct SgdLoops {
   static void run(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept;
@@ -74,6 +84,7 @@ struct SgdLoops {
 template <typename Stored>
 void sgd_pass(const SgdStretch<Stored>& stretch, const SgdStep& step,
               InstructionSet set = best_instruction_set()) noexcept {
+  note_moved(moved_by(stretch, step));
   dispatch<SgdLoops, Stored>(set, [&](auto loops) { loops.run(stretch, step); });
 }
 

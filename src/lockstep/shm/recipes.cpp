@@ -2,6 +2,7 @@
 #include <array>
 #include <cstring>
 
+#include "lockstep/kernels/moved_bytes.h"
 #include "lockstep/kernels/reduce.h"
 #include "lockstep/shm/recipes_internal.h"
 
@@ -11,7 +12,9 @@ namespace {
 constexpr std::size_t kLine = 64;  // chunks begin at cache lines
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+  if (bytes == 0 || to == from) return;
+  note_moved({.loaded = bytes, .stored = bytes});
+  std::memcpy(to, from, bytes);
 }
 
 // The part of a span that one rank reduces.
@@ -192,8 +195,9 @@ Recipe write_owned(ShmCall& call) {
     for (const auto end = offset + bytes; offset < end; offset += kBlock) {
       for (int i = 1; i < call.size(); ++i) {
         const auto other = static_cast<std::size_t>((call.rank() + i) % call.size());
-        copy_bytes(call.outputs[other] + offset, call.call.input.data() + offset,
-                   std::min(kBlock, end - offset));
+        const auto length = std::min(kBlock, end - offset);
+        note_moved({.stored = length, .reloaded = length});
+        std::memcpy(call.outputs[other] + offset, call.call.input.data() + offset, length);
       }
     }
   });
