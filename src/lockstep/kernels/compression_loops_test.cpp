@@ -244,6 +244,9 @@ void expect_conversions() {
   values.insert(values.begin(), finite.begin(), finite.end());
   std::vector<Stored> expected;
   for (const auto value : values) expected.push_back(narrowed<Stored>(value));
+  std::vector<Stored> fastest(values.size());
+  narrow_pass<Stored>(values, fastest);
+  EXPECT_EQ(fastest, expected);
   for (const auto set : instruction_sets()) {
     std::vector<Stored> narrow(values.size());
     narrow_pass<Stored>(values, narrow, set);

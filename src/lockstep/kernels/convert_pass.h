@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
 #include "lockstep/base/assert.h"
+#include "lockstep/kernels/bfloat16_rounding.h"
 #include "lockstep/kernels/dispatch.h"
 #include "lockstep/kernels/elements.h"
 
@@ -19,11 +21,20 @@ struct ConvertLoops {
 
 /// Both have the same length and do not overlap.
 template <typename Stored>
-void narrow_pass(std::span<const float> from, std::span<Stored> to,
-                 InstructionSet set = best_instruction_set()) noexcept {
+void narrow_pass(std::span<const float> from, std::span<Stored> to, InstructionSet set) noexcept {
   LOCKSTEP_ASSERT(from.size() == to.size(), "narrow_pass: lengths differ");
   dispatch<ConvertLoops, Stored>(
       set, [&](auto loops) { loops.narrow(from.data(), to.data(), from.size()); });
+}
+
+/// In the fastest way of this processor.
+template <typename Stored>
+void narrow_pass(std::span<const float> from, std::span<Stored> to) noexcept {
+  if constexpr (std::is_same_v<Stored, BFloat16>) {
+    LOCKSTEP_ASSERT(from.size() == to.size(), "narrow_pass: lengths differ");
+    if (rounds_to_bfloat16()) return round_to_bfloat16(from.data(), to.data(), from.size());
+  }
+  narrow_pass<Stored>(from, to, best_instruction_set());
 }
 
 /// Both have the same length and do not overlap.

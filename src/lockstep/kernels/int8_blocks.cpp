@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "lockstep/kernels/int8_decode_internal.h"
+
 namespace lockstep {
 namespace {
 
@@ -76,12 +78,6 @@ struct Scale {
   }
 }
 
-[[gnu::always_inline]] inline void decode_block(float scale, const std::int8_t* integers,
-                                                float* values) noexcept {
-  float* __restrict out = values;
-  for (std::size_t i = 0; i < kInt8Block; ++i) out[i] = static_cast<float>(integers[i]) * scale;
-}
-
 }  // namespace
 
 template <InstructionSet Set>
@@ -123,12 +119,13 @@ void Int8Loops<Set>::decode(const float* scales, const std::int8_t* integers, fl
                             std::size_t count) noexcept {
   const auto whole = count / kInt8Block;
   for (std::size_t block = 0; block < whole; ++block) {
-    decode_block(scales[block], integers + block * kInt8Block, values + block * kInt8Block);
+    decode_block<kInt8Block>(scales[block], integers + block * kInt8Block,
+                             values + block * kInt8Block);
   }
   const auto at = whole * kInt8Block;
   if (at == count) return;
   float padded[kInt8Block];
-  decode_block(scales[whole], integers + at, padded);
+  decode_block<kInt8Block>(scales[whole], integers + at, padded);
   std::memcpy(values + at, padded, (count - at) * sizeof(float));
 }
 
@@ -154,7 +151,7 @@ void Int8Loops<Set>::sum(std::span<const int> instructions, const Int8Term* term
       const auto& term = terms[program[i]];
       float* const top = stack[height++];
       if (term.exact == nullptr) {
-        decode_block(term.encoded.scales[block], term.encoded.integers + at, top);
+        decode_block<kInt8Block>(term.encoded.scales[block], term.encoded.integers + at, top);
       } else {
         std::memcpy(top, term.exact + at, length * sizeof(float));
         for (auto k = length; k < kInt8Block; ++k) top[k] = 0;
