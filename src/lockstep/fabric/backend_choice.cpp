@@ -155,7 +155,8 @@ BackendChoice choose_device_backend(const DeviceTopology& topology, const Backen
     return {BackendKind::staged, sharers_in_words(topology, *sharers) + ", others use other GPUs"};
   }
   if (!cannot_map) {
-    return {BackendKind::ipc, fmt::format("all {} ranks use one GPU", topology.devices.size())};
+    return {BackendKind::ipc, fmt::format("all {} ranks use one GPU, in turns unless MPS runs",
+                                          topology.devices.size())};
   }
   return {BackendKind::staged,
           fmt::format("all {} ranks use one GPU, which refuses CUDA IPC to rank {}",

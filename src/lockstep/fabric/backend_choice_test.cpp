@@ -88,7 +88,8 @@ TEST(ChooseDeviceBackend, DependsOnWhichGpusTheRanksShare) {
   EXPECT_EQ(choose_device_backend(gpus({1, 2, 3})).kind, BackendKind::nccl);
   EXPECT_EQ(choose_device_backend(gpus({1, 2, 3}, true, false)).kind, BackendKind::staged);
   EXPECT_EQ(choose_device_backend(gpus({1, 1, 1})).kind, BackendKind::ipc);
-  EXPECT_EQ(choose_device_backend(gpus({1, 1, 1})).reason, "all 3 ranks use one GPU");
+  EXPECT_EQ(choose_device_backend(gpus({1, 1, 1})).reason,
+            "all 3 ranks use one GPU, in turns unless MPS runs");
   EXPECT_EQ(choose_device_backend(gpus({1, 1}, false)).kind, BackendKind::staged);
   EXPECT_EQ(choose_device_backend(gpus({1, 2, 1})).kind, BackendKind::staged);
   EXPECT_EQ(choose_device_backend(gpus({1, 2, 1})).reason,
