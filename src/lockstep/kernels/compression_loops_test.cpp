@@ -127,6 +127,24 @@ TEST(Int8Blocks, DecodedValuesAndResidualAddUpToTheValues) {
   }
 }
 
+TEST(Int8Blocks, EveryIntegerIsDecodedAsItsProductWithTheScale) {
+  for (const float scale : {0.0F, 0x1p-107F, 1e-30F, 0.1F, 1.0F, 3.3e5F, 0x1.fffffep120F, kNan}) {
+    std::vector<std::byte> bytes(int8_bytes(kInt8Block));
+    const auto encoded = Int8Blocks::in(bytes, kInt8Block);
+    encoded.scales[0] = scale;
+    std::vector<float> expected;
+    for (int i = 0; i < static_cast<int>(kInt8Block); ++i) {
+      const int integer = i - 128;
+      encoded.integers[i] = static_cast<std::int8_t>(integer);
+      expected.push_back(static_cast<float>(integer) * scale);
+    }
+    for (const auto set : instruction_sets()) {
+      EXPECT_EQ(bits_of(decode(bytes, kInt8Block, set)), bits_of(expected))
+          << to_string(set) << " " << scale;
+    }
+  }
+}
+
 TEST(Int8Blocks, PartsGiveTheBitsOfTheWhole) {
   const auto values = draw(3000, 8);
   const auto error = draw(3000, 9);
