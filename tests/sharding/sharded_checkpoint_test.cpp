@@ -159,5 +159,30 @@ TEST(ShardedCheckpoint, OfProcessesResumesWithTheBitsOfDdp) {
   }
 }
 
+// Its state is that of each rank's shards, and a checkpoint would have that of rank 0.
+TEST(ShardedCheckpoint, AnOptimizerOfTorchOverTheShardsOfARankIsRefused) {
+  const TestFolder folder;
+  with_worlds(2, [&](const World& world) {
+    const ProcessGroup group(world);
+    Net net;
+    fill(*net, 1);
+    Ddp ddp(*net, group, {.shard = Shard::optimizer});
+    std::vector<at::Tensor> mine;
+    for (const auto& shard : ddp.flat().owned()) mine.push_back(shard.value);
+    torch::optim::AdamW adamw(mine);
+    lockstep::Run run(world, folder.path(), {.save_every = 1});
+    run.track("model", *net);
+    run.track("their_optimizer", adamw);
+    (void)run.resume();
+    net->forward(images(world.rank(), 0, torch::kFloat)).square().mean().backward();
+    adamw.step();
+    ddp.flat().share_values();
+    const auto message = message_of([&] { (void)run.end_of_step(); });
+    EXPECT_TRUE(holds(message, "\"their_optimizer\""));
+    EXPECT_TRUE(holds(message, "differ between rank 0 and rank 1"));
+    EXPECT_TRUE(holds(message, "use one of lockstep"));
+  });
+}
+
 }  // namespace
 }  // namespace lockstep

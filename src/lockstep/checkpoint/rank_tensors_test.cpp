@@ -137,5 +137,35 @@ TEST(RankTensors, TensorsOfTheWrongShapeAreNamedAndNothingIsLoaded) {
   }
 }
 
+TEST(RankTensors, TensorsThatCountAsEqualAndDifferAreRefusedByTheFirstSave) {
+  struct Counts {
+    NamedTensors named_tensors() { return {{"counts", counts}}; }
+    at::Tensor counts = at::zeros({3}, at::kFloat);
+  };
+  for (const bool differ : {false, true}) {
+    const TestFolder folder;
+    with_worlds(3, [&](const World& world) {
+      Counts counts;
+      lockstep::Run run(world, folder.path(), {.save_every = 1});
+      run.track("counts", counts);
+      (void)run.resume();
+      counts.counts[2] = differ && world.rank() == 2 ? 7 : 5;
+      if (!differ) {
+        EXPECT_FALSE(run.end_of_step());
+        return;
+      }
+      try {
+        (void)run.end_of_step();
+        ADD_FAILURE() << "the first save was not refused";
+      } catch (const UsageError& error) {
+        const std::string text = error.what();
+        EXPECT_NE(text.find("\"counts\""), std::string::npos) << text;
+        EXPECT_NE(text.find("between rank 0 and rank 2"), std::string::npos) << text;
+        EXPECT_NE(text.find("rank_tensors()"), std::string::npos) << text;
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/commit.h"
+#include "lockstep/checkpoint/equal_parts_internal.h"
 #include "lockstep/collectives/gather_values.h"
 
 namespace lockstep {
@@ -120,6 +122,8 @@ void Run::State::expect_resumed() const {
 void Run::State::save(SaveReason reason, const StepEnd& end) {
   expect_resumed();
   if (step != saved_step) {
+    // Once: a kind of state that differs between ranks does so from its first steps on.
+    if (!std::exchange(parts_are_equal, true)) expect_equal_parts(parts, group);
     writer.save(manifest(reason, end), files_to_stage());
   } else if (reason == SaveReason::finish && is_intermediate(saved_reason)) {
     writer.amend(step, reason, failures);

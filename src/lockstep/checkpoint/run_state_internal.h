@@ -52,6 +52,7 @@ struct Run::State {
   std::int64_t failures = 0;
   bool resumed = false;
   bool reserved = false;
+  bool parts_are_equal = false;    // where they must be; compared by the first save
   bool ended = false;              // by finish() or a stop signal
   std::int64_t resumed_from = -1;  // -1: started from step 0
   FolderLock lock;                 // on rank 0
