@@ -164,8 +164,8 @@ void Group::move_all(bool is_whole) {
 
 void Group::begin(CallOperation& operation) {
   operation.begun = true;
-  // A read of the counter is 3 % of a small call on virtual machines. So it is not read again if it
-  // was when this rank entered as the last one, or while it waited for the last one.
+  // If this rank has just entered as the last one, the counter is not read again: a read is noticed
+  // in a small call.
   if (operation.begun_at == 0) operation.begun_at = ticks();
   const bool same_memory = expect_equal_calls(operation);
   const auto number = operation.number;

@@ -22,7 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSpins = 2000;
 constexpr int kYields = 50;
-constexpr int kSpinsPerLook = 4;  // at the clock
 // Waking all ranks of a group takes longer than spinning, above all on virtual machines. Yielding
 // lasts longer than that. Otherwise ranks that fell asleep once would find each other asleep in
 // every later call.
@@ -54,14 +53,6 @@ void pause_core() noexcept {
 #elif defined(__aarch64__)
   asm volatile("isb" ::: "memory");  // as long as pause on x86; yield is a no-op on most cores
 #endif
-}
-
-// If this is what was awaited: all ranks have entered the oldest call, as seen at that time; 0: not
-// known.
-void note_entered(CallOperation& oldest, const Awaited& awaited, Ticks at) {
-  if (awaited.counters == nullptr || awaited.word != nullptr || oldest.begun) return;
-  if (awaited.condition.of != Condition::Of::entered) return;
-  if (awaited.condition.value == oldest.number) oldest.begun_at = at;
 }
 
 }  // namespace
@@ -133,13 +124,8 @@ void Group::check_sometimes(const Awaited& awaited) {
 
 void Group::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
   const bool alone = membership_.registry->pending() <= static_cast<int>(queue_.size());
-  Ticks last_look = 0;
   for (int i = oversubscribed_ ? kSpins : 0; i < kSpins; ++i) {
-    if (!awaited.lagging()) {
-      if (!queue_.empty()) note_entered(*queue_.front(), awaited, last_look);
-      return;
-    }
-    if (i % kSpinsPerLook == 0) last_look = ticks();  // free of charge: this rank waits
+    if (!awaited.lagging()) return;
     control_->poll();
     if (!queue_.empty() && !queue_.front()->begun &&
         queue_.front()->device.kind == DeviceKind::cpu) {
