@@ -1,7 +1,6 @@
 #include "cli/report/live_report.h"
 
 #include <fcntl.h>
-#include <linux/ioprio.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,12 +25,17 @@ constexpr std::chrono::seconds kShortest{5};
 // Processor time of a page: at most 1/250 of the time, 0.4 %.
 constexpr int kShare = 250;
 
+// As linux/ioprio.h has them, which does not compile as C++ in Linux 6.1.192 and others: it names a
+// parameter "class".
+constexpr int kIoprioWhoProcess = 1;
+constexpr int kIoprioIdle = 3 << 13;
+
 // Whatever else wants a processor or the disk comes first.
 void take_lowest_priority() {
   ::setpriority(PRIO_PROCESS, 0, 19);
   const sched_param none{};
   ::sched_setscheduler(0, SCHED_IDLE, &none);
-  ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
+  ::syscall(SYS_ioprio_set, kIoprioWhoProcess, 0, kIoprioIdle);
 }
 
 std::chrono::nanoseconds processor_time() {
