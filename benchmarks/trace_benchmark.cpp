@@ -70,7 +70,7 @@ void page_call(benchmark::State& state) {
   const lockstep::RankPage::CallName name = "gradients 4";
   std::uint64_t number = 0;
   for (auto _ : state) {
-    page.begin_call(1, ++number, 0, name, ticks());
+    page.begin_call(1, ++number, 0, name, lockstep::ticks());
     page.end_call(1, number);
   }
 }
