@@ -7,6 +7,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
@@ -121,9 +122,11 @@ at::Tensor gradient_sums(const at::Tensor& gradient, const at::Tensor& values,
   if (values.numel() == 0) {
     return at::zeros({2, by.offset.numel()}, by.offset.options().dtype(at::kDouble));
   }
-  const auto [input, weight, bias] =
-      at::native_batch_norm_backward(gradient, values, {}, by.offset, by.variance, {}, {},
-                                     /*train=*/false, by.eps, {false, true, true});
+  // LibTorch's loops for CUDA need the saved statistics without training too, and take the dtype of
+  // these gradients from the weight, whose values do not matter.
+  const auto [input, weight, bias] = at::native_batch_norm_backward(
+      gradient, values, at::ones_like(by.offset), by.offset, by.variance, by.offset,
+      by.inverse_deviation, /*train=*/false, by.eps, {false, true, true});
   return at::stack({bias, weight}).to(at::kDouble);
 }
 

@@ -94,8 +94,9 @@ constexpr double kTolerance = 32 * std::numeric_limits<float>::epsilon();
 ::testing::AssertionResult is_close(const at::Tensor& got, const at::Tensor& expected) {
   if (got.sizes() != expected.sizes()) return ::testing::AssertionFailure() << "other sizes";
   if (got.numel() == 0) return ::testing::AssertionSuccess();
-  const auto wanted = expected.to(torch::kDouble);
-  const double difference = (got.to(torch::kDouble) - wanted).abs().max().item<double>();
+  const auto wanted = expected.to(torch::kCPU, torch::kDouble);
+  const double difference =
+      (got.to(torch::kCPU, torch::kDouble) - wanted).abs().max().item<double>();
   const double scale = std::max(wanted.abs().max().item<double>(), 1.0);
   if (difference <= kTolerance * scale) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure()
@@ -106,7 +107,7 @@ constexpr double kTolerance = 32 * std::numeric_limits<float>::epsilon();
 
 // Bitwise equal on all ranks.
 void expect_equal_on_all_ranks(const ProcessGroup& group, const at::Tensor& tensor) {
-  auto own = tensor.detach().to(torch::kDouble).contiguous();
+  auto own = tensor.detach().to(torch::kCPU, torch::kDouble).contiguous();
   auto least = own.clone();
   auto most = own.clone();
   group.all_reduce(least, ReduceOp::min).wait();
@@ -125,6 +126,7 @@ void compare_with_one_process(ProcessGroup& group, Layout layout, const Case& th
   whole->to(torch::kDouble);
   Net net(layout);
   fill(*net, 1);
+  net->to(test_device());
   Ddp ddp(*net, group, {.normalize = Normalize::by_count, .sync_batch_norm = true});
   std::int64_t begin = 0;
   std::int64_t total = 0;
@@ -141,7 +143,7 @@ void compare_with_one_process(ProcessGroup& group, Layout layout, const Case& th
     if (layout == Layout::images_channels_last) {
       part = part.contiguous(at::MemoryFormat::ChannelsLast);
     }
-    const auto got = run(net, part);
+    const auto got = run(net, part.to(test_device()));
     EXPECT_TRUE(is_close(got.output, expected.output.narrow(0, begin, own)));
     EXPECT_TRUE(is_close(got.input_gradient, expected.input_gradient.narrow(0, begin, own)));
     auto wanted = state_of(whole);
@@ -163,23 +165,33 @@ INSTANTIATE_TEST_SUITE_P(Layouts, SyncBatchNorm,
                          ::testing::Values(Layout::rows, Layout::sequences, Layout::images,
                                            Layout::images_channels_last, Layout::volumes));
 
-TEST_P(SyncBatchNorm, EqualsOneProcessWithTheWholeBatch) {
-  const std::vector<Shards> all{{4, 4},    {5, 2},    {6, 0},       {0, 3},      {3, 4, 2},
-                                {7, 0, 2}, {0, 0, 4}, {2, 2, 2, 2}, {0, 5, 0, 3}};
-  for (const auto& shards : all) {
-    with_ddp_groups(static_cast<int>(shards.size()), [&](ProcessGroup& group) {
-      compare_with_one_process(group, GetParam(), {.shards = shards});
+// One group after the other for each number of ranks; on a GPU only with two: each is a process.
+void for_each_case(const std::vector<Case>& all, Layout layout) {
+  for (std::size_t size = 2; size <= (test_device().is_cpu() ? 4 : 2); ++size) {
+    with_ddp_groups(static_cast<int>(size), [&](ProcessGroup& group) {
+      for (const auto& the : all) {
+        if (the.shards.size() == size) compare_with_one_process(group, layout, the);
+      }
     });
   }
 }
 
+TEST_P(SyncBatchNorm, EqualsOneProcessWithTheWholeBatch) {
+  for_each_case({{{4, 4}},
+                 {{5, 2}},
+                 {{6, 0}},
+                 {{0, 3}},
+                 {{3, 4, 2}},
+                 {{7, 0, 2}},
+                 {{0, 0, 4}},
+                 {{2, 2, 2, 2}},
+                 {{0, 5, 0, 3}}},
+                GetParam());
+}
+
 // In float32, x − mean loses 13 of 24 bits if it is formed from sums of x or x².
 TEST_P(SyncBatchNorm, LosesNoDigitsToALargeMean) {
-  for (const Shards& shards : {Shards{5, 3}, Shards{4, 0, 6}}) {
-    with_ddp_groups(static_cast<int>(shards.size()), [&](ProcessGroup& group) {
-      compare_with_one_process(group, GetParam(), {.shards = shards, .mean = 1e4});
-    });
-  }
+  for_each_case({{{5, 3}, 1e4}, {{4, 0, 6}, 1e4}}, GetParam());
 }
 
 TEST(SyncBatchNormLayers, KeepChannelsLast) {
