@@ -21,11 +21,12 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{1};
 
-// The sync of its first file returns when `opened` is ready, or after `time`.
+// The sync of its first file returns when `opened` is ready, or after `time`. Then `closed` is set.
 class SlowFileSystem final : public ForwardingFileSystem {
  public:
-  SlowFileSystem(std::chrono::milliseconds time, std::shared_future<void> opened)
-      : time_(time), opened_(std::move(opened)) {}
+  SlowFileSystem(std::chrono::milliseconds time, std::shared_future<void> opened,
+                 std::promise<void>& closed)
+      : time_(time), opened_(std::move(opened)), closed_(closed) {}
 
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     auto file = ForwardingFileSystem::create(path);
@@ -38,6 +39,9 @@ class SlowFileSystem final : public ForwardingFileSystem {
    public:
     SlowFile(std::unique_ptr<OutputFile> file, const SlowFileSystem& of)
         : file_(std::move(file)), of_(of) {}
+    SlowFile(const SlowFile&) = delete;
+    SlowFile& operator=(const SlowFile&) = delete;
+    ~SlowFile() override { of_.closed_.set_value(); }
     void write_at(std::uint64_t position, std::span<const std::byte> bytes) override {
       file_->write_at(position, bytes);
     }
@@ -53,6 +57,7 @@ class SlowFileSystem final : public ForwardingFileSystem {
 
   const std::chrono::milliseconds time_;
   const std::shared_future<void> opened_;
+  std::promise<void>& closed_;
   bool is_first_ = true;
 };
 
@@ -75,13 +80,15 @@ class LateSave : public ::testing::Test {
 
   void run(int slow_rank, OnSaveFailure on_save_failure, std::chrono::milliseconds time,
            const std::shared_future<void>& opened, const std::function<void()>& before_finish) {
+    closed = {};
     with_worlds(2, [&](const World& world) {
       const auto rank = static_cast<std::size_t>(world.rank());
       RunOptions options{.save_every = 3,
                          .on_save_failure = on_save_failure,
                          .timeout = kTimeout,
                          .log = logs[rank].log(world.rank())};
-      if (world.rank() == slow_rank) options.files = std::make_shared<SlowFileSystem>(time, opened);
+      if (world.rank() == slow_rank)
+        options.files = std::make_shared<SlowFileSystem>(time, opened, closed);
       Toy toy;
       lockstep::Run run(world, folder.path(), options);
       try {
@@ -112,6 +119,7 @@ class LateSave : public ::testing::Test {
   const TestFolder folder;
   std::array<TestLog, 2> logs;
   std::array<Ended, 2> ended;
+  std::promise<void> closed;  // the slow file
 };
 
 TEST_F(LateSave, EndsTheRunOnAllRanksInTheSameStepWithTheCause) {
@@ -147,8 +155,15 @@ TEST_F(LateSave, OfAStuckDiskSkipsTheSavesUntilTheDiskAnswers) {
   std::promise<void> open;
   const auto opened = open.get_future().share();
   std::once_flag once;
-  run(1, OnSaveFailure::warn, std::chrono::minutes(10), opened,
-      [&] { std::call_once(once, [&] { open.set_value(); }); });
+  std::shared_future<void> written;
+  run(1, OnSaveFailure::warn, std::chrono::minutes(10), opened, [&] {
+    std::call_once(once, [&] {
+      written = closed.get_future().share();
+      open.set_value();
+    });
+    // The disk of a busy machine may need longer than the timeout of the last save.
+    (void)written.wait_for(std::chrono::minutes(1));
+  });
   EXPECT_EQ(ended[0].words, "");
   EXPECT_EQ(ended[1].words, "");
   expect_the_last_step_saved();
