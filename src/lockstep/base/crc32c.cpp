@@ -59,7 +59,7 @@ void add_words_by_table(const std::byte* bytes, std::size_t stride, std::size_t 
 }
 
 // The first third by the instruction for checksums, the other two by polynomial multiplication, in
-// the same loop: they use different units of the processor. Together 2.6 times as fast as
+// the same loop: they use different units of the processor. Together 2.5 times as fast as
 // add_words() on a Neoverse V1.
 //
 // A lane is 16 bytes of a third, as a polynomial. Folding multiplies it by x^(8 * kFoldBytes) and
@@ -127,6 +127,7 @@ constexpr auto kFoldLane = factors(kLaneBytes);
   auto first = crcs[0];
   for (std::size_t fold_index = 1; fold_index < num_folds; ++fold_index) {
     const auto* const next = bytes + kFoldBytes;
+#pragma GCC unroll 4  // so that the lanes stay in registers: twice as fast
     for (std::size_t at = 0; at < kFoldBytes; at += kLaneBytes) {
       const auto lane = at / kLaneBytes;
       second[lane] = fold(second[lane], by, load_lane(next + stride + at));
