@@ -83,7 +83,7 @@ TEST(Encryption, NoByteIsReadableOnTheWire) {
 // In the first header, in its tag, in the bytes, in their tag, in the second header.
 TEST(Encryption, AFlippedBitIsDetectedAndNamesTheLink) {
   constexpr std::size_t kBegin = 132 / 2 + 44;  // the handshake of one side, the hello
-  constexpr std::size_t kBody = 262'144;
+  constexpr std::size_t kBody = kMaxDataBytes;
   for (const std::size_t at : {std::size_t{5}, std::size_t{50}, std::size_t{64},
                                std::size_t{100'000}, 64 + kBody + 3, 64 + kBody + 16 + 20}) {
     SCOPED_TRACE(at);
@@ -92,7 +92,7 @@ TEST(Encryption, AFlippedBitIsDetectedAndNamesTheLink) {
     FaultyProxy proxy(low.network.address_of(low.end).endpoints.front(),
                       {Fault::Kind::flip, 1, /*to_server=*/true, kBegin + at});
     connect(low, high, proxy.endpoint());
-    const auto sent = random_bytes(1'000'000);
+    const auto sent = random_bytes(kBody + 1'000'000);
     const Transfer transfer(low, high, 1, sent);
     EXPECT_TRUE(comes_true([&] { return low.network.is_lost(1) && high.network.is_lost(0); }));
     EXPECT_TRUE(proxy.has_struck());

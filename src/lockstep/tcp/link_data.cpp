@@ -16,8 +16,10 @@ namespace {
 
 // Per call: both directions of a busy connection get their turns.
 constexpr std::size_t kTurnBytes = 1U << 20;
-// With several stripes, a short transfer is divided among them.
+// With several stripes, a short transfer is divided among them, and of a long one the faster stripe
+// takes more frames.
 constexpr std::size_t kLeastStripedBytes = 64U << 10;
+constexpr std::size_t kMostStripedBytes = 256U << 10;
 
 // Whether the bytes of a frame belong to the transfer, and none of them has arrived before.
 bool is_new(const LinkHandler::Destination& destination, const DataHeader& header) {
@@ -99,9 +101,9 @@ bool Link::next_frame(Stripe& stripe) {
   if (turn == queues_.end()) turn = queues_.begin();
   last_served_ = turn->first;
   auto& outgoing = turn->second.front();
-  const auto limit =
-      std::clamp(outgoing.bytes.size() / stripes_.size(),
-                 stripes_.size() == 1 ? kMaxDataBytes : kLeastStripedBytes, kMaxDataBytes);
+  const auto limit = stripes_.size() == 1 ? kMaxDataBytes
+                                          : std::clamp(outgoing.bytes.size() / stripes_.size(),
+                                                       kLeastStripedBytes, kMostStripedBytes);
   const auto bytes = outgoing.bytes.first(std::min(outgoing.bytes.size(), limit));
   auto& frame = stripe.frame.emplace();
   frame.own = turn->first;

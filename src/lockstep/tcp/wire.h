@@ -57,7 +57,7 @@ struct DataHeader {
   friend bool operator==(const DataHeader&, const DataHeader&) = default;
 };
 constexpr std::size_t kDataHeaderBytes = 48;
-constexpr std::size_t kMaxDataBytes = 256U << 10;
+constexpr std::size_t kMaxDataBytes = 1U << 20;
 using DataHeaderBytes = std::array<std::byte, kDataHeaderBytes>;
 [[nodiscard]] DataHeaderBytes encode(const DataHeader& header) noexcept;
 /// nullopt if the header was changed on the way, or is longer than allowed.
