@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/random.h"
 #include "lockstep/kernels/digest.h"
 
@@ -46,6 +47,13 @@ void digest(benchmark::State& state) {
   count_bytes(state);
 }
 BENCHMARK(digest);
+
+void crc32c(benchmark::State& state) {
+  const auto bytes = filled();
+  for (auto _ : state) benchmark::DoNotOptimize(lockstep::crc32c_of_thirds(bytes));
+  count_bytes(state);
+}
+BENCHMARK(crc32c);
 
 void zlib_crc32(benchmark::State& state) {
   const auto bytes = filled();

@@ -127,7 +127,7 @@ constexpr auto kFoldLane = factors(kLaneBytes);
   auto first = crcs[0];
   for (std::size_t fold_index = 1; fold_index < num_folds; ++fold_index) {
     const auto* const next = bytes + kFoldBytes;
-#pragma GCC unroll 4  // so that the lanes stay in registers: twice as fast
+#pragma GCC unroll 4  // so that the lanes stay in registers: 1.7 times as fast
     for (std::size_t at = 0; at < kFoldBytes; at += kLaneBytes) {
       const auto lane = at / kLaneBytes;
       second[lane] = fold(second[lane], by, load_lane(next + stride + at));

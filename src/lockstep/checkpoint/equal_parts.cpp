@@ -58,11 +58,9 @@ void expect_equal_parts(const Parts& parts, const ProcessGroup& group) {
     if (other == all.end()) continue;
     throw UsageError(fmt::format(
         "the tensors of \"{}\" ({}) differ between rank 0 and rank {}, and a checkpoint has one "
-        "copy "
-        "of them: that of rank 0. If each rank has its own, return them from rank_tensors(); if "
-        "each "
-        "has a part of a whole, from sharded_tensors() (checkpoint/tracked.h). For an optimizer of "
-        "torch::optim over the shards of a rank, use one of lockstep",
+        "copy of them: that of rank 0. If each rank has its own, return them from rank_tensors(); "
+        "if each has a part of a whole, from sharded_tensors() (checkpoint/tracked.h). For an "
+        "optimizer of torch::optim over the shards of a rank, use one of lockstep",
         parts[i].first, parts[i].second->kind(),
         group.global_rank(static_cast<int>(other - all.begin()))));
   }
