@@ -133,8 +133,9 @@ TEST_P(Buffers, ReplacedOnesAreCopiedToo) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     auto net = make_normed();
     Ddp ddp(*net, group);
-    net->norm->running_mean.set_data(torch::full({4}, group.rank() + 5.0));
+    net->norm->running_mean.set_data(torch::full({4}, group.rank() + 5.0, test_device()));
     torch::nn::BatchNorm1d fresh(torch::nn::BatchNorm1dOptions(4).affine(false));
+    fresh->to(test_device());
     fresh->running_var.fill_(group.rank() + 7);
     net->register_module("fresh", fresh);
     net->linear->forward(batch_of(group.rank(), 0)).sum().backward();

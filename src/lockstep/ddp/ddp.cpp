@@ -97,24 +97,14 @@ void Ddp::set_hook(GradientHook hook) {
 
 int Ddp::num_sitting_out() const { return settled().group_flags.num_absent; }
 bool Ddp::should_step() const { return settled().should_step(); }
-bool Ddp::non_finite() const { return settled().is_non_finite(); }
-
+bool Ddp::non_finite() const {
+  auto& state = settled();
+  const bool found = state.is_non_finite();
+  state.report_non_finite();
+  return found;
+}
 std::vector<std::string> Ddp::non_finite_parameters() const {
-  const auto& state = settled();
-  std::vector<std::string> names;
-  for (const int i : state.non_finite) {
-    names.push_back(state.flat.parameters()[static_cast<std::size_t>(i)].name);
-  }
-  const auto parameters = state.flat.parameters();
-  const bool any_on_gpu =
-      std::any_of(parameters.begin(), parameters.end(),
-                  [](const FlatParameter& parameter) { return parameter.tensor.is_cuda(); });
-  if (!any_on_gpu) return names;
-  const auto notes = state.flat.slots().read_non_finite();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (notes[i]) names.push_back(parameters[i].name);
-  }
-  return names;
+  return settled().non_finite_parameters();
 }
 
 Ddp::Sync Ddp::start() {

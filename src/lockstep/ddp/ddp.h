@@ -186,8 +186,8 @@ class [[nodiscard]] Ddp {
   /// gradient had one, or a sum overflowed. Equal on all ranks, without communication; with shards
   /// collective: every rank calls this. Call it before `.grad` is changed.
   /// The first call after a reduction reads all averaged gradients, and waits for the device if
-  /// they are on a GPU. The first non-finite gradient of a rank is also logged, unless it is on a
-  /// GPU.
+  /// they are on a GPU. The first non-finite gradient of a rank is also logged: after the
+  /// reduction, or by this function if it is on a GPU.
   [[nodiscard]] bool non_finite() const;
   /// The parameters whose gradient was non-finite on this rank. Waits for the device if they are on
   /// a GPU.

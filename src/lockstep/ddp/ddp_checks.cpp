@@ -155,11 +155,29 @@ bool Ddp::State::is_non_finite() {
   return *non_finite_result;
 }
 
+std::vector<std::string> Ddp::State::non_finite_parameters() const {
+  const auto parameters = flat.parameters();
+  std::vector<std::string> names;
+  for (const int i : non_finite) names.push_back(parameters[static_cast<std::size_t>(i)].name);
+  const bool any_on_gpu =
+      std::any_of(parameters.begin(), parameters.end(),
+                  [](const FlatParameter& parameter) { return parameter.tensor.is_cuda(); });
+  if (!any_on_gpu) return names;
+  const auto notes = flat.slots().read_non_finite();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (notes[i]) names.push_back(parameters[i].name);
+  }
+  return names;
+}
+
 void Ddp::State::report_non_finite() {
-  if (!has(group_flags, StepFlags::kNonFinite) || non_finite_reported) return;
+  const bool is_noted = has(group_flags, StepFlags::kNonFinite);
+  const bool is_read = non_finite_result.value_or(false);  // on a GPU it is known only then
+  if (non_finite_reported || !(is_noted || is_read)) return;
   non_finite_reported = true;  // on all ranks: later ones may be consequences
   const Log log({.rank = group.global_rank(group.rank())});
-  if (non_finite.empty() && hooked != nullptr && hooked->has_overflowed()) {
+  const auto names = non_finite_parameters();
+  if (names.empty() && hooked != nullptr && hooked->has_overflowed()) {
     log.warning(fmt::format(
         "hook {} got finite gradients on this rank in backward {}, and what it sends is "
         "non-finite: "
@@ -167,15 +185,13 @@ void Ddp::State::report_non_finite() {
         "with a smaller scale, or bf16, which has the range of float32. This is reported once",
         hooked->hook().name(), reduced().number()));
   }
-  if (non_finite.empty()) return;
-  const auto& first = flat.parameters()[static_cast<std::size_t>(non_finite.front())];
+  if (names.empty()) return;
   log.warning(fmt::format(
       "the gradient of {}{} is non-finite on this rank in backward {}: the average is non-finite "
       "on all ranks, and ddp.non_finite() is true. Check this rank's batch and loss, or use a "
       "GradScaler, which skips such steps. This is reported once",
-      first.name,
-      non_finite.size() > 1 ? fmt::format(" (and of {} more parameters)", non_finite.size() - 1)
-                            : "",
+      names.front(),
+      names.size() > 1 ? fmt::format(" (and of {} more parameters)", names.size() - 1) : "",
       reduced().number()));
 }
 

@@ -75,6 +75,9 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   [[nodiscard]] bool should_step() const;
   /// The result of non_finite().
   [[nodiscard]] bool is_non_finite();
+  [[nodiscard]] std::vector<std::string> non_finite_parameters() const;
+  /// Logs the first non-finite gradient of this rank, once it is known.
+  void report_non_finite();
   /// Called by the destructor: logs the warnings that ~Ddp() documents.
   void report_at_end();
 
@@ -135,7 +138,6 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
 
   void complete_calls() noexcept;
   [[noreturn]] void report_failed_ranks(bool here, std::int64_t number) const;
-  void report_non_finite();
   void expect_no_average(int index) const;
   void expect_not_captured() const;
   void expect_shards_in_use() const;

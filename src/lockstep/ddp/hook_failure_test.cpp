@@ -54,9 +54,9 @@ void expect_clean_failures(Backend backend, bool simple,
     } else {
       ddp.set_hook([&](GradientBucket& bucket) -> HookSteps {
         const auto part = (bucket.values().numel() + kSize - 1) / kSize;
-        auto padded = torch::zeros({part * kSize});
-        auto own = torch::zeros({part});
-        auto swapped = torch::zeros({part * kSize});
+        auto padded = torch::zeros({part * kSize}, bucket.values().options());
+        auto own = torch::zeros({part}, bucket.values().options());
+        auto swapped = torch::zeros({part * kSize}, bucket.values().options());
         padded.narrow(0, 0, bucket.values().numel()).copy_(bucket.values());
         bucket.on_commit([&] { ++commits; });
         check(bucket, 0);
@@ -95,7 +95,7 @@ void expect_clean_failures(Backend backend, bool simple,
       net->zero_grad();
     }
   };
-  with_groups(kSize, body, {.timeout = std::chrono::seconds(30), .backend = backend});
+  with_ddp_groups(kSize, body, {.timeout = std::chrono::seconds(30), .backend = backend});
 }
 
 TEST_P(HookFailure, OfOneRankFailsTheStepOnAllRanks) {
@@ -127,32 +127,32 @@ TEST_P(HookFailure, OfTheSimpleForm) {
 
 // The rank that sits out runs the hook too.
 TEST_P(HookFailure, OnARankThatSitsOut) {
-  with_groups(2,
-              [](ProcessGroup& group) {
-                const auto net = weights({"a", "b"});
-                Ddp ddp(*net, group, {.bucket_bytes = 1});
-                bool fails = true;
-                ddp.set_hook([&](GradientBucket& bucket) {
-                  if (fails && bucket.index() == 1 && bucket.rank() == 1) {
-                    throw std::out_of_range("no such block");
-                  }
-                  return bucket.all_reduce(bucket.values());
-                });
-                const auto step = [&] {
-                  if (group.rank() == 1) return ddp.sit_out();
-                  (loss_with((*net)["a"], 2) + loss_with((*net)["b"], 3)).backward();
-                };
-                if (group.rank() == 1) {
-                  EXPECT_THROW(step(), std::out_of_range);
-                } else {
-                  EXPECT_TRUE(holds(message_of(step), "the backward of rank 1 failed"));
-                }
-                fails = false;
-                net->zero_grad();
-                step();
-                EXPECT_TRUE(group.rank() == 1 || is_filled((*net)["a"].grad(), 2));
-              },
-              {.timeout = std::chrono::seconds(30), .backend = GetParam()});
+  with_ddp_groups(2,
+                  [](ProcessGroup& group) {
+                    const auto net = weights({"a", "b"});
+                    Ddp ddp(*net, group, {.bucket_bytes = 1});
+                    bool fails = true;
+                    ddp.set_hook([&](GradientBucket& bucket) {
+                      if (fails && bucket.index() == 1 && bucket.rank() == 1) {
+                        throw std::out_of_range("no such block");
+                      }
+                      return bucket.all_reduce(bucket.values());
+                    });
+                    const auto step = [&] {
+                      if (group.rank() == 1) return ddp.sit_out();
+                      (loss_with((*net)["a"], 2) + loss_with((*net)["b"], 3)).backward();
+                    };
+                    if (group.rank() == 1) {
+                      EXPECT_THROW(step(), std::out_of_range);
+                    } else {
+                      EXPECT_TRUE(holds(message_of(step), "the backward of rank 1 failed"));
+                    }
+                    fails = false;
+                    net->zero_grad();
+                    step();
+                    EXPECT_TRUE(group.rank() == 1 || is_filled((*net)["a"].grad(), 2));
+                  },
+                  {.timeout = std::chrono::seconds(30), .backend = GetParam()});
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Kinds, ::testing::Values(1, 2, 3));
 TEST_P(Kinds, ComplexGradientsAreAveragedInBothParts) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"real"});
-    net->register_parameter("complex", torch::zeros({3, 2}, torch::kComplexFloat));
+    net->register_parameter("complex", torch::zeros({3, 2}, on_device(torch::kComplexFloat)));
     Ddp ddp(*net, group);
     for (int step = 0; step < 2; ++step) {
       const auto parts = torch::view_as_real((*net)["complex"]);
@@ -62,12 +62,13 @@ TEST_P(Kinds, ChannelsLastIsKeptAndIsBitIdentical) {
 TEST_P(Kinds, SparseGradientsAreAveragedDense) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     torch::nn::Embedding net(torch::nn::EmbeddingOptions(6, 2).sparse(true));
+    net->to(test_device());
     Ddp ddp(*net, group);
     for (int step = 0; step < 2; ++step) {
       // Row 0 twice on every rank; row rank + 1 on one rank.
-      const auto rows = torch::tensor({0, 0, group.rank() + 1});
+      const auto rows = torch::tensor({0, 0, group.rank() + 1}, test_device());
       net->forward(rows).sum().backward();
-      auto expected = torch::zeros({6, 2});
+      auto expected = torch::zeros({6, 2}, test_device());
       expected[0].fill_(2);
       for (int rank = 0; rank < group.size(); ++rank) expected[rank + 1].fill_(1.0 / group.size());
       EXPECT_TRUE(torch::equal(net->weight.grad(), expected));
@@ -79,13 +80,13 @@ TEST_P(Kinds, SparseGradientsAreAveragedDense) {
 TEST_P(Kinds, SeveralDtypesAreReducedInOneModel) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"single"});
-    net->register_parameter("double", torch::zeros({7}, torch::kDouble));
-    net->register_parameter("brain", torch::zeros({9}, torch::kBFloat16));
-    net->register_parameter("half", torch::zeros({3}, torch::kHalf));
+    net->register_parameter("double", torch::zeros({7}, on_device(torch::kDouble)));
+    net->register_parameter("brain", torch::zeros({9}, on_device(torch::kBFloat16)));
+    net->register_parameter("half", torch::zeros({3}, on_device(torch::kHalf)));
     Ddp ddp(*net, group, {.bucket_bytes = 8});
     EXPECT_EQ(ddp.flat().num_segments(), 4);
     for (int step = 0; step < 2; ++step) {
-      at::Tensor loss = torch::zeros({}, torch::kDouble);
+      at::Tensor loss = torch::zeros({}, on_device(torch::kDouble));
       for (const auto& parameter : net->parameters()) {
         loss = loss + (parameter * (group.rank() + 1)).sum().to(torch::kDouble);
       }

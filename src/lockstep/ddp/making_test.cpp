@@ -14,13 +14,6 @@
 namespace lockstep {
 namespace {
 
-// The standard error output of `body` on all ranks.
-std::string log_of(int size, const std::function<void(ProcessGroup&)>& body) {
-  ::testing::internal::CaptureStderr();
-  with_ddp_groups(size, body);
-  return ::testing::internal::GetCapturedStderr();
-}
-
 TEST(MakingADdp, NamesTheOptionThatDiffersWithBothValues) {
   struct Case {
     DdpOptions options;
@@ -56,7 +49,8 @@ TEST(MakingADdp, OnOneRankOnlyIsNamed) {
 TEST(MakingADdp, NamesAParameterOfAnUnsupportedDtype) {
   with_ddp_groups(1, [](ProcessGroup& group) {
     const auto net = weights({"a"});
-    net->register_parameter("small", torch::ones({8}).to(torch::kFloat8_e4m3fn), false);
+    net->register_parameter("small", torch::ones({8}, test_device()).to(torch::kFloat8_e4m3fn),
+                            false);
     const auto text = message_of([&] { const Ddp ddp(*net, group); });
     EXPECT_TRUE(holds(text, "parameter small is Float8_e4m3fn"));
   });
@@ -100,7 +94,7 @@ TEST(ParametersAddedAfterwards, AreNamedByTheFirstReduction) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     const Ddp ddp(*net, group);
-    net->register_parameter("frozen", torch::zeros({3}), /*requires_grad=*/false);
+    net->register_parameter("frozen", torch::zeros({3}, test_device()), /*requires_grad=*/false);
     loss_with((*net)["a"], 1).backward();
     net->zero_grad();
     EXPECT_TRUE(is_filled((*net)["a"], 0));
@@ -108,7 +102,7 @@ TEST(ParametersAddedAfterwards, AreNamedByTheFirstReduction) {
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     const Ddp ddp(*net, group);
-    net->register_parameter("late", torch::zeros({3}));
+    net->register_parameter("late", torch::zeros({3}, test_device()));
     const auto text =
         message_of([&] { (loss_with((*net)["a"], 1) + loss_with((*net)["late"], 1)).backward(); });
     EXPECT_TRUE(holds(text, "added to the module after"));
@@ -121,7 +115,7 @@ TEST(ParametersAddedAfterwards, AreNamedWithinARoundOfTheReplicaCheck) {
     const auto net = weights({"a"});
     const Ddp ddp(*net, group);
     loss_with((*net)["a"], 1).backward();
-    net->register_parameter("late", torch::zeros({3}));
+    net->register_parameter("late", torch::zeros({3}, test_device()));
     std::string text;
     for (int step = 0; step < ReplicaCheck::kWindows && text.empty(); ++step) {
       net->zero_grad();
@@ -134,7 +128,7 @@ TEST(ParametersAddedAfterwards, AreNamedWithinARoundOfTheReplicaCheck) {
 TEST(AModuleDestroyedFirst, IsNotAccessed) {
   const auto text = log_of(2, [](ProcessGroup& group) {
     auto net = weights({"a"});
-    net->register_buffer("running", torch::zeros({2}));
+    net->register_buffer("running", torch::zeros({2}, test_device()));
     auto ddp = std::make_unique<Ddp>(*net, group);
     loss_with((*net)["a"], 1).backward();
     net->zero_grad();

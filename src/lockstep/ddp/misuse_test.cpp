@@ -63,8 +63,9 @@ TEST_P(Misuse, ToAnotherDtypeAndBack) {
 }
 
 TEST_P(Misuse, SetDataOfOneParameter) {
-  expect_caught_and_repaired(GetParam(), "second.bias",
-                             [](TestNet& net) { net->second->bias.set_data(torch::ones({40})); });
+  expect_caught_and_repaired(GetParam(), "second.bias", [](TestNet& net) {
+    net->second->bias.set_data(torch::ones({40}, test_device()));
+  });
 }
 
 TEST_P(Misuse, LoadingAfterwards) {
@@ -114,7 +115,7 @@ TEST_P(Misuse, ParametersAddedAfterwardsAreNamed) {
   with_ddp_groups(GetParam(), [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group);
-    net->register_parameter("late", torch::zeros({3}));
+    net->register_parameter("late", torch::zeros({3}, test_device()));
     EXPECT_TRUE(holds(message_of([&] { ddp.flat().expect_in_place(); }), "late"));
     EXPECT_TRUE(holds(message_of([&] { ddp.adopt(); }), "late"));
   });
@@ -174,7 +175,7 @@ TEST_P(Misuse, AStepAfterWhichTheGradientsAreReset) {
 TEST(MisuseOfModels, DifferOnSomeRank) {
   with_ddp_groups(3, [](ProcessGroup& group) {
     const auto net = weights({"a"});
-    net->register_parameter("b", torch::zeros({group.rank() == 2 ? 3 : 2}));
+    net->register_parameter("b", torch::zeros({group.rank() == 2 ? 3 : 2}, test_device()));
     const auto text = message_of([&] { Ddp ddp(*net, group); });
     EXPECT_TRUE(holds(text, "b: "));
     EXPECT_TRUE(holds(text, "rank 2"));
@@ -182,7 +183,7 @@ TEST(MisuseOfModels, DifferOnSomeRank) {
   });
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
-    if (group.rank() == 1) net->register_parameter("more", torch::zeros({1}));
+    if (group.rank() == 1) net->register_parameter("more", torch::zeros({1}, test_device()));
     const auto text = message_of([&] { Ddp ddp(*net, group); });
     EXPECT_TRUE(holds(text, "more: "));
     EXPECT_TRUE(holds(text, "rank 1"));
@@ -194,8 +195,8 @@ TEST(MisuseOfModels, DifferOnSomeRank) {
   });
   with_ddp_groups(2, [](ProcessGroup& group) {
     const auto net = weights({});
-    net->register_parameter("a",
-                            torch::zeros({2}, group.rank() == 0 ? torch::kFloat : torch::kHalf));
+    net->register_parameter(
+        "a", torch::zeros({2}, on_device(group.rank() == 0 ? torch::kFloat : torch::kHalf)));
     EXPECT_TRUE(holds(message_of([&] { Ddp ddp(*net, group); }), "Half"));
   });
 }
@@ -205,7 +206,8 @@ TEST_P(Misuse, UnsupportedModels) {
     const auto empty = weights({});
     EXPECT_TRUE(holds(message_of([&] { Ddp ddp(*empty, group); }), "no parameters"));
     const auto whole = weights({"a"});
-    whole->register_parameter("number", torch::zeros({2}, torch::kLong), /*requires_grad=*/false);
+    whole->register_parameter("number", torch::zeros({2}, on_device(torch::kLong)),
+                              /*requires_grad=*/false);
     EXPECT_TRUE(holds(message_of([&] { Ddp ddp(*whole, group); }), "number"));
     const auto net = weights({"a"});
     EXPECT_TRUE(holds(message_of([&] { Ddp ddp(*net, group, {.accumulate = 0}); }), "accumulate"));

@@ -33,8 +33,7 @@ TEST_P(NonFinite, OverflowingSumsOfFiniteGradientsAreFound) {
 
 TEST_P(NonFinite, GradientsAreReportedOnceWithRankParameterAndBackward) {
   const int culprit = GetParam() - 1;
-  ::testing::internal::CaptureStderr();
-  with_ddp_groups(GetParam(), [&](ProcessGroup& group) {
+  const auto text = log_of(GetParam(), [&](ProcessGroup& group) {
     const auto net = weights({"a", "b"});
     const Ddp ddp(*net, group);
     for (int step = 1; step <= 5; ++step) {
@@ -46,7 +45,6 @@ TEST_P(NonFinite, GradientsAreReportedOnceWithRankParameterAndBackward) {
       net->zero_grad();
     }
   });
-  const auto text = ::testing::internal::GetCapturedStderr();
   const auto line =
       "rank " + std::to_string(culprit) + " | warning: the gradient of b is non-finite";
   ASSERT_NE(text.find(line), std::string::npos) << text;

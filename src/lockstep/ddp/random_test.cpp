@@ -288,7 +288,7 @@ void run(const Program& program, ProcessGroup& group, const std::vector<Expected
 TEST(RandomModels, HaveGradientsBitIdenticalToOneProcess) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) : 1;
-  const std::uint64_t count = soak ? 500 : 20;
+  const std::uint64_t count = soak ? 500 : test_device().is_cpu() ? 20 : 4;
   for (std::uint64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Program program(seed);

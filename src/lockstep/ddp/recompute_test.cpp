@@ -109,7 +109,7 @@ Tensors train(const ProcessGroup& group, Use use, std::size_t bucket_bytes,
   }
   for (const auto& parameter : net->parameters()) seen.push_back(parameter.detach().clone());
   for (const auto& buffer : net->buffers()) seen.push_back(buffer.clone());
-  seen.push_back(torch::rand({4}));
+  seen.push_back(torch::rand({4}, test_device()));
   return seen;
 }
 

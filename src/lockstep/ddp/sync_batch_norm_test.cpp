@@ -123,10 +123,9 @@ struct Case {
 void compare_with_one_process(ProcessGroup& group, Layout layout, const Case& the) {
   Net whole(layout);
   fill(*whole, 1);
-  whole->to(torch::kDouble);
+  whole->to(torch::kCPU, torch::kDouble);
   Net net(layout);
   fill(*net, 1);
-  net->to(test_device());
   Ddp ddp(*net, group, {.normalize = Normalize::by_count, .sync_batch_norm = true});
   std::int64_t begin = 0;
   std::int64_t total = 0;

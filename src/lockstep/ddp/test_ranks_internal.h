@@ -11,7 +11,9 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <iostream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -50,17 +52,37 @@ struct TestDevice final : ::testing::Environment {
 inline const auto* const test_device_environment =
     ::testing::AddGlobalTestEnvironment(new TestDevice);
 
-// Runs `body` on every rank, each in a thread, or in a process on a GPU; the group's timeout is 20
-// s.
-inline void with_ddp_groups(int size, const std::function<void(ProcessGroup&)>& body) {
-  const ProcessGroupOptions options{.timeout = std::chrono::seconds(20)};
+inline at::TensorOptions on_device(at::ScalarType dtype) {
+  return at::TensorOptions(test_device()).dtype(dtype);
+}
+
+// Runs `body` on every rank, each in a thread. On a GPU each runs in a process, the backend is the
+// one for this GPU, and the output of the ranks follows as that of this process.
+inline void with_ddp_groups(int size, const std::function<void(ProcessGroup&)>& body,
+                            ProcessGroupOptions options = {.timeout = std::chrono::seconds(20)}) {
+  if (test_device().is_cuda()) options.backend = Backend::automatic;
   if (test_device().is_cpu() || size == 1) return with_groups(size, body, options);
   static int number = 0;
   const int world = number++;
-  testing::run_ranks_as_processes(size, [&](testing::Rank& self) {
+  const auto ends = testing::run_ranks_as_processes(size, [&](testing::Rank& self) {
     ProcessGroup group(world_of_processes(self.rank(), self.size(), world), options);
     body(group);
   });
+  for (const auto& end : ends) std::cerr << end.output;
+}
+
+// What the ranks log in with_ddp_groups(), except for the choice of a backend.
+inline std::string log_of(int size, const std::function<void(ProcessGroup&)>& body) {
+  ::testing::internal::CaptureStderr();
+  with_ddp_groups(size, body);
+  std::istringstream all(::testing::internal::GetCapturedStderr());
+  std::string text;
+  for (std::string line; std::getline(all, line);) {
+    const bool is_logged = line.starts_with("rank ") && line.find(" | ") != std::string::npos;
+    const bool is_choice = line.find(" uses backend ") != std::string::npos;
+    if (is_logged && !is_choice) text += line + "\n";
+  }
+  return text;
 }
 
 inline std::string message_of(const std::function<void()>& action) {
@@ -126,10 +148,12 @@ inline ::testing::AssertionResult is_filled(const at::Tensor& tensor, double val
   return ::testing::AssertionFailure() << tensor << " is not all " << value;
 }
 
-// Equal weights on every rank for equal seeds. Does not use LibTorch's generators: they belong to
+// Moves the module to the device and gives it equal weights on every rank for equal seeds. Does not
+// use LibTorch's generators: they belong to
 // the process, and threads must not draw from them concurrently.
 inline void fill(torch::nn::Module& module, double seed) {
   const torch::NoGradGuard off;
+  module.to(test_device());
   double phase = seed;
   for (auto& parameter : module.parameters()) {
     const auto count = parameter.numel();

@@ -75,8 +75,7 @@ TEST_P(TwoModels, ThatRanksReachInDifferentOrders) {
 // The pattern of docs/ddp.md: the generator's backward leaves gradients in the discriminator that
 // no optimizer step uses.
 TEST(AGan, ThatPausesTheDiscriminatorEndsWithoutAWarning) {
-  ::testing::internal::CaptureStderr();
-  with_ddp_groups(2, [](ProcessGroup& group) {
+  const auto text = log_of(2, [](ProcessGroup& group) {
     const auto g = weights({"g"});
     const auto d = weights({"d"});
     const Ddp g_ddp(*g, group);
@@ -97,12 +96,11 @@ TEST(AGan, ThatPausesTheDiscriminatorEndsWithoutAWarning) {
       g_optimizer.step();
     }
   });
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(text, "");
 }
 
 TEST(AStepWithGradientsThatWereNotAveraged, IsReportedAtTheEnd) {
-  ::testing::internal::CaptureStderr();
-  with_ddp_groups(2, [](ProcessGroup& group) {
+  const auto text = log_of(2, [](ProcessGroup& group) {
     const auto net = weights({"a"});
     Ddp ddp(*net, group);
     loss_with((*net)["a"], 1).backward();
@@ -112,7 +110,7 @@ TEST(AStepWithGradientsThatWereNotAveraged, IsReportedAtTheEnd) {
     loss_with((*net)["a"], group.rank() + 1).backward();
     optimizer.step();
   });
-  EXPECT_TRUE(holds(::testing::internal::GetCapturedStderr(), "that were never averaged"));
+  EXPECT_TRUE(holds(text, "that were never averaged"));
 }
 
 }  // namespace
