@@ -6,6 +6,7 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/peer_calls.h"
+#include "lockstep/ddp/connect_device_internal.h"
 #include "lockstep/ddp/hook_choice_internal.h"
 #include "lockstep/ddp/hooked_reduction_internal.h"
 #include "lockstep/ddp/peer_follower_internal.h"
@@ -75,7 +76,9 @@ HookedReduction::HookedReduction(const ProcessGroup& group, at::Device device, G
       device_(device),
       groups_{group, group.size() > 1 ? group.split(0) : group},
       plain_(make_all_reduction(group)) {
-  if (group.size() > 1) failures_ = group.split(0);
+  if (group.size() == 1) return;
+  failures_ = group.split(0);
+  connect_device(groups_.stages, device_);
 }
 
 void HookedReduction::set_buckets(std::vector<std::vector<BucketParameter>> parameters) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/ddp/connect_device_internal.h"
 #include "lockstep/ddp/synced_batch_norms_internal.h"
 
 namespace lockstep {
@@ -146,12 +147,7 @@ SyncedBatchNorms::SyncedBatchNorms(torch::nn::Module& module, const ProcessGroup
         "BatchNorm2d or BatchNorm3d: register the layers in their modules, or leave the option "
         "out");
   }
-  // The first call on a GPU exchanges its memory. A rank that sits out would take that for the call
-  // of a layer: so it is made now.
-  const auto first = module.parameters().front().device();
-  if (!first.is_cuda()) return;
-  auto none = at::zeros({1}, at::device(first));
-  group_.all_reduce(none, ReduceOp::sum, {.name = "BatchNorm layers"}).wait();
+  connect_device(group_, module.parameters().front().device());
 }
 
 template <typename Impl>

@@ -73,8 +73,13 @@ inline void with_ddp_groups(int size, const std::function<void(ProcessGroup&)>& 
 
 // What the ranks log in with_ddp_groups(), except for the choice of a backend.
 inline std::string log_of(int size, const std::function<void(ProcessGroup&)>& body) {
+  const bool are_processes = test_device().is_cuda() && size > 1;
   ::testing::internal::CaptureStderr();
-  with_ddp_groups(size, body);
+  with_ddp_groups(size, [&](ProcessGroup& group) {
+    body(group);
+    // A process runs the test up to here, and has captured its own output.
+    if (are_processes) std::cerr << ::testing::internal::GetCapturedStderr();
+  });
   std::istringstream all(::testing::internal::GetCapturedStderr());
   std::string text;
   for (std::string line; std::getline(all, line);) {
@@ -203,7 +208,9 @@ inline std::vector<at::Tensor> serial_mean(const std::vector<std::vector<at::Ten
     for (const auto& own : of_ranks) {
       if (like.defined()) parts.push_back(own[i].defined() ? own[i] : torch::zeros_like(like));
     }
-    mean.push_back(like.defined() ? tree_sum(parts) / divisor : at::Tensor());
+    // By a tensor: on a GPU, LibTorch divides by a number as a multiplication by its reciprocal.
+    mean.push_back(like.defined() ? tree_sum(parts) / torch::full({}, divisor, like.options())
+                                  : at::Tensor());
   }
   return mean;
 }
