@@ -68,11 +68,12 @@ endfunction()
 
 # lockstep_processors(COUNT test…) declares how many processors each of these tests of this folder keeps busy: ctest
 # starts no more tests at a time than the machine has processors for. The default is one; declare more if ranks compute
-# at the same time. A waiting rank sleeps and does not count. Tests that are not built here may be named too.
+# at the same time. A waiting rank sleeps and does not count. Tests that are not built here may be named too. Tests with
+# many processors start first: at the end they would wait for each other.
 function(lockstep_processors count)
   foreach(test IN LISTS ARGN)
     if(TEST ${test})
-      set_tests_properties(${test} PROPERTIES PROCESSORS ${count})
+      set_tests_properties(${test} PROPERTIES PROCESSORS ${count} COST ${count})
     endif()
   endforeach()
 endfunction()
