@@ -138,10 +138,12 @@ class Group final : private GroupRegistryMember {
   std::shared_ptr<Operation> start_message(std::shared_ptr<MessageOperation> operation,
                                            std::shared_ptr<const void> keep);
   void wait_for(Operation& operation, std::optional<Deadline> deadline);
-  void advance_all();
+  // Moves all operations as far as they can. `now` is the time, if it has just been read: a read
+  // is noticed in a small call.
+  void advance_all(std::optional<Ticks> now = {});
   // `is_whole`: no rank has given up the group; otherwise only the oldest call may continue.
-  void move_all(bool is_whole);
-  void begin(CallOperation& operation);
+  void move_all(bool is_whole, std::optional<Ticks> now);
+  void begin(CallOperation& operation, std::optional<Ticks> now);
   // Returns whether the memory_words of all ranks are known to be equal too.
   bool expect_equal_calls(const CallOperation& operation);
   [[nodiscard]] Awaited entered(const CallOperation& operation) const noexcept;

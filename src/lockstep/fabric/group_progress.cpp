@@ -70,8 +70,7 @@ std::shared_ptr<CallOperation> Group::start_call(const Call& call,
                    record.descriptor.name, now);
   queue_.push_back(operation);
   membership_.registry->count_pending(1);
-  if (queue_.size() == 1) operation->begun_at = now;  // unless it must wait
-  advance_all();
+  advance_all(now);
   return operation;
 }
 
@@ -87,15 +86,12 @@ std::shared_ptr<Operation> Group::start_message(std::shared_ptr<MessageOperation
   return operation;
 }
 
-void Group::advance_all() {
+void Group::advance_all(std::optional<Ticks> now) {
   if (queue_.empty() && messages_.empty()) return;
   control_->poll();
   // Nothing can move before the others have entered the oldest call; this is the usual case
   // directly after this rank has entered it.
-  if (messages_.empty() && !queue_.front()->begun && entered(*queue_.front()).lagging()) {
-    queue_.front()->begun_at = 0;
-    return;
-  }
+  if (messages_.empty() && !queue_.front()->begun && entered(*queue_.front()).lagging()) return;
   try {
     const bool is_whole = data_->begin_moving();
     if (!is_whole) {
@@ -104,7 +100,7 @@ void Group::advance_all() {
       const auto oldest = queue_.empty() ? kEveryCall : queue_.front()->number;
       if (const auto cause = reported_failure(oldest)) fail(*cause);
     }
-    move_all(is_whole);
+    move_all(is_whole, now);
     data_->end_moving();
   } catch (const PeerError& error) {
     if (failure_) throw;
@@ -116,17 +112,14 @@ void Group::advance_all() {
   }
 }
 
-void Group::move_all(bool is_whole) {
+void Group::move_all(bool is_whole, std::optional<Ticks> now) {
   bool may_begin = true;
   for (auto& operation : queue_) {
     if (operation->done) continue;
     if (!is_whole && operation != queue_.front()) break;
     if (!operation->begun) {
-      if (!may_begin || entered(*operation).lagging()) {
-        operation->begun_at = 0;
-        break;
-      }
-      begin(*operation);
+      if (!may_begin || entered(*operation).lagging()) break;
+      begin(*operation, std::exchange(now, {}));
     }
     if (operation->done) continue;
     operation->recipe.advance();
@@ -162,11 +155,9 @@ void Group::move_all(bool is_whole) {
   }
 }
 
-void Group::begin(CallOperation& operation) {
+void Group::begin(CallOperation& operation, std::optional<Ticks> now) {
   operation.begun = true;
-  // If this rank has just entered as the last one, the counter is not read again: a read is noticed
-  // in a small call.
-  if (operation.begun_at == 0) operation.begun_at = ticks();
+  operation.begun_at = now ? *now : ticks();
   const bool same_memory = expect_equal_calls(operation);
   const auto number = operation.number;
   if (operation.call.flags) {
