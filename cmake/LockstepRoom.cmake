@@ -87,14 +87,30 @@ endfunction()
 # What tools/gpu_check builds: the programs of the tests with the label "gpu", and those that print figures of a GPU.
 add_custom_target(lockstep_gpu_programs)
 
-# lockstep_test(FILE [ROOM name] [NAME name] [LINK …] [PROCESSORS n]) builds FILE as one GoogleTest program and adds it
-# to ctest as NAME, by default the room and the name of FILE.
+# lockstep_on_gpu(test…) declares that these tests of this folder use the GPU: they get the label "gpu". Three of them run
+# at a time, and they start early: processes take turns on a GPU, so that more of them would wait for each other and keep
+# processors from other tests.
+function(lockstep_on_gpu)
+  foreach(test IN LISTS ARGN)
+    get_property(number GLOBAL PROPERTY LOCKSTEP_NUM_GPU_TESTS)
+    if(NOT number)
+      set(number 0)
+    endif()
+    math(EXPR turn "${number} % 3")
+    math(EXPR number "${number} + 1")
+    set_property(GLOBAL PROPERTY LOCKSTEP_NUM_GPU_TESTS ${number})
+    set_tests_properties(${test} PROPERTIES LABELS gpu RESOURCE_LOCK gpu_${turn} COST 4)
+  endforeach()
+endfunction()
+
+# lockstep_test(FILE [GPU] [ROOM name] [NAME name] [LINK …] [LABELS …] [PROCESSORS n]) builds FILE as one GoogleTest
+# program and adds it to ctest as NAME, by default the room and the name of FILE. GPU: see lockstep_on_gpu().
 # The test's own watchdog (room testing) expires first; ctest's limit is for a hang of the watchdog.
 function(lockstep_test file)
   if(LOCKSTEP_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "ROOM;NAME;PROCESSORS" "LINK;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 test "GPU" "ROOM;NAME;PROCESSORS" "LINK;LABELS")
   if(NOT test_PROCESSORS)
     set(test_PROCESSORS 1)
   endif()
@@ -117,7 +133,8 @@ function(lockstep_test file)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${test_LABELS}" PROCESSORS ${test_PROCESSORS})
   lockstep_one_thread_per_rank(${name})
-  if("gpu" IN_LIST test_LABELS)
+  if(test_GPU)
+    lockstep_on_gpu(${name})
     add_dependencies(lockstep_gpu_programs ${name})
   endif()
   if("lockstep::torch" IN_LIST below)

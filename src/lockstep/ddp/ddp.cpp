@@ -100,9 +100,10 @@ bool Ddp::should_step() const { return settled().should_step(); }
 bool Ddp::non_finite() const {
   auto& state = settled();
   const bool found = state.is_non_finite();
-  state.report_non_finite();
+  if (state.flat.values(0).is_cuda()) state.report_non_finite();  // now it is known
   return found;
 }
+
 std::vector<std::string> Ddp::non_finite_parameters() const {
   return settled().non_finite_parameters();
 }

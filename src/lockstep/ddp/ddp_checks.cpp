@@ -172,7 +172,7 @@ std::vector<std::string> Ddp::State::non_finite_parameters() const {
 
 void Ddp::State::report_non_finite() {
   const bool is_noted = has(group_flags, StepFlags::kNonFinite);
-  const bool is_read = non_finite_result.value_or(false);  // on a GPU it is known only then
+  const bool is_read = non_finite_result.value_or(false);  // gradients on a GPU are not noted
   if (non_finite_reported || !(is_noted || is_read)) return;
   non_finite_reported = true;  // on all ranks: later ones may be consequences
   const Log log({.rank = group.global_rank(group.rank())});

@@ -154,8 +154,8 @@ inline ::testing::AssertionResult is_filled(const at::Tensor& tensor, double val
 }
 
 // Moves the module to the device and gives it equal weights on every rank for equal seeds. Does not
-// use LibTorch's generators: they belong to
-// the process, and threads must not draw from them concurrently.
+// use LibTorch's generators: they belong to the process, and threads must not draw from them
+// concurrently.
 inline void fill(torch::nn::Module& module, double seed) {
   const torch::NoGradGuard off;
   module.to(test_device());
