@@ -1,5 +1,6 @@
 // A rank is killed or stopped at a random moment of training with shards. The survivors name it,
-// and each has the parameters of a complete step; with one copy per rank, or knows that it has not.
+// and each has the parameters of a complete step; with sharded gradients and one copy per rank, or
+// knows that it has not.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -114,6 +115,7 @@ void train(int rank, const Loss& loss) {
   const bool is_torn = ddp.flat().shards().is_torn();
   if (is_torn) {
     EXPECT_EQ(loss.copies, Copies::per_rank);
+    EXPECT_EQ(loss.shard, Shard::gradients);
     const auto message = message_of([&] { ddp.flat().expect_intact(); });
     EXPECT_TRUE(holds(message, "those of two steps"));
   } else {

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -246,6 +247,7 @@ void FlatParameters::move_in() {
   if (values_.empty()) allocate();  // if this throws, the slots have not changed
   slots_.reset();
   averaged_.clear();
+  gradients_are_used_ = false;
   owned_.clear();
   buffer_ = 0;
   views_.clear();
@@ -281,6 +283,9 @@ void FlatParameters::allocate() {
     slot_tables_.push_back(segment.device.is_cuda() ? table_of(segment, layout_) : at::Tensor());
   }
   shards_ = std::make_shared<Shards>(layout_, group_, options_.shard);
+  exchanges_memory_ = options_.shard == Shard::optimizer && options_.copies == Copies::per_rank &&
+                      std::all_of(layout_.segments.begin(), layout_.segments.end(),
+                                  [](const Segment& segment) { return segment.device.is_cpu(); });
   host_copies_ =
       options_.copies == Copies::per_host ? std::make_unique<HostCopies>(group_, layout_) : nullptr;
   gradients_.assign(static_cast<std::size_t>(options_.gradient_buffers), {});

@@ -143,16 +143,19 @@ class FlatParameters {
   /// With shards, each rank receives the elements of `range` from their `owners`. Collective with
   /// shards.
   void share(at::Tensor& range, const Owners& owners) const;
-  /// Updates values as Shards::update() does. `update` changes values(); with Copies::per_host it
-  /// reads old_values() and writes all elements of the part's runs to next_values(). Collective
-  /// with shards.
+  /// Updates values as Shards::update() does. `update` changes next_values(); if there are
+  /// old_values(), it reads these and writes all elements of the part's runs. Collective with
+  /// shards.
   void update(const std::function<bool(int segment, const Shards::Part& part)>& update);
 
-  /// Where update() writes: values(), or with Copies::per_host the next copy.
+  /// Where update() writes: with Copies::per_host the next copy; with Shard::optimizer on the CPU
+  /// the gradients, each of which is needed until its value is written; otherwise values().
   [[nodiscard]] const at::Tensor& next_values(int segment) const;
-  /// With Copies::per_host the copy in use; undefined otherwise, because next_values() has the old
-  /// values then.
+  /// The values in use, unless next_values() has them: then it is undefined.
   [[nodiscard]] at::Tensor old_values(int segment) const;
+  /// Throws UsageError if a step has already used the averaged gradients up: its new values have
+  /// taken their memory.
+  void expect_gradients() const;
   /// All ranks get the values of rank 0. Collective. Throws PeerError.
   void broadcast_values() const;
   /// Rank 0 calls `write`, which may change parameters in place; all ranks get the result.
@@ -213,6 +216,7 @@ class FlatParameters {
   void move_in();
   void allocate();
   void bind_owned();
+  void exchange_memory();
   void note_written(bool bumps);
   [[nodiscard]] ShardCheck::Memory own_values() const;
   void expect_own_values() const;
@@ -235,9 +239,13 @@ class FlatParameters {
   bool has_updater_ = false;
   std::unique_ptr<HostCopies> host_copies_;  // null with Copies::per_rank
   bool next_is_copied_ = false;              // owned() has the values in use
-  std::vector<std::int64_t> versions_;       // of the parameters, as lockstep last wrote them
-  mutable ShardCheck value_check_;           // of own_values(); each note is compared once
-  std::int64_t handed_out_ = 0;              // by host_copies_, at the time of the last note
+  // Values and gradients exchange their memory in each update(): a rank that is lost inside it
+  // leaves the values as they were.
+  bool exchanges_memory_ = false;
+  bool gradients_are_used_ = false;     // by such an update()
+  std::vector<std::int64_t> versions_;  // of the parameters, as lockstep last wrote them
+  mutable ShardCheck value_check_;      // of own_values(); each note is compared once
+  std::int64_t handed_out_ = 0;         // by host_copies_, at the time of the last note
   std::unique_ptr<GradientSlots> slots_;
 };
 

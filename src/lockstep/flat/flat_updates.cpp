@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/view_as_real.h>
+#include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -40,6 +41,7 @@ std::vector<FlatRange> FlatParameters::present_gradients() const {
 }
 
 std::vector<FlatRange> FlatParameters::owned_gradients() const {
+  expect_gradients();
   auto present = present_gradients();
   if (!shards_->is_sharded()) return present;
   std::vector<FlatRange> owned;
@@ -104,7 +106,7 @@ void FlatParameters::take_in_assigned() {
   for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
     const bool is_assigned = slots_->take_in(i);
     is_any_assigned = is_any_assigned || is_assigned;
-    averaged.push_back(is_assigned || is_averaged(i));
+    averaged.push_back(is_assigned || (is_averaged(i) && !gradients_are_used_));
     if (!is_assigned || !shards_->packs_gradients()) continue;
     const auto& [segment, begin, count] = layout_.slots[static_cast<std::size_t>(i)];
     slots_->flush();
@@ -130,6 +132,7 @@ void FlatParameters::share(at::Tensor& range, const Owners& owners) const {
 
 void FlatParameters::set_averaged(std::vector<bool> averaged) {
   averaged_ = std::move(averaged);
+  gradients_are_used_ = false;
   bind_owned();
 }
 
@@ -142,18 +145,47 @@ void FlatParameters::update(
   if (host_copies_) {
     host_copies_->update(*shards_, update);
     next_is_copied_ = false;
+  } else if (exchanges_memory_) {
+    const auto keep = [this](int segment, const Shards::Part& part) {
+      const auto& [begin, count] = part.range;
+      gradients(segment).narrow(0, begin, count).copy_(values(segment).narrow(0, begin, count));
+    };
+    shards_->update(gradients_[static_cast<std::size_t>(buffer_)], update, keep);
+    exchange_memory();
   } else {
     shards_->update(values_, update);
   }
   note_written(/*bumps=*/false);
 }
 
+// Every view of a segment, such as a parameter of the module, has its storage, and so gets the
+// other memory.
+void FlatParameters::exchange_memory() {
+  for (int i = 0; i < num_segments(); ++i) {
+    auto* const first = values(i).storage().unsafeGetStorageImpl();
+    auto* const second = gradients(i).storage().unsafeGetStorageImpl();
+    auto memory = first->set_data_ptr(at::DataPtr());
+    first->set_data_ptr_noswap(second->set_data_ptr(std::move(memory)));
+  }
+  gradients_are_used_ = true;
+}
+
 const at::Tensor& FlatParameters::next_values(int segment) const {
-  return host_copies_ ? host_copies_->next(segment) : values(segment);
+  if (host_copies_) return host_copies_->next(segment);
+  return exchanges_memory_ ? gradients(segment) : values(segment);
 }
 
 at::Tensor FlatParameters::old_values(int segment) const {
-  return host_copies_ ? host_copies_->shared(segment) : at::Tensor();
+  if (host_copies_) return host_copies_->shared(segment);
+  return exchanges_memory_ ? values(segment) : at::Tensor();
+}
+
+void FlatParameters::expect_gradients() const {
+  if (!gradients_are_used_) return;
+  throw UsageError(
+      "the averaged gradients are gone: with Shard::optimizer the new values of a step take their "
+      "memory. Read their norm, clip and unscale them before step(), and call backward() before "
+      "the next one");
 }
 
 void FlatParameters::broadcast_values() const {
@@ -254,14 +286,15 @@ std::span<const OwnedShard> FlatParameters::owned() {
   if (!owned_.empty()) return owned_;
   for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
     const auto& slot = layout_.slots[static_cast<std::size_t>(i)];
+    // Without copies per host it is updated in place: the program's optimizer has one tensor.
+    const auto& written = host_copies_ ? next_values(slot.segment) : values(slot.segment);
     for (const auto& run : shards_->runs_within(slot.segment, slot.begin, slot.count)) {
-      owned_.push_back(
-          {.name = parameters_[static_cast<std::size_t>(i)].name,
-           .parameter = i,
-           .begin = run.begin - slot.begin,
-           // Not views in autograd's sense: optimizers write to them in place.
-           .value = next_values(slot.segment).narrow(0, run.begin, run.count).variable_data(),
-           .gradient = {}});
+      owned_.push_back({.name = parameters_[static_cast<std::size_t>(i)].name,
+                        .parameter = i,
+                        .begin = run.begin - slot.begin,
+                        // Not views in autograd's sense: optimizers write to them in place.
+                        .value = written.narrow(0, run.begin, run.count).variable_data(),
+                        .gradient = {}});
     }
   }
   bind_owned();
@@ -289,7 +322,7 @@ void FlatParameters::share_values() {
     next_is_copied_ = false;
     host_copies_->switch_over();
   } else {
-    update([](int, const Shards::Part&) { return true; });
+    shards_->update(values_, [](int, const Shards::Part&) { return true; });
   }
   note_written(/*bumps=*/true);
 }

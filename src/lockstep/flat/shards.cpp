@@ -178,16 +178,19 @@ at::Tensor Shards::take_over(const Shards& old, int segment, const at::Tensor& p
 }
 
 void Shards::update(std::span<const at::Tensor> values,
-                    const std::function<bool(int segment, const Part& part)>& update) {
+                    const std::function<bool(int segment, const Part& part)>& update,
+                    const std::function<void(int segment, const Part& part)>& keep) {
   std::deque<Work> calls;
   const auto wait_for_first = [&] {
     calls.front().wait();
     calls.pop_front();
   };
-  is_torn_ = is_sharded();  // until all ranks have the new values
+  is_torn_ = is_sharded() && !keep;  // until all ranks have the new values
   for (int i = 0; i < static_cast<int>(values.size()); ++i) {
     for (const auto& part : parts(i)) {
-      if (!update(i, part) || part.owners == nullptr) continue;
+      const bool is_changed = update(i, part);
+      if (!is_changed && keep) keep(i, part);
+      if (!is_changed || part.owners == nullptr) continue;
       auto range =
           values[static_cast<std::size_t>(i)].narrow(0, part.range.begin, part.range.count);
       if (range.is_complex()) range = at::view_as_real(range);

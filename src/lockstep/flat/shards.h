@@ -91,10 +91,14 @@ class Shards {
   /// the part's runs, and returns whether any rank changes the part. Returns when all ranks have
   /// the new values. Collective if is_sharded(): every rank calls this, and `update` returns the
   /// same everywhere. Throws PeerError when a rank is lost.
+  /// With `keep`, the old values are not in `values`, and stay if this throws: `update` writes all
+  /// elements of the part's runs, and keep(segment, part) all elements of a part that no rank
+  /// changes.
   void update(std::span<const at::Tensor> values,
-              const std::function<bool(int segment, const Part& part)>& update);
+              const std::function<bool(int segment, const Part& part)>& update,
+              const std::function<void(int segment, const Part& part)>& keep = {});
 
-  /// Whether update() has thrown: the values may be those of two steps.
+  /// Whether update() has thrown without `keep`: the values may be those of two steps.
   [[nodiscard]] bool is_torn() const noexcept { return is_torn_; }
 
  private:

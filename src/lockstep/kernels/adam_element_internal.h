@@ -32,11 +32,11 @@ struct AdamFactors {
   return 1 - step.beta1 >= 0.5;
 }
 
-/// Steps element `i` of arrays that do not overlap, except that `old_values` may be `values`; see
-/// AdamStretch.
+/// Steps element `i` of arrays that do not overlap, except that `old_values` or `gradients` may be
+/// `values`; see AdamStretch.
 template <bool FromGradient, bool Decays, typename Stored, typename Wide>
 [[gnu::always_inline]] constexpr void adam_element(Stored* values, const Stored* old_values,
-                                                   const Stored* __restrict gradients,
+                                                   const Stored* gradients,
                                                    Wide* __restrict averages,
                                                    Wide* __restrict squares,
                                                    Wide* __restrict masters, std::size_t i,

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "lockstep/kernels/adam_element_internal.h"
+#include "lockstep/kernels/step_place_internal.h"
 
 namespace lockstep {
 namespace {
@@ -17,18 +18,19 @@ template <typename T>
 }
 
 // GCC honors __restrict only on parameters of a function that is not inlined.
-template <bool FromGradient, bool Decays, bool InPlace, typename Stored, typename Wide>
+template <bool FromGradient, bool Decays, StepPlace To, typename Stored, typename Wide>
 [[gnu::noinline]] void pass(Stored* __restrict values, const Stored* __restrict elsewhere,
-                            const Stored* __restrict gradients, Wide* __restrict averages,
+                            const Stored* __restrict apart, Wide* __restrict averages,
                             Wide* __restrict squares, Wide* __restrict masters, std::size_t count,
                             AdamFactors<Wide> factors) noexcept {
-  const Stored* const old_values = InPlace ? values : elsewhere;
+  const Stored* const old_values = To == StepPlace::in_place ? values : elsewhere;
+  const Stored* const gradients = To == StepPlace::over_gradients ? values : apart;
   constexpr std::size_t kLine = 64 / sizeof(Wide);
   std::size_t begin = 0;
   for (; begin + kLine <= count; begin += kLine) {
     fetch_ahead(values + begin);
-    if constexpr (!InPlace) fetch_ahead(old_values + begin);
-    fetch_ahead(gradients + begin);
+    if constexpr (To != StepPlace::in_place) fetch_ahead(old_values + begin);
+    if constexpr (To != StepPlace::over_gradients) fetch_ahead(gradients + begin);
     fetch_ahead(averages + begin);
     fetch_ahead(squares + begin);
     if constexpr (!std::is_same_v<Stored, Wide>) fetch_ahead(masters + begin);
@@ -43,24 +45,30 @@ template <bool FromGradient, bool Decays, bool InPlace, typename Stored, typenam
   }
 }
 
-template <bool FromGradient, bool Decays, bool InPlace, typename Stored>
+template <bool FromGradient, bool Decays, StepPlace To, typename Stored>
 void pass(const AdamStretch<Stored>& stretch, const AdamStep& step) noexcept {
   using Wide = WideOf<Stored>;
-  pass<FromGradient, Decays, InPlace, Stored, Wide>(
+  pass<FromGradient, Decays, To, Stored, Wide>(
       stretch.values, stretch.old_values, stretch.gradients, stretch.averages, stretch.squares,
       stretch.masters, stretch.count, AdamFactors<Wide>(step));
 }
 
-template <bool FromGradient, bool InPlace, typename Stored>
+template <bool FromGradient, StepPlace To, typename Stored>
 void choose_decay(const AdamStretch<Stored>& stretch, const AdamStep& step) noexcept {
-  step.decay != 0 ? pass<FromGradient, true, InPlace>(stretch, step)
-                  : pass<FromGradient, false, InPlace>(stretch, step);
+  step.decay != 0 ? pass<FromGradient, true, To>(stretch, step)
+                  : pass<FromGradient, false, To>(stretch, step);
 }
 
 template <bool FromGradient, typename Stored>
 void choose_place(const AdamStretch<Stored>& stretch, const AdamStep& step) noexcept {
-  stretch.old_values == nullptr ? choose_decay<FromGradient, true>(stretch, step)
-                                : choose_decay<FromGradient, false>(stretch, step);
+  switch (place_of(stretch)) {
+    case StepPlace::in_place:
+      return choose_decay<FromGradient, StepPlace::in_place>(stretch, step);
+    case StepPlace::elsewhere:
+      return choose_decay<FromGradient, StepPlace::elsewhere>(stretch, step);
+    case StepPlace::over_gradients:
+      return choose_decay<FromGradient, StepPlace::over_gradients>(stretch, step);
+  }
 }
 
 }  // namespace

@@ -66,8 +66,10 @@ struct AdamStretch {
   Wide* squares = nullptr;
   Wide* masters = nullptr;  // BFloat16 only: the parameters in float, which the pass updates
   std::size_t count = 0;
-  bool gradients_are_packed = false;   // as the state
-  const Stored* old_values = nullptr;  // null: in `values`, which the pass then updates in place
+  bool gradients_are_packed = false;  // as the state
+  // Null: in `values`, which the pass then updates in place. Otherwise `values` may be `gradients`,
+  // which the pass then overwrites.
+  const Stored* old_values = nullptr;
 
   /// Elements [begin, end).
   [[nodiscard]] constexpr AdamStretch part(std::size_t begin, std::size_t end) const noexcept {

@@ -27,12 +27,11 @@ struct SgdFactors {
         decay(static_cast<Wide>(step.decay)) {}
 };
 
-/// Steps element `i` of arrays that do not overlap, except that `old_values` may be `values`; see
-/// SgdStretch.
+/// Steps element `i` of arrays that do not overlap, except that `old_values` or `gradients` may be
+/// `values`; see SgdStretch.
 template <Momentum Kind, bool Decays, bool Nesterov, typename Stored, typename Wide>
 [[gnu::always_inline]] constexpr void sgd_element(Stored* values, const Stored* old_values,
-                                                  const Stored* __restrict gradients,
-                                                  Wide* __restrict momenta,
+                                                  const Stored* gradients, Wide* __restrict momenta,
                                                   Wide* __restrict masters, std::size_t i,
                                                   const SgdFactors<Wide>& f) noexcept {
   Wide value = read_value(old_values[i], masters, i);

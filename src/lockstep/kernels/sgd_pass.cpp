@@ -1,29 +1,38 @@
 #include "lockstep/kernels/sgd_pass.h"
 
 #include "lockstep/kernels/sgd_element_internal.h"
+#include "lockstep/kernels/step_place_internal.h"
 
 namespace lockstep {
 namespace {
 
-template <Momentum Kind, bool Decays, bool Nesterov, bool InPlace, typename Stored>
+template <Momentum Kind, bool Decays, bool Nesterov, StepPlace To, typename Stored>
 void pass(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   using Wide = WideOf<Stored>;
   const SgdFactors<Wide> factors(step);
   Stored* __restrict values = stretch.values;
   const Stored* __restrict elsewhere = stretch.old_values;
-  const Stored* __restrict gradients = stretch.gradients;
+  const Stored* __restrict apart = stretch.gradients;
   Wide* __restrict momenta = stretch.momenta;
   Wide* __restrict masters = stretch.masters;
+  const Stored* const old_values = To == StepPlace::in_place ? values : elsewhere;
+  const Stored* const gradients = To == StepPlace::over_gradients ? values : apart;
   for (std::size_t i = 0; i < stretch.count; ++i) {
-    sgd_element<Kind, Decays, Nesterov>(values, InPlace ? values : elsewhere, gradients, momenta,
-                                        masters, i, factors);
+    sgd_element<Kind, Decays, Nesterov>(values, old_values, gradients, momenta, masters, i,
+                                        factors);
   }
 }
 
 template <Momentum Kind, bool Decays, bool Nesterov, typename Stored>
 void choose_place(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
-  stretch.old_values == nullptr ? pass<Kind, Decays, Nesterov, true>(stretch, step)
-                                : pass<Kind, Decays, Nesterov, false>(stretch, step);
+  switch (place_of(stretch)) {
+    case StepPlace::in_place:
+      return pass<Kind, Decays, Nesterov, StepPlace::in_place>(stretch, step);
+    case StepPlace::elsewhere:
+      return pass<Kind, Decays, Nesterov, StepPlace::elsewhere>(stretch, step);
+    case StepPlace::over_gradients:
+      return pass<Kind, Decays, Nesterov, StepPlace::over_gradients>(stretch, step);
+  }
 }
 
 template <Momentum Kind, bool Decays, typename Stored>

@@ -46,8 +46,10 @@ struct SgdStretch {
   Wide* momenta = nullptr;  // null without momentum
   Wide* masters = nullptr;  // BFloat16 only
   std::size_t count = 0;
-  bool gradients_are_packed = false;   // as the state
-  const Stored* old_values = nullptr;  // null: in `values`, which the pass then updates in place
+  bool gradients_are_packed = false;  // as the state
+  // Null: in `values`, which the pass then updates in place. Otherwise `values` may be `gradients`,
+  // which the pass then overwrites.
+  const Stored* old_values = nullptr;
 
   /// Elements [begin, end).
   [[nodiscard]] constexpr SgdStretch part(std::size_t begin, std::size_t end) const noexcept {

@@ -9,6 +9,7 @@ std::vector<FlatRange> present_gradients(FlatParameters& flat) {
     if (!flat.slots().is_in_place(index)) flat.expect_in_place();  // names all of them
   }
   flat.take_in_assigned();
+  flat.expect_gradients();
   return flat.present_gradients();
 }
 
