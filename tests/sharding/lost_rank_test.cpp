@@ -1,6 +1,5 @@
 // A rank is killed or stopped at a random moment of training with shards. The survivors name it,
-// and each has the parameters of a complete step; with sharded gradients and one copy per rank, or
-// knows that it has not.
+// and each has the parameters of a complete step.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -108,24 +107,16 @@ void train(int rank, const Loss& loss) {
     if (rank == kVictim) return;  // it was stopped, and the others have given it up
     EXPECT_EQ(error.rank(), kVictim) << error.what();
   }
-  const auto expect_complete = [&] {
-    const auto now = digest_of_values(ddp.flat());
-    EXPECT_EQ(now, expected[static_cast<std::size_t>(step)]) << "after step " << step;
-  };
-  const bool is_torn = ddp.flat().shards().is_torn();
-  if (is_torn) {
-    EXPECT_EQ(loss.copies, Copies::per_rank);
-    EXPECT_EQ(loss.shard, Shard::gradients);
-    const auto message = message_of([&] { ddp.flat().expect_intact(); });
-    EXPECT_TRUE(holds(message, "those of two steps"));
-  } else {
-    expect_complete();
-  }
+  // A rank that is lost when all ranks have their new values leaves those.
+  const auto before = expected[static_cast<std::size_t>(step)];
+  const auto after = expected[static_cast<std::size_t>(step) + 1];
+  const auto found = digest_of_values(ddp.flat());
+  EXPECT_TRUE(found == before || found == after) << "in step " << step;
+  ::printf("lost in step %d, %s values\n", step, found == before ? "old" : "new");
   if (loss.signal != SIGSTOP) return;
   ::kill(static_cast<pid_t>(pids[kVictim]), SIGCONT);
-  if (is_torn) return;
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  expect_complete();  // the rank that woke up has written nothing
+  EXPECT_EQ(digest_of_values(ddp.flat()), found) << "the rank that woke up has written nothing";
 }
 
 class LostRank : public ::testing::TestWithParam<Copies> {};

@@ -55,6 +55,28 @@ TEST(ShardedDdp, AveragesOneBufferWhileBackwardFillsTheOther) {
   }
 }
 
+// New values take the memory of the averages: what would read it must not read them.
+TEST(ShardedDdp, UsesTheGradientsUpInAStep) {
+  with_groups(2, [](ProcessGroup& group) {
+    for (const auto shard : {Shard::optimizer, Shard::gradients}) {
+      ShardedNet net;
+      fill(*net, 1);
+      Ddp ddp(*net, group, {.shard = shard});
+      SGD optimizer(ddp.flat(), {.lr = 0.1});
+      for (int step = 0; step < 2; ++step) {
+        net->forward(images(group.rank(), step, at::kFloat), true).square().mean().backward();
+        EXPECT_FALSE(ddp.non_finite());
+        optimizer.step();
+        EXPECT_TRUE(ddp.should_step()) << "until the next backward";
+        EXPECT_TRUE(
+            holds(message_of([&] { optimizer.step(); }), "the averaged gradients are gone"));
+        EXPECT_TRUE(holds(message_of([&] { clip_grad_norm(ddp.flat(), 1); }), "before step()"));
+        optimizer.zero_grad();
+      }
+    }
+  });
+}
+
 // torch::optim over owned(), as documented there.
 TEST(OwnedShards, AreUpdatedByOptimizersOfTorch) {
   for (const int size : {1, 2, 4}) {

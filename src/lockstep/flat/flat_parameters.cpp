@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/shared_region.h"
 #include "lockstep/flat/host_copies.h"
+#include "lockstep/flat/staged_values.h"
 #include "lockstep/flat/upload.h"
 
 namespace lockstep {
@@ -290,13 +291,18 @@ void FlatParameters::allocate() {
       options_.copies == Copies::per_host ? std::make_unique<HostCopies>(group_, layout_) : nullptr;
   gradients_.assign(static_cast<std::size_t>(options_.gradient_buffers), {});
   packed_gradients_.clear();
+  staged_.reset();
+  if (shards_->packs_gradients() && !host_copies_ && StagedValues::fits(group_, layout_)) {
+    staged_ = std::make_unique<StagedValues>(group_, layout_, shards_->ownership());
+  }
   for (const auto& segment : layout_.segments) {
     const auto number = static_cast<int>(values_.size());
     const auto bytes = segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));
     const auto make = [&] { return group_.allocate(bytes, segment.device).view(segment.dtype); };
     values_.push_back(host_copies_ ? host_copies_->values(number) : make());
     if (shards_->packs_gradients()) {
-      packed_gradients_.push_back(shards_->make_packed(number, segment.dtype));
+      packed_gradients_.push_back(staged_ ? staged_->own(number)
+                                          : shards_->make_packed(number, segment.dtype));
       continue;
     }
     for (auto& buffer : gradients_) buffer.push_back(make());

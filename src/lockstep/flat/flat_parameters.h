@@ -65,6 +65,7 @@ struct FlatOptions {
 };
 
 class HostCopies;
+class StagedValues;
 
 class FlatParameters {
  public:
@@ -123,9 +124,9 @@ class FlatParameters {
   void pack(int segment, std::int64_t begin, const at::Tensor& gradients) const;
   /// The same, for averages of several reductions: begin, add each one multiplied by its weight,
   /// and divide by the sum of the weights.
-  void begin_sums() const;
+  void begin_sums();
   void add_to_sums(int segment, std::int64_t begin, const at::Tensor& gradients,
-                   std::int64_t weight) const;
+                   std::int64_t weight);
   void divide_sums(std::int64_t weight) const;
   /// Takes gradients that the user has assigned to `.grad` for averages.
   void take_in_assigned();
@@ -148,9 +149,12 @@ class FlatParameters {
   /// shards.
   void update(const std::function<bool(int segment, const Shards::Part& part)>& update);
 
-  /// Where update() writes: with Copies::per_host the next copy; with Shard::optimizer on the CPU
-  /// the gradients, each of which is needed until its value is written; otherwise values().
+  /// Where update() writes. With Copies::per_host: the next copy. With Copies::per_rank and shards
+  /// on the CPU: the memory of the averages, each of which is needed until its value is written.
+  /// Otherwise: values().
   [[nodiscard]] const at::Tensor& next_values(int segment) const;
+  /// Whether next_values() is packed memory (shards.h).
+  [[nodiscard]] bool next_is_packed() const noexcept { return staged_ != nullptr; }
   /// The values in use, unless next_values() has them: then it is undefined.
   [[nodiscard]] at::Tensor old_values(int segment) const;
   /// Throws UsageError if a step has already used the averaged gradients up: its new values have
@@ -238,11 +242,13 @@ class FlatParameters {
   std::vector<OwnedShard> owned_;
   bool has_updater_ = false;
   std::unique_ptr<HostCopies> host_copies_;  // null with Copies::per_rank
+  std::unique_ptr<StagedValues> staged_;     // of Shard::gradients on one host, if these are null
+  bool sums_begin_ = false;                  // begin_sums() was called, and none was added since
   bool next_is_copied_ = false;              // owned() has the values in use
   // Values and gradients exchange their memory in each update(): a rank that is lost inside it
   // leaves the values as they were.
   bool exchanges_memory_ = false;
-  bool gradients_are_used_ = false;     // by such an update()
+  bool gradients_are_used_ = false;     // by an update(), which has written to their memory
   std::vector<std::int64_t> versions_;  // of the parameters, as lockstep last wrote them
   mutable ShardCheck value_check_;      // of own_values(); each note is compared once
   std::int64_t handed_out_ = 0;         // by host_copies_, at the time of the last note

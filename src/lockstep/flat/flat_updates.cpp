@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/flat/flat_parameters.h"
 #include "lockstep/flat/host_copies.h"
+#include "lockstep/flat/staged_values.h"
 
 namespace lockstep {
 
@@ -83,12 +84,15 @@ void FlatParameters::pack(int segment, std::int64_t begin, const at::Tensor& gra
   }
 }
 
-void FlatParameters::begin_sums() const {
-  for (const auto& sums : packed_gradients_) sums.zero_();
-}
+// Not before the first reduction of the step: until then other ranks may read the new values of the
+// last step there (staged_values.h).
+void FlatParameters::begin_sums() { sums_begin_ = true; }
 
 void FlatParameters::add_to_sums(int segment, std::int64_t begin, const at::Tensor& gradients,
-                                 std::int64_t weight) const {
+                                 std::int64_t weight) {
+  if (std::exchange(sums_begin_, false)) {
+    for (const auto& sums : packed_gradients_) sums.zero_();
+  }
   const auto& sums = average_memory(segment);
   for (const auto& run : shards_->runs_within(segment, begin, gradients.numel())) {
     sums.narrow(0, run.packed_begin, run.count)
@@ -142,6 +146,7 @@ bool FlatParameters::is_averaged(int parameter) const {
 
 void FlatParameters::update(
     const std::function<bool(int segment, const Shards::Part& part)>& update) {
+  gradients_are_used_ = exchanges_memory_ || staged_;
   if (host_copies_) {
     host_copies_->update(*shards_, update);
     next_is_copied_ = false;
@@ -152,6 +157,8 @@ void FlatParameters::update(
     };
     shards_->update(gradients_[static_cast<std::size_t>(buffer_)], update, keep);
     exchange_memory();
+  } else if (staged_) {
+    staged_->update(*shards_, values_, update);
   } else {
     shards_->update(values_, update);
   }
@@ -167,25 +174,24 @@ void FlatParameters::exchange_memory() {
     auto memory = first->set_data_ptr(at::DataPtr());
     first->set_data_ptr_noswap(second->set_data_ptr(std::move(memory)));
   }
-  gradients_are_used_ = true;
 }
 
 const at::Tensor& FlatParameters::next_values(int segment) const {
   if (host_copies_) return host_copies_->next(segment);
-  return exchanges_memory_ ? gradients(segment) : values(segment);
+  return exchanges_memory_ || staged_ ? average_memory(segment) : values(segment);
 }
 
 at::Tensor FlatParameters::old_values(int segment) const {
   if (host_copies_) return host_copies_->shared(segment);
-  return exchanges_memory_ ? values(segment) : at::Tensor();
+  return exchanges_memory_ || staged_ ? values(segment) : at::Tensor();
 }
 
 void FlatParameters::expect_gradients() const {
   if (!gradients_are_used_) return;
   throw UsageError(
-      "the averaged gradients are gone: with Shard::optimizer the new values of a step take their "
-      "memory. Read their norm, clip and unscale them before step(), and call backward() before "
-      "the next one");
+      "the averaged gradients are gone: with shards the new values of a step take their memory. "
+      "Read their norm, clip and unscale them before step(), and call backward() before the next "
+      "one");
 }
 
 void FlatParameters::broadcast_values() const {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/random.h"
@@ -176,9 +177,9 @@ void expect_same_elsewhere(const Pass& pass) {
     std::vector<WideOf<T>> masters = {};
   };
   Arrays one{.values = first};
-  Arrays other{.values = first};
   for (const auto value : first) one.masters.push_back(widened(value));
-  other.masters = one.masters;
+  Arrays other = one;
+  Arrays third = one;
   const auto stretch = [&](Arrays& arrays) {
     Stretch<T> all;
     all.values = arrays.values.data();
@@ -202,14 +203,23 @@ void expect_same_elsewhere(const Pass& pass) {
     for (std::size_t begin = 0; begin < kCount; begin += 777) {
       pass(elsewhere.part(begin, std::min(begin + 777, kCount)));
     }
+    const auto before = std::exchange(third.values, gradients);
+    auto over = stretch(third);
+    over.gradients = over.values;
+    over.old_values = before.data();
+    for (std::size_t begin = 0; begin < kCount; begin += 777) {
+      pass(over.part(begin, std::min(begin + 777, kCount)));
+    }
   }
-  EXPECT_EQ(digest_of(one.values), digest_of(other.values));
-  EXPECT_EQ(digest_of(one.averages), digest_of(other.averages));
-  EXPECT_EQ(digest_of(one.squares), digest_of(other.squares));
-  EXPECT_EQ(digest_of(one.masters), digest_of(other.masters));
+  for (const auto* same : {&other, &third}) {
+    EXPECT_EQ(digest_of(one.values), digest_of(same->values));
+    EXPECT_EQ(digest_of(one.averages), digest_of(same->averages));
+    EXPECT_EQ(digest_of(one.squares), digest_of(same->squares));
+    EXPECT_EQ(digest_of(one.masters), digest_of(same->masters));
+  }
 }
 
-TEST(InstructionSets, OldValuesMayBeElsewhere) {
+TEST(InstructionSets, NewValuesMayGoElsewhereAndOverGradients) {
   const SgdStep momentum{.lr = 0.1, .momentum = 0.9, .decay = 0.01};
   for (const auto set : instruction_sets()) {
     const auto adam = [&](const auto& stretch) { adam_pass(stretch, kAdamW, set); };

@@ -52,9 +52,10 @@ void copy_rest(const SegmentMemory& memory, std::span<const OwnedRun> runs,
   const auto width = static_cast<std::int64_t>(memory.values.element_size());
   const auto* const from = static_cast<const std::byte*>(memory.old_values.const_data_ptr());
   auto* const to = static_cast<std::byte*>(memory.values.data_ptr());
-  const auto copy = [&](std::int64_t begin, std::int64_t end) {
+  const auto copy = [&](const OwnedRun& run, std::int64_t begin, std::int64_t end) {
+    const auto place = memory.values_are_packed ? run.packed(begin) : begin;
     if (begin < end) {
-      std::memcpy(to + begin * width, from + begin * width,
+      std::memcpy(to + place * width, from + begin * width,
                   static_cast<std::size_t>((end - begin) * width));
     }
   };
@@ -62,10 +63,10 @@ void copy_rest(const SegmentMemory& memory, std::span<const OwnedRun> runs,
   for (const auto& run : runs) {
     auto begin = run.begin;
     for (; next != stepped.end() && next->elements.begin < run.end(); ++next) {
-      copy(begin, next->elements.begin);
+      copy(run, begin, next->elements.begin);
       begin = next->elements.end();
     }
-    copy(begin, run.end());
+    copy(run, begin, run.end());
   }
 }
 
@@ -251,6 +252,7 @@ SegmentMemory FlatOptimizer::memory_of(int segment, const DeviceStepInputs& inpu
   const auto number = static_cast<std::size_t>(segment);
   SegmentMemory memory{
       .values = flat_.next_values(segment),
+      .values_are_packed = flat_.next_is_packed(),
       .old_values = flat_.old_values(segment),
       .gradients = flat_.average_memory(segment),
       .gradients_are_packed = shards_->packs_gradients(),

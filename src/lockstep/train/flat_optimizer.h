@@ -58,6 +58,7 @@ struct DeviceStep {
 /// Shard::gradients.
 struct SegmentMemory {
   at::Tensor values;
+  bool values_are_packed = false;
   at::Tensor old_values;  // before the step, if `values` does not hold them; or undefined
   at::Tensor gradients;
   bool gradients_are_packed = false;

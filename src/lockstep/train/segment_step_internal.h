@@ -25,7 +25,8 @@ void with_stretch(const SegmentMemory& memory, const OwnedRun& range, const AddS
                   const Call& call) {
   const auto run = [&]<typename Stored>(Stretch<Stored> stretch) {
     using Wide = WideOf<Stored>;
-    stretch.values = static_cast<Stored*>(memory.values.data_ptr()) + range.begin;
+    stretch.values = static_cast<Stored*>(memory.values.data_ptr()) +
+                     (memory.values_are_packed ? range.packed_begin : range.begin);
     if (memory.old_values.defined()) {
       stretch.old_values =
           static_cast<const Stored*>(memory.old_values.const_data_ptr()) + range.begin;
