@@ -77,6 +77,30 @@ TEST(ShardedDdp, UsesTheGradientsUpInAStep) {
   });
 }
 
+// A step() without averages, as in loops that do not ask should_step(), changes nothing.
+TEST(ShardedDdp, KeepsGradientsThatAreNotAveragedYet) {
+  with_groups(2, [](ProcessGroup& group) {
+    for (const auto shard : {Shard::optimizer, Shard::gradients}) {
+      for (const bool reduces_each : {false, shard == Shard::gradients}) {
+        const auto run = [&](bool steps_early) {
+          ShardedNet net;
+          fill(*net, 1);
+          Ddp ddp(*net, group,
+                  {.accumulate = 2, .shard = shard, .reduce_each_micro_batch = reduces_each});
+          SGD optimizer(ddp.flat(), {.lr = 1e-3});
+          for (int micro = 0; micro < 6; ++micro) {
+            net->forward(images(group.rank(), micro, at::kFloat), true).square().mean().backward();
+            if (steps_early || ddp.should_step()) optimizer.step();
+            if (ddp.should_step()) optimizer.zero_grad();
+          }
+          return copies_of_parameters(*net);
+        };
+        EXPECT_TRUE(are_equal(run(true), run(false)));
+      }
+    }
+  });
+}
+
 // torch::optim over owned(), as documented there.
 TEST(OwnedShards, AreUpdatedByOptimizersOfTorch) {
   for (const int size : {1, 2, 4}) {

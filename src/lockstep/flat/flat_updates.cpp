@@ -146,7 +146,11 @@ bool FlatParameters::is_averaged(int parameter) const {
 
 void FlatParameters::update(
     const std::function<bool(int segment, const Shards::Part& part)>& update) {
-  gradients_are_used_ = exchanges_memory_ || staged_;
+  if (exchanges_memory_ || staged_) {
+    // Gradients that wait for their average are in that memory, and stay.
+    if (std::find(averaged_.begin(), averaged_.end(), true) == averaged_.end()) return;
+    gradients_are_used_ = true;
+  }
   if (host_copies_) {
     host_copies_->update(*shards_, update);
     next_is_copied_ = false;

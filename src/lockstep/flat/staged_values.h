@@ -1,10 +1,10 @@
 // New values that wait until all ranks have theirs: for sharded gradients with one copy of the
 // parameters per rank, on the CPU and one host.
 //
-// A step writes its new values over the averages of the rank's shards, which nobody needs any more.
-// When all ranks have done so, they send them to each other. So a rank that is lost before leaves
-// the old values, and one that is lost after it leaves all new ones in memory that outlives it: the
-// others read them there.
+// A step writes its new values over the averages of the rank's shards, which no rank needs any
+// more. When all ranks have done so, they send them to each other. So a rank that is lost before
+// leaves the old values, and one that is lost after it leaves all new ones in memory that outlives
+// it: the others read them there.
 #pragma once
 
 #include <ATen/core/Tensor.h>
