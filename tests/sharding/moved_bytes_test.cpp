@@ -64,6 +64,10 @@ TEST(MovedBytes, AreThoseOfTheTableInShardingMd) {
     EXPECT_NEAR(per_rank.moved, 8 * w + 28, (8 * w + 28) * kSmallCalls) << ranks;
     EXPECT_NEAR(per_rank.reloaded, 4 * (w - 1), 4 * w * kSmallCalls) << ranks;
 
+    const auto waiting = bytes_of_step(ranks, {.shard = Shard::gradients});
+    EXPECT_NEAR(waiting.moved, 8 * w + 36, (8 * w + 36) * kSmallCalls) << ranks;
+    EXPECT_NEAR(waiting.reloaded, 4 * (w - 1), 4 * w * kSmallCalls) << ranks;
+
     const auto per_host =
         bytes_of_step(ranks, {.shard = Shard::optimizer, .copies = Copies::per_host});
     EXPECT_NEAR(per_host.moved, 4 * w + 32, (4 * w + 32) * kSmallCalls) << ranks;

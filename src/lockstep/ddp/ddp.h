@@ -184,7 +184,7 @@ class [[nodiscard]] Ddp {
   [[nodiscard]] bool should_step() const;
   /// Whether the averaged gradients of the last reduction have a non-finite value: a rank's
   /// gradient had one, or a sum overflowed. Equal on all ranks, without communication; with shards
-  /// collective: every rank calls this. Call it before `.grad` is changed.
+  /// collective: every rank calls this. Call it before `.grad` is changed and before step().
   /// The first call after a reduction reads all averaged gradients, and waits for the device if
   /// they are on a GPU. The first non-finite gradient of a rank is also logged: after the
   /// reduction, or by this function if it is on a GPU.

@@ -242,7 +242,7 @@ class FlatParameters {
   std::vector<OwnedShard> owned_;
   bool has_updater_ = false;
   std::unique_ptr<HostCopies> host_copies_;  // null with Copies::per_rank
-  std::unique_ptr<StagedValues> staged_;     // of Shard::gradients on one host, if these are null
+  std::unique_ptr<StagedValues> staged_;     // with Shard::gradients per rank, on one host
   bool sums_begin_ = false;                  // begin_sums() was called, and none was added since
   bool next_is_copied_ = false;              // owned() has the values in use
   // Values and gradients exchange their memory in each update(): a rank that is lost inside it

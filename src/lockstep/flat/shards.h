@@ -91,9 +91,9 @@ class Shards {
   /// the part's runs, and returns whether any rank changes the part. Returns when all ranks have
   /// the new values. Collective if is_sharded(): every rank calls this, and `update` returns the
   /// same everywhere. Throws PeerError when a rank is lost.
-  /// With `keep`, the old values are not in `values`, and stay if this throws: `update` writes all
-  /// elements of the part's runs, and keep(segment, part) all elements of a part that no rank
-  /// changes.
+  /// With `keep`, the caller has whole values elsewhere if this throws, the old or the new ones.
+  /// keep(segment, part) is called for a part that no rank changes: it copies the part if `values`
+  /// do not hold it.
   void update(std::span<const at::Tensor> values,
               const std::function<bool(int segment, const Part& part)>& update,
               const std::function<void(int segment, const Part& part)>& keep = {});

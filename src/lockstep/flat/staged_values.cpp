@@ -1,7 +1,6 @@
 #include "lockstep/flat/staged_values.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/moved_bytes.h"
@@ -46,63 +45,44 @@ StagedValues::StagedValues(const ProcessGroup& group, const Layout& layout,
 }
 
 void StagedValues::update(
-    const Shards& shards, std::span<const at::Tensor> values,
+    Shards& shards, std::span<const at::Tensor> values,
     const std::function<bool(int segment, const Shards::Part& part)>& update) {
-  std::vector<Changed> changed;
+  std::vector<bool> is_changed;  // by part
   for (int i = 0; i < static_cast<int>(values.size()); ++i) {
-    for (const auto& part : shards.parts(i)) {
-      if (update(i, part)) changed.push_back({i, &part});
-    }
+    for (const auto& part : shards.parts(i)) is_changed.push_back(update(i, part));
   }
   group_.barrier({.name = "new parameters"}).wait();
+  auto next = is_changed.begin();
+  const auto send = [&](int segment, const Shards::Part& part) {
+    if (!*next++) return false;
+    copy(segment, part.runs, group_.rank(), values[static_cast<std::size_t>(segment)]);
+    return true;
+  };
+  const auto keep = [](int /*segment*/, const Shards::Part& /*part*/) {};  // it is in `values`
   try {
-    send(changed, values);
+    shards.update(values, send, keep);
   } catch (const PeerError&) {
-    read_all(changed, values);
+    read_all(values);
     throw;
   }
 }
 
-void StagedValues::send(std::span<const Changed> changed,
-                        std::span<const at::Tensor> values) const {
-  constexpr std::size_t kMostCalls = 4;
-  std::deque<Work> calls;
-  const auto wait_for_first = [&] {
-    calls.front().wait();
-    calls.pop_front();
-  };
-  for (const auto& each : changed) {
-    const auto& segment = values[static_cast<std::size_t>(each.segment)];
-    copy(each, group_.rank(), segment);
-    const auto& part = *each.part;
-    if (part.owners == nullptr) continue;
-    auto range = segment.narrow(0, part.range.begin, part.range.count);
-    calls.push_back(group_.gather_from_owners(range, part.owners, {.name = "new parameters"}));
-    if (calls.size() == kMostCalls) wait_for_first();
-  }
-  while (!calls.empty()) wait_for_first();
-}
-
-void StagedValues::read_all(std::span<const Changed> changed,
-                            std::span<const at::Tensor> values) const {
-  for (const auto& each : changed) {
+void StagedValues::read_all(std::span<const at::Tensor> values) const {
+  for (int i = 0; i < static_cast<int>(values.size()); ++i) {
     for (int rank = 0; rank < group_.size(); ++rank) {
-      copy(each, rank, values[static_cast<std::size_t>(each.segment)]);
+      copy(i, runs_of(ownership_, i, rank), rank, values[static_cast<std::size_t>(i)]);
     }
   }
 }
 
-void StagedValues::copy(const Changed& changed, int rank, const at::Tensor& values) const {
-  const auto& [begin, count] = changed.part->range;
+void StagedValues::copy(int segment, std::span<const OwnedRun> runs, int rank,
+                        const at::Tensor& values) const {
   const auto& from =
-      stages_[static_cast<std::size_t>(changed.segment)].of_rank[static_cast<std::size_t>(rank)];
-  for (const auto& run : runs_of(ownership_, changed.segment, rank)) {
-    const auto first = std::max(run.begin, begin);
-    const auto length = std::min(run.end(), begin + count) - first;
-    if (length <= 0) continue;
-    const auto bytes = static_cast<std::uint64_t>(length) * from.element_size();
+      stages_[static_cast<std::size_t>(segment)].of_rank[static_cast<std::size_t>(rank)];
+  for (const auto& run : runs) {
+    const auto bytes = static_cast<std::uint64_t>(run.count) * from.element_size();
     note_moved({.loaded = bytes, .stored = bytes});
-    values.narrow(0, first, length).copy_(from.narrow(0, run.packed(first), length));
+    values.narrow(0, run.begin, run.count).copy_(from.narrow(0, run.packed_begin, run.count));
   }
 }
 

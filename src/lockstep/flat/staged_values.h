@@ -34,9 +34,10 @@ class StagedValues {
     return stages_[static_cast<std::size_t>(segment)].of_rank[rank];
   }
 
-  /// As Shards::update(): update(segment, part) writes all elements of the part's runs to own().
-  /// If this throws PeerError, `values` are all old or all new.
-  void update(const Shards& shards, std::span<const at::Tensor> values,
+  /// As Shards::update(): update(segment, part) writes all elements of the part's runs to own(),
+  /// the old ones where no rank changes the part. If this throws PeerError, `values` are all old or
+  /// all new.
+  void update(Shards& shards, std::span<const at::Tensor> values,
               const std::function<bool(int segment, const Shards::Part& part)>& update);
 
  private:
@@ -44,15 +45,10 @@ class StagedValues {
     SharedRegion memory;
     std::vector<at::Tensor> of_rank;
   };
-  struct Changed {
-    int segment = 0;
-    const Shards::Part* part = nullptr;
-  };
 
-  void send(std::span<const Changed> changed, std::span<const at::Tensor> values) const;
-  void read_all(std::span<const Changed> changed, std::span<const at::Tensor> values) const;
-  /// Copies what `rank` updates of a part to `values`.
-  void copy(const Changed& changed, int rank, const at::Tensor& values) const;
+  /// Copies elements that `rank` updates from its memory to `values`, which is the segment.
+  void copy(int segment, std::span<const OwnedRun> runs, int rank, const at::Tensor& values) const;
+  void read_all(std::span<const at::Tensor> values) const;
 
   ProcessGroup group_;
   Ownership ownership_;
