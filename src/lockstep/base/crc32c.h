@@ -13,7 +13,7 @@ namespace lockstep {
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
 
 /// The checksums of three consecutive parts of `bytes`. The first two have a third of the bytes
-/// each, rounded down to a multiple of 8. Computed together, they take half the time of one
+/// each, rounded down to a multiple of 8. Computed together, they take at most half the time of one
 /// checksum: the instruction has a latency of two to three cycles.
 [[nodiscard]] std::array<std::uint32_t, 3> crc32c_of_thirds(
     std::span<const std::byte> bytes) noexcept;
