@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <vector>
 
 #include "bars.h"
 #include "lockstep/flat/shard_check.h"
@@ -51,9 +49,9 @@ int main() {
   });
   const auto barrier = seconds_of(2000, [&] { group.barrier().wait(); });
   // Two checks, of values and of state: each digests a window twice per step.
-  const auto count = static_cast<std::size_t>(ddp.flat().shards().packed_length(0));
-  const std::vector<std::byte> values(count * 4);
-  const std::vector<std::byte> state(count * 8);
+  const auto count = ddp.flat().shards().packed_length(0);
+  const auto values = torch::zeros({count});
+  const auto state = torch::zeros({2, count});
   lockstep::ShardCheck check;
   bool changed = false;
   const auto checks = seconds_of(640, [&] {

@@ -4,8 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/stack.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,10 +80,7 @@ std::optional<int> find_differing_rank(const ProcessGroup& group, std::uint64_t 
 
 void ReplicaCheck::look(const FlatParameters& flat, int num_ranks) {
   const auto& segments = flat.layout().segments;
-  const bool is_on_cpu = std::all_of(segments.begin(), segments.end(), [](const Segment& segment) {
-    return segment.device.is_cpu();
-  });
-  if (!is_on_cpu) {
+  if (!flat.layout().is_on_cpu()) {
     if (num_ranks > 1) look_on_device(flat);
     ++window_;
     return;
@@ -104,33 +99,26 @@ void ReplicaCheck::look(const FlatParameters& flat, int num_ranks) {
 
 void ReplicaCheck::look_on_device(const FlatParameters& flat) {
   const at::NoGradGuard off;
-  const auto stream_device = flat.values(0).device();
   std::vector<at::Tensor> digests;
   for (int i = 0; i < flat.num_segments(); ++i) {
     const auto& segment = flat.layout().segments[static_cast<std::size_t>(i)];
     const auto add = [&](const at::Tensor& memory, const ByteRange& range) {
       digests.push_back(
-          memory.is_cuda() ? digest_on_device(memory, range.begin, range.end).to(stream_device)
+          memory.is_cuda() ? digest_on_device(memory, range.begin, range.end)
                            : at::full({}, static_cast<std::int64_t>(digest_of_range(memory, range)),
-                                      at::dtype(at::kLong).device(stream_device)));
+                                      at::dtype(at::kLong)));
     };
     if (!flat.shards().is_sharded()) add(flat.gradients(i), window_of_gradients(flat, i, window_));
     add(flat.values(i), window_of(flat.values(i), segment.length, window_));
   }
-  Window window{at::empty({static_cast<std::int64_t>(digests.size())},
-                          at::dtype(at::kLong).pinned_memory(true)),
-                c10::Event(at::kCUDA)};
-  window.digests.copy_(at::stack(digests), /*non_blocking=*/true);
-  window.copied.record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(stream_device));
-  on_device_.push_back(std::move(window));
+  on_device_.emplace_back(digests);
   if (on_device_.size() <= kLag) return;
   const auto& oldest = on_device_.front();
-  is_known_ = oldest.copied.query();
+  is_known_ = oldest.have_arrived();
   digest_ = 0;
   if (is_known_) {
-    const auto* const found = oldest.digests.const_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < oldest.digests.numel(); ++i) {
-      digest_ = with_number(digest_, static_cast<std::uint64_t>(found[i]));
+    for (const auto found : oldest.values()) {
+      digest_ = with_number(digest_, static_cast<std::uint64_t>(found));
     }
   }
   on_device_.pop_front();

@@ -7,9 +7,6 @@
 // kLag steps later. If the device is even further behind the host, that window is not compared.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
-
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -17,6 +14,7 @@
 
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/flat/late_numbers.h"
 
 namespace lockstep {
 
@@ -49,18 +47,13 @@ class ReplicaCheck {
   [[noreturn]] void report(const FlatParameters& flat, const ProcessGroup& group) const;
 
  private:
-  // The digests of a window, by segment: of gradients, then of values.
-  struct Window {
-    at::Tensor digests;  // int64, in pinned memory
-    c10::Event copied;
-  };
-
   void look_on_device(const FlatParameters& flat);
 
   std::int64_t window_ = 0;
   std::uint64_t digest_ = 0;
   bool is_known_ = true;
-  std::deque<Window> on_device_;  // the last kLag windows
+  // The digests of the last kLag windows, by segment: of gradients, then of values.
+  std::deque<LateNumbers> on_device_;
 };
 
 }  // namespace lockstep

@@ -285,8 +285,7 @@ void FlatParameters::allocate() {
   }
   shards_ = std::make_shared<Shards>(layout_, group_, options_.shard);
   exchanges_memory_ = options_.shard == Shard::optimizer && options_.copies == Copies::per_rank &&
-                      std::all_of(layout_.segments.begin(), layout_.segments.end(),
-                                  [](const Segment& segment) { return segment.device.is_cpu(); });
+                      layout_.is_on_cpu();
   host_copies_ =
       options_.copies == Copies::per_host ? std::make_unique<HostCopies>(group_, layout_) : nullptr;
   gradients_.assign(static_cast<std::size_t>(options_.gradient_buffers), {});

@@ -250,11 +250,8 @@ ShardCheck::Memory FlatParameters::own_values() const {
   ShardCheck::Memory memory;
   for (int i = 0; i < num_segments() && host_copies_; ++i) {
     const auto shared = host_copies_->shared(i);
-    const auto width = static_cast<std::size_t>(shared.element_size());
     for (const auto& run : shards_->runs(i)) {
-      const auto* const from = static_cast<const std::byte*>(shared.const_data_ptr()) +
-                               static_cast<std::size_t>(run.begin) * width;
-      memory.emplace_back(from, static_cast<std::size_t>(run.count) * width);
+      memory.push_back(shared.narrow(0, run.begin, run.count));
     }
   }
   return memory;
@@ -279,9 +276,7 @@ void FlatParameters::expect_own_values() const {
     const auto width = static_cast<std::int64_t>(values(i).element_size());
     for (const auto& run : shards_->runs(i)) {
       if (piece++ != change->piece) continue;
-      const auto element = [&](std::size_t byte) {
-        return run.begin + static_cast<std::int64_t>(byte) / width;
-      };
+      const auto element = [&](std::int64_t byte) { return run.begin + byte / width; };
       throw UsageError(fmt::format(
           "values of {} are not what this rank wrote in the last step, and only this rank writes "
           "them: another process has written to the shared memory, or the memory is faulty. "

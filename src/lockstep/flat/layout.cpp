@@ -32,6 +32,11 @@ int segment_for(std::vector<Segment>& segments, const ParameterFacts& facts) {
 
 }  // namespace
 
+bool Layout::is_on_cpu() const {
+  return std::all_of(segments.begin(), segments.end(),
+                     [](const Segment& segment) { return segment.device.is_cpu(); });
+}
+
 ParameterFacts facts_of(const std::string& name, const at::Tensor& parameter) {
   const auto sizes = parameter.sizes();
   return {.name = name,

@@ -46,6 +46,8 @@ struct Segment {
 struct Layout {
   std::vector<Slot> slots;  // in the order of registration
   std::vector<Segment> segments;
+
+  [[nodiscard]] bool is_on_cpu() const;  // all of it
 };
 
 /// The current metadata of `parameter`. Strides with gaps or overlaps become contiguous ones.

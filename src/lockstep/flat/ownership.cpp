@@ -116,6 +116,19 @@ std::vector<OwnedRun> runs_of(const Ownership& ownership, int segment, int rank)
   return runs;
 }
 
+std::int64_t packed_length(const Ownership& ownership, int segment, int rank) {
+  const auto runs = runs_of(ownership, segment, rank);
+  return runs.empty() ? 0 : runs.back().packed(runs.back().end());
+}
+
+std::int64_t longest_packed(const Ownership& ownership, int segment) {
+  std::int64_t longest = 0;
+  for (int rank = 0; rank < ownership.num_ranks; ++rank) {
+    longest = std::max(longest, packed_length(ownership, segment, rank));
+  }
+  return longest;
+}
+
 std::span<const ShardedSpan> spans_in(const Ownership& ownership, int segment, std::int64_t begin,
                                       std::int64_t end) {
   const auto& spans = ownership.spans;

@@ -71,6 +71,11 @@ struct OwnedRun {
 /// The shards of `rank` in `segment`, ascending.
 [[nodiscard]] std::vector<OwnedRun> runs_of(const Ownership& ownership, int segment, int rank);
 
+/// The number of elements in the runs of `rank` in `segment`.
+[[nodiscard]] std::int64_t packed_length(const Ownership& ownership, int segment, int rank);
+/// The largest packed_length() of all ranks.
+[[nodiscard]] std::int64_t longest_packed(const Ownership& ownership, int segment);
+
 /// The spans of `segment` that lie in its elements [begin, end). They are consecutive.
 [[nodiscard]] std::span<const ShardedSpan> spans_in(const Ownership& ownership, int segment,
                                                     std::int64_t begin, std::int64_t end);

@@ -1,8 +1,11 @@
 #include "lockstep/flat/shard_check.h"
 
+#include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -10,8 +13,13 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-ShardCheck::Memory memory_of(const std::vector<Bytes>& pieces) {
-  return {pieces.begin(), pieces.end()};
+ShardCheck::Memory memory_of(std::vector<Bytes>& pieces) {
+  ShardCheck::Memory memory;
+  for (auto& piece : pieces) {
+    memory.push_back(
+        at::from_blob(piece.data(), static_cast<std::int64_t>(piece.size()), at::kByte));
+  }
+  return memory;
 }
 
 TEST(ShardCheck, FindsNothingInMemoryThatStays) {

@@ -120,15 +120,9 @@ at::Tensor Shards::make_packed(int segment, at::ScalarType dtype) const {
   const auto length = packed_length(segment);
   const auto device = segments_[static_cast<std::size_t>(segment)].device;
   if (!is_sharded()) return at::zeros({length}, at::dtype(dtype).device(device));
-  auto most = length;  // of all ranks: they allocate the same number of bytes
-  for (int rank = 0; rank < ownership_.num_ranks; ++rank) {
-    std::int64_t of_rank = 0;
-    for (const auto& span : ownership_.spans) {
-      if (span.segment == segment) of_rank += span.shard(rank).count;
-    }
-    most = std::max(most, of_rank);
-  }
-  const auto bytes = most * static_cast<std::int64_t>(c10::elementSize(dtype));
+  // All ranks allocate the same number of bytes.
+  const auto bytes =
+      longest_packed(ownership_, segment) * static_cast<std::int64_t>(c10::elementSize(dtype));
   return group_.allocate(bytes, device).view(dtype).narrow(0, 0, length);
 }
 

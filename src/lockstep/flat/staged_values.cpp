@@ -1,24 +1,12 @@
 #include "lockstep/flat/staged_values.h"
 
-#include <algorithm>
-
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/moved_bytes.h"
 
 namespace lockstep {
-namespace {
-
-std::int64_t packed_length(const Ownership& ownership, int segment, int rank) {
-  const auto runs = runs_of(ownership, segment, rank);
-  return runs.empty() ? 0 : runs.back().packed_begin + runs.back().count;
-}
-
-}  // namespace
 
 bool StagedValues::fits(const ProcessGroup& group, const Layout& layout) {
-  return group.backend() == "shm" &&
-         std::all_of(layout.segments.begin(), layout.segments.end(),
-                     [](const Segment& segment) { return segment.device.is_cpu(); });
+  return group.backend() == "shm" && layout.is_on_cpu();
 }
 
 StagedValues::StagedValues(const ProcessGroup& group, const Layout& layout,
@@ -26,10 +14,7 @@ StagedValues::StagedValues(const ProcessGroup& group, const Layout& layout,
     : group_(group), ownership_(ownership) {
   for (int i = 0; i < static_cast<int>(layout.segments.size()); ++i) {
     const auto dtype = layout.segments[static_cast<std::size_t>(i)].dtype;
-    std::int64_t longest = 0;
-    for (int rank = 0; rank < group.size(); ++rank) {
-      longest = std::max(longest, packed_length(ownership, i, rank));
-    }
+    const auto longest = longest_packed(ownership, i);
     constexpr std::int64_t kLine = 128;  // ranks share no cache lines
     const auto bytes =
         (longest * static_cast<std::int64_t>(c10::elementSize(dtype)) + kLine - 1) / kLine * kLine;

@@ -41,10 +41,7 @@ std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::packed_of(int seg
 ShardCheck::Memory FlatOptimizer::own_state() const {
   ShardCheck::Memory memory;
   for (int number = 0; number < flat_.num_segments() && shards_->is_sharded(); ++number) {
-    for (const auto& [name, packed] : packed_of(number)) {
-      if (!packed.is_cpu()) continue;
-      memory.emplace_back(static_cast<const std::byte*>(packed.const_data_ptr()), packed.nbytes());
-    }
+    for (const auto& [name, packed] : packed_of(number)) memory.push_back(packed);
   }
   return memory;
 }
@@ -55,9 +52,9 @@ void FlatOptimizer::expect_own_state() {
   std::size_t piece = 0;
   for (int number = 0; number < flat_.num_segments(); ++number) {
     for (const auto& [name, packed] : packed_of(number)) {
-      if (!packed.is_cpu() || piece++ != change->piece) continue;
-      const auto element = [width = packed.element_size()](std::size_t byte) {
-        return static_cast<std::int64_t>(byte) / width;
+      if (piece++ != change->piece) continue;
+      const auto element = [width = packed.element_size()](std::int64_t byte) {
+        return byte / width;
       };
       std::vector<std::string> names;
       for (const auto& run : shards_->runs(number)) {
@@ -68,10 +65,10 @@ void FlatOptimizer::expect_own_state() {
         names.push_back(flat_.names_of(number, begin, begin + end - first));
       }
       throw UsageError(fmt::format(
-          "{}: {} of {} is not what the last step wrote, and only this rank writes it: another "
-          "process has written to the shared memory, or the memory is faulty. Resume from a "
-          "checkpoint",
-          kind_, name, fmt::join(names, ", ")));
+          "{}: {} of {} is not what {} wrote, and only this rank writes it: another process has "
+          "written to the shared memory, or the memory is faulty. Resume from a checkpoint",
+          kind_, name, fmt::join(names, ", "),
+          packed.is_cpu() ? "the last step" : "one of the last steps"));
     }
   }
 }
