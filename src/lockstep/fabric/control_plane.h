@@ -79,6 +79,8 @@ class ControlPlane {
 
   /// Whether the process of `rank` has ended.
   [[nodiscard]] virtual bool is_gone(int rank) const = 0;
+  /// Whether what a rank publishes reaches this rank only while all other ranks relay it.
+  [[nodiscard]] virtual bool relays() const noexcept { return false; }
   /// How a rank that is gone is described: "has ended", or "is lost" if only its connection is.
   [[nodiscard]] virtual std::string_view gone_in_words(int /*rank*/) const { return "has ended"; }
   /// "pid 4711", with the reason if the process does not run: "pid 4711, stopped by a signal".

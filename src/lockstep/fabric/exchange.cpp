@@ -65,6 +65,8 @@ class StepExchange final : public Exchange {
   void add_deliveries();
   void place();
   void begin(const Operation& operation);
+  void send_fresh_input(const Operation& operation);
+  void send_result(const Operation& operation, const Part& block);
   // What must happen before `block` can be combined.
   [[nodiscard]] std::optional<Awaited> blocker_of(const Operation& operation, const Part& block);
   void combine(const Operation& operation, const Part& block);
@@ -82,6 +84,7 @@ class StepExchange final : public Exchange {
   std::vector<Operation> operations_;
   std::vector<Network::Word> arrived_;  // by operation, in bytes
   std::size_t last_send_ = 0;           // no operation from here on sends
+  std::size_t first_return_ = 0;        // operation that sends results, as they are combined; or 0
   Elements results_;
   // The state.
   Elements sums_;
@@ -111,7 +114,12 @@ StepExchange::StepExchange(NetworkCall& call, ExchangeData data, bool is_doublin
   sums_ = {const_cast<std::byte*>(data_.input), {0, data_.count}, data_.input_dtype};
   summed_ = {data_.own, data_.own + 1};
   add_steps(plan);
-  if (!is_doubling_ && made().kind == Collective::all_reduce) add_returns(plan);
+  if (!is_doubling_ && made().kind == Collective::all_reduce) {
+    if (!plan.steps.empty() && plan.steps.back().receive.length > 0) {
+      first_return_ = operations_.size();
+    }
+    add_returns(plan);
+  }
   if (!is_doubling_ && made().kind != Collective::all_reduce) add_deliveries();
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     if (operations_[i].send.length > 0) last_send_ = i + 1;
@@ -229,13 +237,16 @@ std::optional<Awaited> StepExchange::advance() {
     const auto& operation = operations_[next_];
     if (!std::exchange(is_begun_, true)) begin(operation);
     const auto& received = operation.received;
+    const bool returns = first_return_ > 0 && next_ + 1 == first_return_;
     const auto most = operation.is_result ? received.which.length
-                                          : kExchangeBlockBytes / bytes_of(received.dtype);
+                                          : (returns ? kFreshBlockBytes : kExchangeBlockBytes) /
+                                                bytes_of(received.dtype);
     while (combined_ < received.which.length) {
       const Part block{received.which.begin + combined_,
                        std::min(most, received.which.length - combined_)};
       if (auto awaited = blocker_of(operation, block)) return awaited;
       if (!operation.is_result && !operation.replaces) combine(operation, block);
+      if (returns) send_result(operations_[first_return_], block);
       combined_ += block.length;
     }
     finish(operation);
@@ -252,8 +263,28 @@ std::optional<Awaited> StepExchange::advance() {
   return std::nullopt;
 }
 
+void StepExchange::send_result(const Operation& operation, const Part& block) {
+  const auto width = bytes_of(results_.dtype);
+  call_.send_to(operation.peer, operation.part, (block.begin - operation.send.begin) * width,
+                {results_.at(block.begin), block.length * width});
+}
+
+void StepExchange::send_fresh_input(const Operation& operation) {
+  const auto width = bytes_of(sums_.dtype);
+  const auto& all = operation.send;
+  for (std::size_t done = 0; done < all.length;) {
+    const Part block{all.begin + done, std::min(kFreshBlockBytes / width, all.length - done)};
+    data_.prepare(block);
+    call_.send_to(operation.peer, operation.part, done * width,
+                  {sums_.at(block.begin), block.length * width});
+    done += block.length;
+  }
+  if (is_doubling_) data_.prepare = nullptr;  // that was the whole input
+}
+
 void StepExchange::begin(const Operation& operation) {
-  if (operation.send.length == 0) return;
+  if (operation.send.length == 0 || (first_return_ > 0 && next_ == first_return_)) return;
+  if (data_.prepare && sums_.start == data_.input) return send_fresh_input(operation);
   const auto& from = operation.sends_results ? results_ : sums_;
   const auto* const start = from.at(operation.send.begin);
   const bool is_replaced = is_doubling_ && from.start == data_.input && data_.result == data_.input;
@@ -284,6 +315,7 @@ void StepExchange::combine(const Operation& operation, const Part& block) {
   static const auto pair = TreePlan::over_ranks(2);
   static const auto one = TreePlan::over_ranks(1);
   const auto count = block.length;
+  if (data_.prepare && sums_.start == data_.input) data_.prepare(block);
   const bool received_first = operation.members.begin < summed_.begin;
   const Reduction reduction{made().dtype, made().op, call_.weight};
   const bool is_last =

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -34,6 +35,9 @@ struct ExchangeData {
   std::byte* result = nullptr;
   int num_contributions = 0;  // ranks of the group, by which an average divides
   bool ends_call = true;      // no rank awaits what this rank does after the exchange
+  // If set, computes elements of the input before they are read for the first time: a block is then
+  // sent, or combined, while it is in the cache. Not called by a ring.
+  std::function<void(const Part& elements)> prepare = {};
 };
 
 class Exchange {
@@ -60,5 +64,7 @@ constexpr std::uint32_t kFirstStepPart = 4;
 constexpr std::uint32_t kFirstReturnPart = 4 + 128;
 /// Blocks are combined as soon as they have arrived. One fits into the second-level cache.
 constexpr std::size_t kExchangeBlockBytes = 256U << 10;
+/// What has just been computed is sent in larger blocks: they need fewer system calls.
+constexpr std::size_t kFreshBlockBytes = 1U << 20;
 
 }  // namespace lockstep

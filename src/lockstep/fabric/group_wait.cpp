@@ -238,25 +238,28 @@ bool Group::has_completed_front(int rank) const noexcept {
 
 // A failure that another rank has published, or a rank that has ended or left and therefore can
 // never do what is awaited. While the group is created, a rank that has ended after it entered
-// counts too: an awaited rank may have noticed that before it could tell anything to this group.
+// counts too: an awaited rank may have noticed that before it could tell anything to this group. It
+// also counts if ranks relay what others publish: it no longer does.
 std::optional<Cause> Group::find_failure(const Awaited& awaited) const {
   if (auto cause = reported_failure()) return cause;
-  const bool is_created = !queue_.empty() && queue_.front()->number == 1;
+  const bool is_needed = control_->relays() || (!queue_.empty() && queue_.front()->number == 1);
   const auto is_awaited = [&](int other) {
     return awaited.lags(other) && (awaited.word == nullptr || other == awaited.peer);
   };
   std::optional<int> leaver;
   for (int other = 0; other < size(); ++other) {
-    if (other == rank() || (!is_awaited(other) && !is_created)) continue;
+    if (other == rank() || (!is_awaited(other) && !is_needed)) continue;
     // Reads "gone" before "left": a rank that leaves and then ends counts as left.
     const bool dead = control_->is_gone(other);
     const bool left = control_->standing(other) == Standing::left;
     // The device work of a rank has ended before it leaves.
     if (left && awaited.local != nullptr) continue;
     // Between hosts, what a rank has sent before it left may still be on the way.
-    if (left && awaited.word != nullptr && messages_.empty() && has_completed_front(other))
-      continue;
-    if ((!dead && !left) || (!is_awaited(other) && (left || !is_created))) continue;
+    const bool has_messages = awaited.word != nullptr && !messages_.empty();
+    if (left && !has_messages && has_completed_front(other)) continue;
+    // A rank that left during the oldest call does not relay what others publish about it.
+    const bool left_early = left && control_->relays() && !queue_.empty();
+    if ((!dead && !left) || (!is_awaited(other) && (left ? !left_early : !is_needed))) continue;
     if (!left) {
       return Cause{other, fmt::format("{} {} while others are in {} of group {}: {}; see "
                                       "its own output for the reason",

@@ -56,7 +56,8 @@ class HostCall {
   // By rails, each rank of a host handles one part, which ranks of other hosts handle there.
   [[nodiscard]] bool uses_rails() const noexcept { return algorithm_ != ExchangeAlgorithm::direct; }
   void expect_by_rails();
-  void reduce_for_rail(std::size_t round);
+  // Reduces bytes of this rank's part over its host.
+  void reduce_for_rail(const Part& block);
   [[nodiscard]] Recipe move_by_rails();
   [[nodiscard]] Recipe move_directly();
   [[nodiscard]] int handler_of(const OwnedPart& part, int host) const;

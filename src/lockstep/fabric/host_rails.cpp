@@ -24,11 +24,16 @@ void HostCall::expect_by_rails() {
   data.result = made().output.data() + part.begin;
   data.num_contributions = plan().num_ranks();
   data.ends_call = size == 1;  // otherwise the ranks of the host await the results
+  if (size > 1 && !is_ring) {
+    data.prepare = [this](const Part& elements) {
+      const auto width = bytes_of(made().dtype);
+      if (!is_staged_) reduce_for_rail({elements.begin * width, elements.length * width});
+    };
+  }
   call_.steps = make_exchange(algorithm_, call_, std::move(data));
 }
 
-void HostCall::reduce_for_rail(std::size_t round) {
-  const auto block = block_of(parts_[own_part_], round);
+void HostCall::reduce_for_rail(const Part& block) {
   if (block.length == 0) return;
   const auto& ranks = memory_->ranks();
   const auto count = block.length / bytes_of(made().dtype);
@@ -51,7 +56,9 @@ Recipe HostCall::move_by_rails() {
   const auto& ranks = memory_->ranks();
   const auto rounds = num_rounds();
   const bool is_alone = ranks.size() == 1;
-  for (std::size_t round = 0; !is_alone && round < rounds; ++round) {
+  // From registered memory, the exchange has each block reduced when it needs it.
+  const bool reduces_first = !is_alone && (is_staged_ || algorithm_ == ExchangeAlgorithm::ring);
+  for (std::size_t round = 0; reduces_first && round < rounds; ++round) {
     if (is_staged_) {
       stage_inputs(round);
       end_phase();  // by all: they have staged their inputs
@@ -59,7 +66,7 @@ Recipe HostCall::move_by_rails() {
         if (other != rank()) co_await phase_ended_by(other, memory_->phases);
       }
     }
-    reduce_for_rail(round);
+    reduce_for_rail(block_of(parts_[own_part_], round));
     if (!is_staged_) continue;
     end_phase();  // by all: they have read the stages
     for (const int other : ranks) {

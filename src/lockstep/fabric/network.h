@@ -34,11 +34,15 @@ class NetworkEnd {
   NetworkEnd& operator=(const NetworkEnd&) = delete;
   virtual ~NetworkEnd() = default;
 
-  // Both are called with the lock of the network held: they call no function of the network.
+  // These are called with the lock of the network held: they call no function of the network.
 
   /// Handles a message. Messages of one peer arrive in the order in which they were posted. Returns
   /// false for an invalid message: the network then closes the connection to that peer.
-  [[nodiscard]] virtual bool receive(int peer, std::span<const std::byte> message) = 0;
+  [[nodiscard]] virtual bool receive(int peer, std::span<const std::byte> message,
+                                     const PostMessage& post) = 0;
+  /// The connection to `peer` has ended (Network::loss_of). Called once per peer, by networks that
+  /// have connections of their own.
+  virtual void lose(int /*peer*/, const std::string& /*why*/, const PostMessage& /*post*/) {}
   /// Called every few milliseconds while no caller is inside the network: posts what was put off.
   virtual void settle(const PostMessage& post) = 0;
 };

@@ -47,20 +47,20 @@ class NetworkControlPlane final : public ControlPlane {
   }
   [[nodiscard]] Cause cause(int rank) const override { return group_->cause(rank); }
   [[nodiscard]] bool is_gone(int rank) const override {
-    return rank != group_->rank() && group_->network().is_lost(group_->global_rank(rank));
+    return rank != group_->rank() && group_->is_lost(rank);
   }
+  [[nodiscard]] bool relays() const noexcept override { return group_->relays(); }
   [[nodiscard]] std::string_view gone_in_words(int rank) const override {
-    const bool ended = group_->network().loss_of(group_->global_rank(rank)).empty();
-    return ended ? "has ended" : "is lost";
+    return group_->loss_of(rank).empty() ? "has ended" : "is lost";
   }
   [[nodiscard]] std::string describe(int rank) const override {
     if (rank == group_->rank()) return describe_(rank);
-    const auto loss = group_->network().loss_of(group_->global_rank(rank));
+    const auto loss = group_->loss_of(rank);
     return loss.empty() ? describe_(rank) : describe_(rank) + "; " + loss;
   }
   [[nodiscard]] bool shares_cores() const override { return shares_cores_; }
   void sleep(const Awaited& awaited, int rank, Deadline until) override {
-    group_->publish_completed();
+    group_->publish_before_sleep();
     while (awaited.lags(rank) && !is_gone(rank) && group_->failures().load() == 0 &&
            !until.expired()) {
       group_->network().wait(until);

@@ -14,7 +14,9 @@ namespace lockstep {
 namespace {
 
 using Kind = NetworkMessage::Kind;
-constexpr std::uint32_t kMessagePart = 2;        // of a transfer; calls use all others
+constexpr std::uint32_t kMessagePart = 2;  // of a transfer; calls use all others
+// Of a call, over all ranks: each of them relays the inputs of others.
+constexpr std::size_t kMostRelayedBytes = 1U << 20;
 constexpr std::uint64_t kMaxWaitingOffers = 16;  // messages of one rank without an answer
 
 // Registered memory is ordinary memory, which the network reads and writes in place.
@@ -70,6 +72,10 @@ NetworkDataPlane::NetworkDataPlane(std::shared_ptr<NetworkGroup> group, std::str
       sends_(static_cast<std::size_t>(size())) {
   for (auto& sends : sends_) sends = std::make_shared<Sends>();
   options_.inline_bytes = std::min(options_.inline_bytes, kMaxInlineMessageBytes);
+  if (group_->relays()) {
+    options_.inline_bytes =
+        std::min(options_.inline_bytes, kMostRelayedBytes / static_cast<std::size_t>(size()));
+  }
   if (host) host_ = std::make_shared<HostMemory>(std::move(*host), rank());
 }
 
@@ -135,7 +141,9 @@ std::shared_ptr<CallOperation> NetworkDataPlane::prepare(const Call& call, std::
                : ExchangeAlgorithm::direct;
   own->is_inline =
       in_steps ? algorithm == ExchangeAlgorithm::carried : largest <= options_.inline_bytes;
-  group_->set_next_input(call, own->is_inline ? exchange::input_for : nullptr);
+  group_->set_next_input(call, !own->is_inline    ? nullptr
+                               : group_->relays() ? exchange::input_for_all
+                                                  : exchange::input_for);
   if (own->is_inline) return own;
   if (host_ && HostCall::handles(call)) {
     own->host = std::make_unique<HostCall>(*own, host_, algorithm_of_rails(call, largest));
@@ -313,7 +321,9 @@ class NetworkPlanes::State {
 NetworkPlanes::NetworkPlanes(std::shared_ptr<Network> network, std::string kind, int rank,
                              std::vector<int> global_ranks, const NetworkPlaneOptions& options)
     : state_(std::make_unique<State>()) {
-  state_->group = std::make_shared<NetworkGroup>(std::move(network), rank, std::move(global_ranks));
+  const bool is_large = static_cast<int>(global_ranks.size()) > options.most_direct;
+  state_->group = std::make_shared<NetworkGroup>(std::move(network), rank, std::move(global_ranks),
+                                                 is_large ? ToAll::relayed : ToAll::direct);
   state_->kind = std::move(kind);
   state_->options = options;
 }
@@ -321,8 +331,13 @@ NetworkPlanes::~NetworkPlanes() = default;
 
 std::uint64_t NetworkPlanes::end() const noexcept { return state_->group->number(); }
 
+std::vector<int> NetworkPlanes::first_peers() const { return state_->group->first_peers(); }
+
+void NetworkPlanes::set_ends(std::vector<std::uint64_t> ends) {
+  state_->group->set_ends(std::move(ends));
+}
+
 Planes NetworkPlanes::finish(Facts facts) {
-  state_->group->set_ends(std::move(facts.ends));
   Planes planes;
   planes.control = std::make_unique<NetworkControlPlane>(state_->group, std::move(facts.describe),
                                                          facts.shares_cores);

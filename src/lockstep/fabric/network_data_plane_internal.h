@@ -30,7 +30,12 @@ namespace lockstep {
 namespace exchange {
 
 /// The bytes of the input of `rank` that `to` needs, if `to` computes the whole result it keeps.
-[[nodiscard]] std::span<const std::byte> input_for(const Call& call, int rank, int size, int to);
+[[nodiscard]] std::span<const std::byte> input_for(const Call& call, int rank, int to);
+/// What all ranks receive instead if they relay it.
+[[nodiscard]] std::span<const std::byte> input_for_all(const Call& call, int rank, int to);
+/// What `to` needs of the input that was sent to all.
+[[nodiscard]] std::span<const std::byte> needed_of(const Call& call,
+                                                   std::span<const std::byte> input, int to);
 /// The part of the elements that `owner` reduces, in bytes of the input. If the kind has owners,
 /// only its length is meant: that of all ranges of the owner.
 [[nodiscard]] Part owned_by(const Call& call, int owner, int size);

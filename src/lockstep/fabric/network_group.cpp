@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "lockstep/fabric/network_group_internal.h"
+#include "lockstep/fabric/relay.h"
 
 namespace lockstep {
 namespace {
@@ -11,9 +13,11 @@ using Kind = NetworkMessage::Kind;
 }  // namespace
 
 NetworkGroup::NetworkGroup(std::shared_ptr<Network> network, int rank,
-                           std::vector<int> global_ranks)
+                           std::vector<int> global_ranks, ToAll to_all)
     : rank_(rank),
       global_ranks_(std::move(global_ranks)),
+      to_all_(to_all),
+      partners_(relays() ? partners_of(rank, size()) : std::vector<int>()),
       network_(std::move(network)),
       words_(3 * global_ranks_.size()),
       counters_(reinterpret_cast<const std::byte*>(words_.data()), 3 * sizeof(Word), sizeof(Word),
@@ -25,24 +29,40 @@ NetworkGroup::NetworkGroup(std::shared_ptr<Network> network, int rank,
 NetworkGroup::~NetworkGroup() {
   network_->close(number_);
   // A group that was never complete leaves too: the others wait for it.
-  if (!is_over_ && !ends_.empty()) set_standing(Standing::left);
+  if (!is_over_ && has_ends_) set_standing(Standing::left);
 }
 
-bool NetworkGroup::receive(int peer, std::span<const std::byte> message) {
-  const auto found = std::find(global_ranks_.begin(), global_ranks_.end(), peer);
+int NetworkGroup::rank_of(int global_rank) const noexcept {
+  if (global_rank >= 0 && global_rank < size() &&
+      global_ranks_[index_of(global_rank)] == global_rank)
+    return global_rank;  // as in the group of all ranks
+  const auto found = std::find(global_ranks_.begin(), global_ranks_.end(), global_rank);
+  return found == global_ranks_.end() ? -1 : static_cast<int>(found - global_ranks_.begin());
+}
+
+std::vector<int> NetworkGroup::first_peers() const {
+  if (relays()) return partners_;
+  std::vector<int> others(global_ranks_.size());
+  std::iota(others.begin(), others.end(), 0);
+  others.erase(others.begin() + rank_);
+  return others;
+}
+
+bool NetworkGroup::receive(int peer, std::span<const std::byte> message, const PostMessage& post) {
+  const int sender = rank_of(peer);
   const auto decoded = try_decode(message);
-  if (found == global_ranks_.end() || !decoded) return false;
-  handle(static_cast<int>(found - global_ranks_.begin()), *decoded);
+  if (sender < 0 || !decoded || decoded->kind == Kind::lost) return false;
+  if (decoded->kind == Kind::relayed) return handle_relayed(sender, *decoded, message, post);
+  handle(sender, *decoded);
   return true;
 }
 
 void NetworkGroup::settle(const PostMessage& post) {
+  if (!has_ends_) return;
+  if (relays()) publish_long_wait(post);
   const auto completed = completed_.load();
-  if (completed_published_.exchange(completed) == completed || ends_.empty()) return;
-  const auto bytes = encode({.kind = Kind::completed, .number = completed});
-  for (int to = 0; to < size(); ++to) {
-    if (to != rank_) post(global_rank(to), ends_[index_of(to)], bytes);
-  }
+  if (completed_published_.exchange(completed) == completed) return;
+  post_to_all({.kind = Kind::completed, .number = completed}, post);
 }
 
 CallRecord& NetworkGroup::own_record(std::uint64_t number) noexcept {
@@ -61,10 +81,19 @@ void NetworkGroup::enter(std::uint64_t number, std::uint64_t signature) {
   message.record = own.record;
   message.completed = completed_.load();
   completed_published_.store(message.completed);
-  for (int i = 1; i < size(); ++i) {
-    const int to = (rank_ + i) % size();  // ranks begin with different ones
-    if (next_input_ != nullptr) message.bytes = next_input_(next_call_, rank_, size(), to);
-    post(to, message);
+  const auto input_for = [&](int to) {
+    return next_input_ == nullptr ? std::span<const std::byte>()
+                                  : next_input_(next_call_, rank_, to);
+  };
+  if (relays()) {
+    message.bytes = input_for(rank_);
+    post_to_all(message);
+  } else {
+    for (int i = 1; i < size(); ++i) {
+      const int to = (rank_ + i) % size();  // ranks begin with different ones
+      message.bytes = input_for(to);
+      post(to, message);
+    }
   }
   raise(rank_, Condition::Of::entered, number);
 }
@@ -86,11 +115,12 @@ void NetworkGroup::publish_completed() {
 
 void NetworkGroup::set_standing(Standing standing) {
   peer(rank_).standing = standing;
-  if (standing == Standing::left) {
-    is_over_ = true;
-    publish_completed();  // so that the others wait for data of these calls that are on the way
-  }
-  post_to_all({.kind = Kind::standing, .standing = standing});
+  if (standing == Standing::left) is_over_ = true;
+  if (standing != Standing::left && relays()) return;  // a rank that is present enters calls
+  // The others wait for data of completed calls that are on the way.
+  const auto completed = completed_.load();
+  completed_published_.store(completed);
+  post_to_all({.kind = Kind::standing, .completed = completed, .standing = standing});
 }
 
 void NetworkGroup::fail(const Cause& cause) {
@@ -100,23 +130,31 @@ void NetworkGroup::fail(const Cause& cause) {
     peer(rank_).cause = cause;
   }
   peer(rank_).standing = Standing::failed;
-  post_to_all({.kind = Kind::failed, .cause = cause});
+  post_to_all({.kind = Kind::failed, .completed = completed_.load(), .cause = cause});
 }
 
 void NetworkGroup::set_waits_in(std::uint64_t number) {
-  if (peer(rank_).waits_in.exchange(number) == number) return;
+  if (peer(rank_).waits_in.exchange(number) == number || relays()) return;
   post_to_all({.kind = Kind::waits, .number = number});
 }
 
 void NetworkGroup::post(int to, const NetworkMessage& message) {
   if (to == rank_) return handle(rank_, message);
+  meet(to);
   network_->post(global_rank(to), ends_[index_of(to)], encode(message));
 }
 
 void NetworkGroup::post_to_all(const NetworkMessage& message) {
+  post_to_all(message, [this](int peer, std::uint64_t end, std::span<const std::byte> bytes) {
+    network_->post(peer, end, bytes);
+  });
+}
+
+void NetworkGroup::post_to_all(const NetworkMessage& message, const PostMessage& post) {
+  if (relays()) return post_relayed(rank_, message, post);
   const auto bytes = encode(message);
   for (int to = 0; to < size(); ++to) {
-    if (to != rank_) network_->post(global_rank(to), ends_[index_of(to)], bytes);
+    if (to != rank_) post(global_rank(to), ends_[index_of(to)], bytes);
   }
 }
 
@@ -137,6 +175,16 @@ Standing NetworkGroup::standing(int rank) const noexcept { return peer(rank).sta
 Cause NetworkGroup::cause(int rank) const {
   const std::lock_guard lock(mutex_);
   return peer(rank).cause;
+}
+
+bool NetworkGroup::is_lost(int rank) const {
+  return peer(rank).is_lost || network_->is_lost(global_rank(rank));
+}
+
+std::string NetworkGroup::loss_of(int rank) const {
+  if (network_->is_lost(global_rank(rank))) return network_->loss_of(global_rank(rank));
+  const std::lock_guard lock(mutex_);
+  return peer(rank).loss;
 }
 
 std::uint64_t NetworkGroup::waits_in(int rank) const noexcept { return peer(rank).waits_in; }
@@ -172,12 +220,15 @@ std::optional<bool> NetworkGroup::try_answer(int of, std::uint64_t number) {
 
 void NetworkGroup::expect(int from, const TransferKey& key, std::span<std::byte> bytes,
                           Word& received) {
-  if (!bytes.empty()) network_->expect(global_rank(from), number_, key, bytes, received);
+  if (bytes.empty()) return;
+  meet(from);
+  network_->expect(global_rank(from), number_, key, bytes, received);
 }
 
 void NetworkGroup::send(int to, const TransferKey& key, std::uint64_t offset,
                         std::span<const std::byte> bytes, Word& sent) {
   if (bytes.empty()) return;
+  meet(to);
   network_->send(global_rank(to), ends_[index_of(to)], number_, key, offset, bytes, sent);
 }
 
@@ -215,9 +266,19 @@ void NetworkGroup::handle(int rank, const NetworkMessage& message) {
     case Kind::completed:
       return raise(rank, Condition::Of::completed, message.number);
     case Kind::standing:
+      raise(rank, Condition::Of::completed, message.completed);
       from.standing = message.standing;
       return;
+    case Kind::relayed:
+      return;
+    case Kind::lost: {
+      const std::lock_guard lock(mutex_);
+      from.loss = message.cause.text;
+      from.is_lost = true;
+      return;
+    }
     case Kind::failed: {
+      raise(rank, Condition::Of::completed, message.completed);
       {
         const std::lock_guard lock(mutex_);
         from.cause = message.cause;

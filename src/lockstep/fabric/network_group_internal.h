@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -30,8 +31,14 @@ namespace lockstep {
 
 using Bytes = std::vector<std::byte>;
 
-// The input that `to` needs of a call, if inputs travel with it.
-using InlineInput = std::span<const std::byte> (*)(const Call& call, int rank, int size, int to);
+// The input that `to` needs of a call, if inputs travel with it. If messages are relayed, `to` is
+// the rank itself: all receive the same.
+using InlineInput = std::span<const std::byte> (*)(const Call& call, int rank, int to);
+
+// How a message reaches all other ranks: one is posted to each of them, or the ranks relay it to
+// their partners (relay.h). Then a rank needs few connections, and the loss of any rank, which no
+// longer relays, is fatal to the group.
+enum class ToAll { direct, relayed };
 
 class NetworkGroup final : public NetworkEnd {
  public:
@@ -44,17 +51,23 @@ class NetworkGroup final : public NetworkEnd {
     Bytes bytes = {};
   };
 
-  NetworkGroup(std::shared_ptr<Network> network, int rank, std::vector<int> global_ranks);
+  NetworkGroup(std::shared_ptr<Network> network, int rank, std::vector<int> global_ranks,
+               ToAll to_all = ToAll::direct);
   ~NetworkGroup() override;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(global_ranks_.size()); }
   /// The number of this end; the other ranks need it before this rank can receive.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  /// Sets the numbers of the ends of all ranks.
-  void set_ends(std::vector<std::uint64_t> ends) { ends_ = std::move(ends); }
+  /// Sets the numbers of the ends of all ranks. Only then can this rank post and relay messages.
+  void set_ends(std::vector<std::uint64_t> ends);
+  [[nodiscard]] bool relays() const noexcept { return to_all_ == ToAll::relayed; }
+  /// The ranks to which this one posts what goes to all: all others, or its partners.
+  [[nodiscard]] std::vector<int> first_peers() const;
 
-  [[nodiscard]] bool receive(int peer, std::span<const std::byte> message) override;
+  [[nodiscard]] bool receive(int peer, std::span<const std::byte> message,
+                             const PostMessage& post) override;
+  void lose(int peer, const std::string& why, const PostMessage& post) override;
   void settle(const PostMessage& post) override;
 
   // What this rank publishes.
@@ -62,6 +75,10 @@ class NetworkGroup final : public NetworkEnd {
   void enter(std::uint64_t number, std::uint64_t signature);
   void complete(std::uint64_t number) noexcept;
   void publish_completed();
+  /// This rank is about to sleep: others may wait for what it has not published.
+  void publish_before_sleep() {
+    if (!relays()) publish_completed();  // otherwise settle() does, with fewer messages
+  }
   void set_standing(Standing standing);
   void fail(const Cause& cause);
   void set_waits_in(std::uint64_t number);
@@ -77,6 +94,10 @@ class NetworkGroup final : public NetworkEnd {
   [[nodiscard]] std::span<const std::byte> input(int rank, std::uint64_t number) const noexcept;
   [[nodiscard]] Standing standing(int rank) const noexcept;
   [[nodiscard]] Cause cause(int rank) const;
+  /// Whether `rank` is lost to this rank or, as another one has published, to that one.
+  [[nodiscard]] bool is_lost(int rank) const;
+  /// Why; empty if it ended in order.
+  [[nodiscard]] std::string loss_of(int rank) const;
   [[nodiscard]] std::uint64_t waits_in(int rank) const noexcept;
   /// The phases that `rank` has ended, as it has stated to this rank.
   [[nodiscard]] const Word& phases(int rank) const noexcept;
@@ -116,6 +137,9 @@ class NetworkGroup final : public NetworkEnd {
     std::atomic<std::uint64_t> waits_in = 0;
     Word arrivals = 0;
     Word answered = 0;
+    std::atomic<bool> is_met = false;            // it and this rank exchange data
+    std::atomic<bool> is_lost = false;           // as another rank has published
+    std::string loss = {};                       // mutex_; why
     Cause cause = {};                            // mutex_
     std::map<int, std::deque<Offer>> offers;     // mutex_; by tag
     std::map<std::uint64_t, bool> claims = {};   // mutex_
@@ -125,13 +149,29 @@ class NetworkGroup final : public NetworkEnd {
   static std::size_t index_of(int rank) noexcept { return static_cast<std::size_t>(rank); }
   [[nodiscard]] Peer& peer(int rank) const noexcept { return *peers_[index_of(rank)]; }
   void raise(int rank, Condition::Of of, std::uint64_t value) noexcept;
+  [[nodiscard]] int rank_of(int global_rank) const noexcept;  // -1: not in this group
   void post_to_all(const NetworkMessage& message);
+  void post_to_all(const NetworkMessage& message, const PostMessage& post);
   void handle(int rank, const NetworkMessage& message);
   void handle_entered(int rank, const NetworkMessage& message);
 
+  void meet(int rank) noexcept { peer(rank).is_met.store(true, std::memory_order_relaxed); }
+
+  // network_relays.cpp
+  [[nodiscard]] bool is_news(int origin, const NetworkMessage& message) const noexcept;
+  [[nodiscard]] bool handle_relayed(int sender, const NetworkMessage& envelope,
+                                    std::span<const std::byte> message, const PostMessage& post);
+  void relay_to(std::span<const int> ranks, std::span<const std::byte> message,
+                const PostMessage& post);
+  void post_relayed(int origin, const NetworkMessage& message, const PostMessage& post);
+  void publish_long_wait(const PostMessage& post);
+
   const int rank_;
   const std::vector<int> global_ranks_;
-  std::vector<std::uint64_t> ends_;  // by rank
+  const ToAll to_all_;
+  const std::vector<int> partners_;  // if messages are relayed
+  std::vector<std::uint64_t> ends_;  // by rank; written once, before has_ends_
+  std::atomic<bool> has_ends_ = false;
   std::shared_ptr<Network> network_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; own state included
@@ -144,6 +184,17 @@ class NetworkGroup final : public NetworkEnd {
   Call next_call_ = {};  // set_next_input
   InlineInput next_input_ = nullptr;
   std::vector<Bytes> spare_;  // mutex_
+  struct Waiting {
+    std::vector<int> ranks;
+    Bytes message;
+  };
+  std::vector<Waiting> waiting_;  // mutex_; to be relayed once there are ends
+  struct LongWait {
+    std::uint64_t number = 0;  // the call in which this rank sleeps
+    std::uint64_t published = 0;
+    std::chrono::steady_clock::time_point since = {};
+  };
+  LongWait long_wait_ = {};   // used by settle() only
   std::uint64_t number_ = 0;  // last: opens the end
 };
 

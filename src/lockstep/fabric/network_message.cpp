@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "lockstep/base/assert.h"
+#include "lockstep/fabric/network.h"
 
 namespace lockstep {
 namespace {
@@ -141,9 +142,18 @@ std::vector<std::byte> encode(const NetworkMessage& message) {
       break;
     case Kind::standing:
       to.number(static_cast<std::uint8_t>(message.standing));
+      to.number(message.completed);
+      break;
+    case Kind::relayed:
+      to.number(static_cast<std::int32_t>(message.origin));
+      to.bytes(message.bytes);
+      break;
+    case Kind::lost:
+      write_text(to, message.cause.text, kMaxCauseBytes);
       break;
     case Kind::failed:
       to.number(static_cast<std::int32_t>(message.cause.culprit));
+      to.number(message.completed);
       write_text(to, message.cause.text, kMaxCauseBytes);
       break;
     case Kind::offer:
@@ -173,9 +183,10 @@ std::optional<NetworkMessage> try_decode(std::span<const std::byte> bytes) {
   NetworkMessage message;
   using Kind = NetworkMessage::Kind;
   const auto kind = from.number<std::uint8_t>();
-  if (kind < 1 || kind > static_cast<std::uint8_t>(Kind::phases)) return std::nullopt;
+  if (kind < 1 || kind > static_cast<std::uint8_t>(Kind::lost)) return std::nullopt;
   message.kind = static_cast<Kind>(kind);
-  if (message.kind != Kind::standing && message.kind != Kind::failed) {
+  if (message.kind < Kind::relayed && message.kind != Kind::standing &&
+      message.kind != Kind::failed) {
     message.number = from.number<std::uint64_t>();
   }
   switch (message.kind) {
@@ -188,9 +199,18 @@ std::optional<NetworkMessage> try_decode(std::span<const std::byte> bytes) {
       break;
     case Kind::standing:
       message.standing = from.one_of<Standing>(static_cast<int>(Standing::failed));
+      message.completed = from.number<std::uint64_t>();
+      break;
+    case Kind::relayed:
+      message.origin = from.number<std::int32_t>();
+      message.bytes = from.rest();
+      break;
+    case Kind::lost:
+      message.cause.text = from.text(kMaxCauseBytes);
       break;
     case Kind::failed:
       message.cause.culprit = from.number<std::int32_t>();
+      message.completed = from.number<std::uint64_t>();
       message.cause.text = from.text(kMaxCauseBytes);
       break;
     case Kind::offer:
@@ -215,7 +235,8 @@ std::optional<NetworkMessage> try_decode(std::span<const std::byte> bytes) {
     case Kind::phases:
       break;
   }
-  from.expect(message.bytes.size() <= kMaxInlineMessageBytes);
+  from.expect(message.bytes.size() <=
+              (message.kind == Kind::relayed ? kMaxMessageBytes : kMaxInlineMessageBytes));
   if (!from.is_at_end()) return std::nullopt;
   return message;
 }

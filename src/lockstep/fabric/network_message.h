@@ -19,13 +19,15 @@ struct NetworkMessage {
   enum class Kind : std::uint8_t {
     entered = 1,  // the sender has entered call `number`: signature, completed, record, bytes
     completed,    // it has completed all calls up to `number`
-    standing,     // standing
-    failed,       // it has given up the group: cause
+    standing,     // standing, completed
+    failed,       // it has given up the group: cause, completed
     waits,        // it sleeps in call `number`
     offer,        // of a message: number, message, bytes if they are few
     claim,        // of message `number`: the sender may send its bytes
     answer,       // to message `number`: accepted
     phases,       // it has ended `number` phases, counted over all calls
+    relayed,      // about rank `origin`: `bytes` are another message, which it has sent to all
+    lost,         // the connection to the origin has ended: cause.text states why. Only relayed
   };
   Kind kind = Kind::entered;
   std::uint64_t number = 0;
@@ -37,6 +39,7 @@ struct NetworkMessage {
   Message message = {};  // tag, dtype and count
   bool accepted = false;
   bool is_inline = false;  // of an offer: the bytes are in it
+  int origin = 0;
   std::span<const std::byte> bytes = {};
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,8 @@ struct NetworkPlaneOptions {
   // The largest input that travels with its call, at most 16 KiB; equal on all ranks.
   std::size_t inline_bytes = 16U << 10;
   ExchangeOptions exchange = {};
+  // In larger groups, ranks relay what goes to all of them, and have connections to few others.
+  int most_direct = std::numeric_limits<int>::max();
 };
 
 /// The planes under construction: the ends of all ranks must be known before the planes exist.
@@ -34,8 +37,13 @@ class NetworkPlanes {
   /// The number of this rank's end, for the other ranks.
   [[nodiscard]] std::uint64_t end() const noexcept;
 
+  /// The ranks with which this one exchanges messages from set_ends() on: all others, or its
+  /// partners (relay.h) if the ranks relay. It meets the others when they exchange data.
+  [[nodiscard]] std::vector<int> first_peers() const;
+  /// Called when this rank is connected to them. `ends` by rank.
+  void set_ends(std::vector<std::uint64_t> ends);
+
   struct Facts {
-    std::vector<std::uint64_t> ends;                // by rank
     std::function<std::string(int rank)> describe;  // the process of a rank (ControlPlane)
     bool shares_cores = false;                      // ControlPlane::shares_cores
     std::optional<HostPlanes> host = {};            // if the ranks of a host share memory

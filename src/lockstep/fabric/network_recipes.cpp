@@ -19,15 +19,26 @@ bool has_piece_for_each(Collective kind) {
          kind == Collective::all_to_all;
 }
 
+// Whether only the input of the root is used.
+bool has_root_input(Collective kind) {
+  return kind == Collective::broadcast || kind == Collective::scatter;
+}
+
 }  // namespace
 
-std::span<const std::byte> input_for(const Call& call, int rank, int size, int to) {
-  const bool from_root = call.kind == Collective::broadcast || call.kind == Collective::scatter;
+std::span<const std::byte> input_for(const Call& call, int rank, int to) {
   const bool to_root = call.kind == Collective::gather || call.kind == Collective::reduce;
-  if ((from_root && rank != call.root) || (to_root && to != call.root)) return {};
-  (void)size;
-  if (!has_piece_for_each(call.kind)) return call.input;
-  return call.input.subspan(static_cast<std::size_t>(to) * piece_bytes(call), piece_bytes(call));
+  if ((has_root_input(call.kind) && rank != call.root) || (to_root && to != call.root)) return {};
+  return needed_of(call, call.input, to);
+}
+
+std::span<const std::byte> input_for_all(const Call& call, int rank, int /*to*/) {
+  return has_root_input(call.kind) && rank != call.root ? std::span<const std::byte>() : call.input;
+}
+
+std::span<const std::byte> needed_of(const Call& call, std::span<const std::byte> input, int to) {
+  if (!has_piece_for_each(call.kind) || input.empty()) return input;
+  return input.subspan(static_cast<std::size_t>(to) * piece_bytes(call), piece_bytes(call));
 }
 
 Part owned_by(const Call& call, int owner, int size) {
@@ -107,8 +118,9 @@ void run_inline(NetworkCall& call) {
   const int own = call.group->rank();
   const int size = call.group->size();
   const auto input_of = [&](int rank) {
-    return rank == own ? exchange::input_for(made, own, size, own)
-                       : call.group->input(rank, call.number);
+    if (rank == own) return exchange::input_for(made, own, own);
+    const auto input = call.group->input(rank, call.number);
+    return call.group->relays() ? exchange::needed_of(made, input, own) : input;
   };
   if (made.output.empty()) return;
   if (!reduces(made.kind)) {
@@ -137,11 +149,11 @@ Recipe move_data(NetworkCall& call) {
     const auto range = exchange::owned_by(made, to, size);
     call.send_to(to, 0, 0,
                  is_reduction ? made.input.subspan(range.begin, range.length)
-                              : exchange::input_for(made, own, size, to));
+                              : exchange::input_for(made, own, to));
   }
   if (!is_reduction && !made.output.empty()) {
     const auto range = exchange::received_from(made, own, own, size);
-    copy(part(made.output, range), exchange::input_for(made, own, size, own).first(range.length));
+    copy(part(made.output, range), exchange::input_for(made, own, own).first(range.length));
   }
   const auto owned = is_reduction ? exchange::owned_by(made, own, size) : Part{};
   const bool returns = exchange::returns_results(made.kind);

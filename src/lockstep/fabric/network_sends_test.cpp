@@ -35,7 +35,7 @@ class RecordingNetwork final : public Network {
   void answer(int from, std::uint64_t number) {
     NetworkMessage answer{.kind = NetworkMessage::Kind::answer, .number = number};
     answer.accepted = true;
-    EXPECT_TRUE(end_->receive(from, encode(answer)));
+    EXPECT_TRUE(end_->receive(from, encode(answer), {}));
   }
 
   std::vector<std::uint64_t> offers;  // in the order of their posts

@@ -28,7 +28,7 @@ enum class TransportKind {
   shm,
   plain,   // for tests only: frames over sockets
   tcp,     // on loopback, with several stripes
-  hosts,   // hierarchical: shm, and tcp, with one stripe, between up to three "hosts"
+  hosts,   // hierarchical: shm, and tcp, with one stripe, between up to three "hosts"; relays
   ipc,     // shm, and GPU memory of a device double
   staged,  // likewise
   nccl,    // likewise, with a device per rank and a double of NCCL; ranks are threads
@@ -86,11 +86,13 @@ using GroupBody = std::function<void(Group&)>;
 /// Ranks 0 and 1, 2 and 3, … are on the same of three "hosts", so that hosts have several ranks
 /// from a size of 2 on, and ranks that are not consecutive from 7 on.
 inline int fake_host_of(int global_rank) { return global_rank / 2 % 3; }
-/// Small thresholds, so that small spans are not inline and larger ones take several rounds.
+/// Small thresholds, so that small spans are not inline, larger ones take several rounds, and
+/// groups of four ranks or more relay.
 inline Connect connect_by_hosts(const SuiteOptions& options) {
   return connect_by_tcp({.inline_bytes = options.inline_bytes / 8,
                          .within_host = connect_by_shm(options.shm()),
                          .stage_bytes = 16U << 10,
+                         .most_direct = 3,
                          .host_of = fake_host_of});
 }
 

@@ -53,11 +53,13 @@ Planes connect(const Membership& membership, AddressExchange& addresses,
   addresses.exchange(to_string({ProcessIdentity::of(::getpid()), planes.end()}));
   NetworkPlanes::Facts facts;
   std::vector<ProcessIdentity> processes;
+  std::vector<std::uint64_t> ends;
   for (int rank = 0; rank < membership.size(); ++rank) {
     const auto address = parse_address(addresses.of(rank));
-    facts.ends.push_back(address.end);
+    ends.push_back(address.end);
     processes.push_back(address.process);
   }
+  planes.set_ends(std::move(ends));
   add_processes(facts, membership, processes);
   return planes.finish(std::move(facts));
 }

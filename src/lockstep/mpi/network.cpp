@@ -25,7 +25,11 @@ void expect_success(int error, const char* what) {
 MpiNetwork::MpiNetwork(MPI_Comm communicator,
                        const std::vector<std::optional<ProcessIdentity>>& processes,
                        GroupRegistry& registry, MpiProgress progress)
-    : communicator_(communicator), groups_(registry.groups()) {
+    : communicator_(communicator),
+      groups_(registry.groups()),
+      post_([this](int peer, std::uint64_t to, std::span<const std::byte> message) {
+        post_locked(peer, to, message);
+      }) {
   for (const auto& process : processes) {
     watches_.push_back(process ? registry.watches().watch(*process) : nullptr);
   }
@@ -182,11 +186,7 @@ std::string MpiNetwork::loss_of(int peer) const {
 
 void MpiNetwork::settle() {
   const Lock lock(mutex_);
-  for (auto& [number, end] : ends_) {
-    end.end->settle([this](int peer, std::uint64_t to, std::span<const std::byte> message) {
-      post_locked(peer, to, message);
-    });
-  }
+  for (auto& [number, end] : ends_) end.end->settle(post_);
 }
 
 void MpiNetwork::run(const std::stop_token& stop) {

@@ -143,6 +143,7 @@ class MpiNetwork final : public Network, private GroupRegistryMember {
   int finalize_key_ = MPI_KEYVAL_INVALID;  // an attribute whose removal ends this network
   std::vector<std::shared_ptr<const FileDescriptor>> watches_;  // by rank; null: another host
   const std::shared_ptr<GroupList> groups_;
+  const PostMessage post_;  // for ends; with mutex_ held
   mutable std::mutex mutex_;
   std::map<int, Peer> peers_;                     // mutex_; those with any contact
   std::map<std::uint64_t, End> ends_;             // mutex_

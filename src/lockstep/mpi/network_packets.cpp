@@ -133,7 +133,7 @@ bool MpiNetwork::handle_packet(int peer, std::span<const std::byte> bytes) {
   bytes = bytes.subspan(sizeof(header));
   const auto end = ends_.find(header.end);
   if (end == ends_.end()) return true;  // of a group that this rank has left
-  if (header.part == kIsMessage) return end->second.end->receive(peer, bytes);
+  if (header.part == kIsMessage) return end->second.end->receive(peer, bytes, post_);
   const TransferKey key{header.number, static_cast<std::uint32_t>(header.part)};
   const auto expected = end->second.expected.find({peer, key});
   if (expected == end->second.expected.end()) return true;  // forgotten

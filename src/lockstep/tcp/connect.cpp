@@ -94,13 +94,36 @@ HostPlanes connect_host(Membership membership, AddressExchange& addresses, const
                              watch);
 }
 
+// Connects this rank to the ranks `first`, and to each other one when they exchange data.
+void connect_ranks(TcpNetwork& network, const Membership& membership,
+                   const std::vector<RankAddress>& addresses, const std::vector<int>& first,
+                   Deadline deadline, const Watch& watch) {
+  const auto& here = addresses[static_cast<std::size_t>(membership.rank)].endpoints;
+  for (int rank = 0; rank < membership.size(); ++rank) {
+    if (rank == membership.rank) continue;
+    auto address = addresses[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < address.endpoints.size(); ++i) {
+      auto& host = address.endpoints[i].host;
+      host = rescope(host, here[i % here.size()].host);
+    }
+    const int peer = membership.global_ranks[static_cast<std::size_t>(rank)];
+    if (std::find(first.begin(), first.end(), rank) != first.end()) {
+      network.connect(peer, address, deadline, watch);
+    } else {
+      network.introduce(peer, address);
+    }
+  }
+}
+
 Planes connect(const Membership& membership, AddressExchange& addresses, Deadline deadline,
                const Watch& watch, const TcpOptions& options) {
   expect_reachable(membership);
   const auto network = network_of(membership, options);
   NetworkPlanes planes(network, options.within_host ? "hierarchical" : "tcp", membership.rank,
                        membership.global_ranks,
-                       {.inline_bytes = options.inline_bytes, .exchange = options.exchange});
+                       {.inline_bytes = options.inline_bytes,
+                        .exchange = options.exchange,
+                        .most_direct = options.most_direct});
   NetworkPlanes::Facts facts;
   const auto own_address = own_address_of(*network, planes.end());
   if (options.within_host) {
@@ -108,24 +131,17 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
   } else {
     addresses.exchange(own_address);
   }
+  std::vector<RankAddress> all;
   std::vector<ProcessIdentity> processes;
-  const auto own = static_cast<std::size_t>(membership.rank);
-  for (std::size_t rank = 0; rank < membership.global_ranks.size(); ++rank) {
-    if (rank == own) {
-      facts.ends.push_back(planes.end());
-      processes.push_back(ProcessIdentity::of(::getpid()));
-      continue;
-    }
-    auto address = parse_rank_address(network_address_in(addresses.of(static_cast<int>(rank))));
-    const auto here = network->address_of(planes.end());
-    for (std::size_t i = 0; i < address.endpoints.size(); ++i) {
-      auto& host = address.endpoints[i].host;
-      host = rescope(host, here.endpoints[i % here.endpoints.size()].host);
-    }
-    network->connect(membership.global_ranks[rank], address, deadline, watch);
-    facts.ends.push_back(address.end);
-    processes.push_back(network->process_of(membership.global_ranks[rank]));
+  std::vector<std::uint64_t> ends;
+  for (int rank = 0; rank < membership.size(); ++rank) {
+    all.push_back(parse_rank_address(
+        rank == membership.rank ? own_address : network_address_in(addresses.of(rank))));
+    processes.push_back(all.back().process);
+    ends.push_back(all.back().end);
   }
+  connect_ranks(*network, membership, all, planes.first_peers(), deadline, watch);
+  planes.set_ends(std::move(ends));
   add_processes(facts, membership, processes);
   return planes.finish(std::move(facts));
 }

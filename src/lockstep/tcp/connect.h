@@ -38,6 +38,9 @@ struct TcpOptions {
   // With within_host, the shared memory per rank through which data pass that are not in registered
   // memory: this much for inputs, and for results; equal on all ranks.
   std::size_t stage_bytes = 2U << 20;
+  // In larger groups, ranks relay what goes to all of them, and are connected to few others until
+  // they exchange data; equal on all ranks.
+  int most_direct = kMostDirect;
   // How the group reduces.
   ExchangeOptions exchange = {};
   // For tests: the host of a global rank, instead of that of the world.

@@ -50,8 +50,10 @@ bool Link::attach(Connection connection, const Hello& hello) {
     stripes_[static_cast<std::size_t>(hello.stripe)] =
         std::make_unique<Stripe>(Stripe{std::move(connection)});
   }
-  process_ = hello.process;
   pulse(channel).last_heard = Clock::now();
+  if (channel == 0) {
+    for (const auto& [end, message] : std::exchange(unsent_, {})) post(end, message);
+  }
   return true;
 }
 
@@ -73,7 +75,11 @@ Link::Pulse& Link::pulse(int channel) noexcept {
 }
 
 void Link::post(std::uint64_t end, std::span<const std::byte> message) {
-  if (is_lost_ || !messages_) return;
+  if (is_lost_) return;
+  if (!messages_) {
+    if (expects_connection_) unsent_.emplace_back(end, std::vector(message.begin(), message.end()));
+    return;
+  }
   std::vector<std::byte> framed(sizeof(end) + message.size());
   std::memcpy(framed.data(), &end, sizeof(end));
   if (!message.empty()) std::memcpy(framed.data() + sizeof(end), message.data(), message.size());
@@ -117,8 +123,8 @@ bool Link::has_output(int channel) const noexcept {
 }
 
 bool Link::is_delivered() const noexcept {
-  if (is_lost_ || !is_up()) return true;
   for (int channel = 0; channel < num_channels(); ++channel) {
+    if (descriptor(channel) < 0) continue;
     if (has_output(channel) || unsent_bytes(descriptor(channel)) > 0) return false;
   }
   return true;
@@ -188,7 +194,8 @@ bool Link::receive_messages() {
 // Each connection by itself: a device on the way may drop one of them.
 void Link::watch(Clock::time_point now, Clock::duration limit) {
   for (int channel = 0; channel < num_channels(); ++channel) {
-    if (is_lost_ || !is_up()) return;
+    if (is_lost_) return;
+    if (descriptor(channel) < 0) continue;
     auto& own = pulse(channel);
     const auto silent = now - own.last_heard;
     if (channel > 0 &&
@@ -246,6 +253,7 @@ void Link::lose(std::string why) {
   }
   is_lost_ = true;
   loss_ = std::move(why);
+  unsent_.clear();
   queues_.clear();
   message_output_.clear();
   message_output_sent_ = 0;

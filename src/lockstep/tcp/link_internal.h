@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/fabric/network.h"
@@ -75,11 +76,13 @@ class Link {
   };
   /// Ignores a connection that does not fit the earlier ones. Returns whether it was taken.
   bool attach(Connection connection, const Hello& hello);
+  /// From now on, what is posted before there is a connection waits for it; it was dropped before.
+  void expect_connection() noexcept { expects_connection_ = true; }
+  [[nodiscard]] int peer() const noexcept { return peer_; }
   /// Whether all connections exist.
   [[nodiscard]] bool is_up() const noexcept;
   [[nodiscard]] bool is_lost() const noexcept { return is_lost_; }
   [[nodiscard]] const std::string& loss() const noexcept { return loss_; }
-  [[nodiscard]] const ProcessIdentity& process() const noexcept { return process_; }
   [[nodiscard]] static int channel_of(const Hello& hello) noexcept {
     return hello.kind == ConnectionKind::messages ? 0 : 1 + hello.stripe;
   }
@@ -106,7 +109,9 @@ class Link {
   [[nodiscard]] std::uint64_t moved() const noexcept { return moved_; }
   /// Whether bytes wait for the socket.
   [[nodiscard]] bool has_output(int channel) const noexcept;
-  /// Whether everything sent has arrived at the other machine.
+  /// Whether something waits for the connection.
+  [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty() || !queues_.empty(); }
+  /// Whether everything sent through the connections has arrived at the other machine.
   [[nodiscard]] bool is_delivered() const noexcept;
 
   /// Does not count `silence` in watch().
@@ -185,13 +190,14 @@ class Link {
   std::optional<Connection> messages_;
   std::vector<std::unique_ptr<Stripe>> stripes_;  // null: not connected yet
   std::size_t last_stripe_ = 0;                   // that has sent
-  ProcessIdentity process_ = {};
   bool is_lost_ = false;
   bool is_ending_ = false;      // the peer has closed a connection
   bool said_farewell_ = false;  // the peer
   std::string loss_;
   Pulse pulse_of_messages_;
 
+  bool expects_connection_ = false;
+  std::vector<std::pair<std::uint64_t, std::vector<std::byte>>> unsent_;  // messages, by end
   std::vector<std::byte> message_output_;
   std::size_t message_output_sent_ = 0;
   std::map<std::uint64_t, std::deque<Outgoing>> queues_;  // by end of this process

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,7 +52,10 @@ TcpNetwork::TcpNetwork(int global_rank, std::vector<Listener> listeners, const S
       congestion_control_(set_congestion_control(listeners_.front().number())),
       keys_(std::make_shared<const HandshakeKeys>(secret_, context(token_))),
       epoll_(expect_open(::epoll_create1(EPOLL_CLOEXEC), "an epoll instance")),
-      bell_(expect_open(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "an eventfd")) {
+      bell_(expect_open(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "an eventfd")),
+      post_([this](int peer, std::uint64_t to, std::span<const std::byte> message) {
+        post_locked(peer, to, message);
+      }) {
   watch_descriptor(bell_.number(), EPOLLIN, /*is_new=*/true);
   for (const auto& listener : listeners_) {
     (void)set_congestion_control(listener.number());
@@ -77,24 +81,27 @@ TcpNetwork::~TcpNetwork() {
   const auto is_delivered = [&] {
     const Lock lock(mutex_);
     return std::all_of(peers_.begin(), peers_.end(), [](const auto& each) {
-      return !each.second.link || each.second.link->is_delivered();
+      const auto& link = each.second.link;
+      if (!link) return true;
+      const bool may_connect =
+          each.second.is_used || each.second.is_connecting || each.second.failure;
+      const bool waits = may_connect && !link->is_lost() && !link->is_up() && link->has_unsent();
+      return !waits && link->is_delivered();
     });
   };
   // A socket that is closed with unread bytes discards what it has not delivered.
   while (!is_delivered() && !limit.expired()) wait(Deadline::after(std::chrono::milliseconds(1)));
+  connector_.request_stop();
+  {
+    const Lock lock(mutex_);
+    if (connecting_) (void)::shutdown(connecting_.number(), SHUT_RDWR);
+  }
 }
 
 RankAddress TcpNetwork::address_of(std::uint64_t end) const {
-  RankAddress address{{}, token_, end};
+  RankAddress address{{}, token_, end, ProcessIdentity::of(::getpid())};
   for (const auto& listener : listeners_) address.endpoints.push_back(listener.endpoint());
   return address;
-}
-
-ProcessIdentity TcpNetwork::process_of(int peer) const {
-  const Lock lock(mutex_);
-  const auto found = peers_.find(peer);
-  return found == peers_.end() || !found->second.link ? ProcessIdentity{}
-                                                      : found->second.link->process();
 }
 
 std::uint64_t TcpNetwork::open(NetworkEnd& end) {
@@ -111,8 +118,13 @@ void TcpNetwork::close(std::uint64_t end) noexcept {
 
 void TcpNetwork::post(int peer, std::uint64_t to, std::span<const std::byte> message) {
   const Lock lock(mutex_);
+  post_locked(peer, to, message);
+}
+
+void TcpNetwork::post_locked(int peer, std::uint64_t to, std::span<const std::byte> message) {
   auto& other = peer_of(peer);
   other.link->post(to, message);
+  connect_if_used(peer, other);
   update(other);
 }
 
@@ -121,6 +133,7 @@ void TcpNetwork::expect(int peer, std::uint64_t own, const TransferKey& key,
   const Lock lock(mutex_);
   auto& end = ends_[own];
   if (!end.is_cut_off) end.expected[{peer, key}] = {bytes, &received, {}};
+  connect_if_used(peer, peer_of(peer));  // so that the loss of the peer is noticed
 }
 
 void TcpNetwork::send(int peer, std::uint64_t to, std::uint64_t own, const TransferKey& key,
@@ -129,6 +142,7 @@ void TcpNetwork::send(int peer, std::uint64_t to, std::uint64_t own, const Trans
   if (ends_[own].is_cut_off) return;
   auto& other = peer_of(peer);
   other.link->send(own, {to, key, offset, bytes, &sent});
+  connect_if_used(peer, other);
   update(other);
 }
 
@@ -209,7 +223,7 @@ std::string TcpNetwork::loss_of(int peer) const {
 
 bool TcpNetwork::handle_message(int peer, std::uint64_t end, std::span<const std::byte> message) {
   const auto found = ends_.find(end);
-  return found == ends_.end() || found->second.end->receive(peer, message);
+  return found == ends_.end() || found->second.end->receive(peer, message, post_);
 }
 
 LinkHandler::Destination* TcpNetwork::find_destination(int peer, std::uint64_t end,
@@ -253,8 +267,14 @@ void TcpNetwork::watch_descriptor(int descriptor, std::uint32_t events, bool is_
   (void)::epoll_ctl(epoll_.number(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event);
 }
 
+void TcpNetwork::announce_loss(Peer& peer) {
+  if (!peer.link->is_lost() || std::exchange(peer.is_announced, true)) return;
+  for (auto& [number, end] : ends_) end.end->lose(peer.link->peer(), peer.link->loss(), post_);
+}
+
 // Waits for room in a socket only while bytes wait for it.
 void TcpNetwork::update(Peer& peer) {
+  announce_loss(peer);
   if (peer.link->is_lost() && !peer.watched.empty()) {
     std::erase_if(sources_, [&](const auto& each) { return each.second.peer == &peer; });
     peer.watched.clear();
@@ -277,6 +297,9 @@ void TcpNetwork::watch_peers() {
     // Only this process was stopped or got no processor: it could not hear the peers meanwhile.
     if (interval > heartbeat_ / 3) peer.link->excuse(interval);
     peer.link->watch(now, heartbeat_);
+    if (peer.failure && peer.failure->until.expired() && !peer.link->is_up()) {
+      peer.link->lose(peer.failure->why);
+    }
     update(peer);
   }
   for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
@@ -294,13 +317,7 @@ void TcpNetwork::ring() noexcept {
 void TcpNetwork::settle() {
   const Lock lock(mutex_);
   watch_peers();
-  for (auto& [number, end] : ends_) {
-    end.end->settle([this](int peer, std::uint64_t to, std::span<const std::byte> message) {
-      auto& other = peer_of(peer);
-      other.link->post(to, message);
-      update(other);
-    });
-  }
+  for (auto& [number, end] : ends_) end.end->settle(post_);
 }
 
 void TcpNetwork::rest(const std::stop_token& stop) {

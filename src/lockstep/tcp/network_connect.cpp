@@ -59,9 +59,7 @@ HandshakeContext TcpNetwork::context(const std::string& token) const {
 }
 
 Hello TcpNetwork::hello() const {
-  return {.rank = rank_,
-          .process = ProcessIdentity::of(::getpid()),
-          .encrypts = protection_ == DataProtection::encrypted};
+  return {.rank = rank_, .encrypts = protection_ == DataProtection::encrypted};
 }
 
 // The kernel chooses the interface by the address of the peer. Where several belong to one network,
@@ -118,7 +116,8 @@ void TcpNetwork::connect(int peer, const RankAddress& address, Deadline deadline
 
 bool TcpNetwork::begin_connecting(int peer) {
   const Lock lock(mutex_);
-  return !std::exchange(peer_of(peer).is_connecting, true);
+  auto& other = peer_of(peer);
+  return other.link->descriptor(0) < 0 && !std::exchange(other.is_connecting, true);
 }
 
 // A later group may try again.
@@ -127,15 +126,18 @@ void TcpNetwork::stop_connecting(int peer) {
   peer_of(peer).is_connecting = false;
 }
 
-void TcpNetwork::connect_to(int peer, const RankAddress& address, Deadline deadline) {
+void TcpNetwork::connect_to(int peer, const RankAddress& address, Deadline deadline,
+                            const std::function<void(int descriptor)>& opened) {
   const auto most = std::max(
       {static_cast<std::size_t>(num_stripes_), listeners_.size(), address.endpoints.size()});
   auto own = hello();
   own.num_stripes = static_cast<int>(std::min(most, std::size_t{kMaxStripes}));
   const auto open = [&](int stripe) {
     const auto& to = address.endpoints[static_cast<std::size_t>(stripe) % address.endpoints.size()];
-    auto socket =
-        Socket::connect(to, deadline, [&](int descriptor) { prepare(descriptor, stripe); });
+    auto socket = Socket::connect(to, deadline, [&](int descriptor) {
+      prepare(descriptor, stripe);
+      if (opened) opened(descriptor);
+    });
     return shake_hands(std::move(socket), address.token, own, deadline);
   };
   auto messages = open(0);
@@ -151,9 +153,8 @@ void TcpNetwork::connect_to(int peer, const RankAddress& address, Deadline deadl
   const auto take = [&](Link::Connection connection) {
     auto as_theirs = own;  // which connection this is; whose it is
     as_theirs.rank = peer;
-    as_theirs.process = theirs->process;
     const Lock lock(mutex_);
-    attach(std::move(connection), as_theirs);
+    attach(std::move(connection), as_theirs, Opened::here);
   };
   take(std::move(messages));
   own.kind = ConnectionKind::data;
@@ -209,7 +210,8 @@ void TcpNetwork::handle_newcomer(std::list<Newcomer>::iterator newcomer) {
           if (!hello || hello->rank == rank_) return drop(newcomer);
           sources_.erase(socket.number());
           (void)::epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, socket.number(), nullptr);
-          attach({std::move(socket), std::move(*sealer), std::move(*opener)}, *hello);
+          attach({std::move(socket), std::move(*sealer), std::move(*opener)}, *hello,
+                 Opened::there);
           newcomers_.erase(newcomer);
           return;
         }
@@ -241,12 +243,14 @@ void TcpNetwork::drop(std::list<Newcomer>::iterator newcomer) {
   newcomers_.erase(newcomer);
 }
 
-void TcpNetwork::attach(Link::Connection connection, const Hello& theirs) {
+void TcpNetwork::attach(Link::Connection connection, const Hello& theirs, Opened opened) {
   const int rank = theirs.rank;
   auto& peer = peer_of(rank);
   const int channel = Link::channel_of(theirs);
   if (peer.link->is_lost() || peer.link->descriptor(channel) >= 0) return;  // one link per process
-  if (channel == 0 && rank > rank_) {
+  // Both processes may begin to connect at the same time. Then the one with the higher rank does.
+  if (opened == Opened::there && channel == 0 && rank < rank_ && peer.is_connecting) return;
+  if (channel == 0 && opened == Opened::there) {
     // The client waits for the answer; the buffer of a new socket has room for it.
     const auto answer = connection.sealer.seal(encode(hello()));
     if (connection.socket.try_send(answer) != answer.size()) return;
@@ -254,7 +258,8 @@ void TcpNetwork::attach(Link::Connection connection, const Hello& theirs) {
   set_timeout(connection.socket.number(), heartbeat_);
   settle_congestion_control(connection.socket.number(), congestion_control_);
   if (!peer.link->attach(std::move(connection), theirs)) return;
-  if (rank > rank_ && theirs.encrypts != hello().encrypts) {
+  peer.opened = opened;
+  if (opened == Opened::there && theirs.encrypts != hello().encrypts) {
     return peer.link->lose(
         encryption_differs(theirs.encrypts ? rank : rank_, theirs.encrypts ? rank_ : rank));
   }
@@ -262,6 +267,8 @@ void TcpNetwork::attach(Link::Connection connection, const Hello& theirs) {
   sources_[descriptor] = {&peer, channel, {}};
   peer.watched[channel] = EPOLLIN;
   watch_descriptor(descriptor, EPOLLIN, /*is_new=*/true);
+  peer.link->flush();  // what has waited for the connection
+  update(peer);
 }
 
 }  // namespace lockstep

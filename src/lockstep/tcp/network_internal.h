@@ -1,5 +1,6 @@
 // The TCP connections of this process to the processes of other ranks, shared by all groups of a
-// world. The process with the higher rank connects to the other's listener.
+// world. Two processes are connected when a group is created, by the one with the higher rank, or
+// when one of them first has something for the other, by that one (network_introduction.cpp).
 //
 // Threads: callers that poll or wait do the work. While no caller does, a thread of this object
 // sleeps until a socket is ready, moves its bytes and advances the groups; it answers heartbeats
@@ -14,6 +15,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -53,7 +56,9 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   /// Returns when this process is connected to `peer`. Throws SystemError naming both addresses,
   /// UsageError if only one of them encrypts data, and any exception of `watch`.
   void connect(int peer, const RankAddress& address, Deadline deadline, const Watch& watch);
-  [[nodiscard]] ProcessIdentity process_of(int peer) const;
+  /// Connects to `peer` when one of the two processes first posts or sends to the other. If they
+  /// cannot be connected, the peer is lost.
+  void introduce(int peer, const RankAddress& address);
   /// What the kernel has counted for the data connections.
   [[nodiscard]] std::vector<LinkCount> counts() const;
 
@@ -88,9 +93,21 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
     std::optional<Opener> opener;
     Deadline deadline;
   };
+  // This process could not open a connection when it was used first. Until then, the peer may.
+  struct Failure {
+    std::string why;
+    Deadline until;
+  };
+  // Which process has opened a connection.
+  enum class Opened { here, there };
   struct Peer {
     std::unique_ptr<Link> link;
-    bool is_connecting = false;
+    std::optional<RankAddress> address;  // if introduced
+    bool is_connecting = false;          // this process is opening connections
+    bool is_used = false;                // it will, unless the peer does (used_)
+    Opened opened = Opened::here;        // once there is one
+    std::optional<Failure> failure;
+    bool is_announced = false;             // its loss, to the ends
     std::map<int, std::uint32_t> watched;  // events, by channel
   };
   // Where the events of a descriptor belong.
@@ -115,7 +132,10 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   void handle(int descriptor);
   void accept_newcomers(Listener& listener);
   void handle_newcomer(std::list<Newcomer>::iterator newcomer);
-  void attach(Link::Connection connection, const Hello& hello);
+  void attach(Link::Connection connection, const Hello& hello, Opened opened);
+  void post_locked(int peer, std::uint64_t to, std::span<const std::byte> message);
+  void connect_if_used(int peer, Peer& other);
+  void announce_loss(Peer& peer);
   void watch_descriptor(int descriptor, std::uint32_t events, bool is_new);
   void update(Peer& peer);
   void watch_peers();
@@ -130,7 +150,10 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   [[nodiscard]] HandshakeContext context(const std::string& token) const;
   [[nodiscard]] bool begin_connecting(int peer);
   void stop_connecting(int peer);
-  void connect_to(int peer, const RankAddress& address, Deadline deadline);
+  void connect_to(int peer, const RankAddress& address, Deadline deadline,
+                  const std::function<void(int descriptor)>& opened = {});
+  void connect_used(const std::stop_token& stop);
+  void note_failure(int peer, const std::string& why, std::chrono::seconds their_turn);
   void settle();
   void ring() noexcept;
   void rest(const std::stop_token& stop);
@@ -158,9 +181,14 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   std::uint64_t moved_ = 0;                      // mutex_; bytes of data, both directions
   std::atomic<int> waiting_ = 0;                 // threads in wait()
   std::atomic<std::uint64_t> polls_ = 0;         // by callers
+  const PostMessage post_;                       // for ends; with mutex_ held
+  std::deque<int> used_;                         // mutex_; peers to connect to
+  FileDescriptor connecting_;                    // mutex_; a duplicate of connector_'s socket
+  std::condition_variable_any used_changed_;
   std::mutex resting_mutex_;
   std::condition_variable_any resting_;
-  std::jthread thread_;  // last
+  std::jthread connector_;  // mutex_; from the first peer on that is introduced
+  std::jthread thread_;     // last
 };
 
 }  // namespace lockstep

@@ -22,12 +22,21 @@ using Bytes = std::vector<std::byte>;
 
 class Notebook final : public NetworkEnd {
  public:
-  bool receive(int /*peer*/, std::span<const std::byte> message) override {
+  bool receive(int /*peer*/, std::span<const std::byte> message,
+               const PostMessage& /*post*/) override {
     const std::lock_guard lock(mutex_);
     messages_.emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
     return messages_.back() != "invalid";
   }
   void settle(const PostMessage& /*post*/) override {}
+  void lose(int /*peer*/, const std::string& why, const PostMessage& /*post*/) override {
+    const std::lock_guard lock(mutex_);
+    losses_.push_back(why);
+  }
+  [[nodiscard]] std::vector<std::string> losses() const {
+    const std::lock_guard lock(mutex_);
+    return losses_;
+  }
   [[nodiscard]] std::vector<std::string> messages() const {
     const std::lock_guard lock(mutex_);
     return messages_;
@@ -36,6 +45,7 @@ class Notebook final : public NetworkEnd {
  private:
   mutable std::mutex mutex_;
   std::vector<std::string> messages_;
+  std::vector<std::string> losses_;
 };
 
 // The interfaces are addresses of loopback.

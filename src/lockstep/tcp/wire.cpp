@@ -18,12 +18,10 @@ static_assert(std::endian::native == std::endian::little, "numbers travel little
 
 // The layouts, without padding.
 struct HelloLayout {
-  std::int64_t started = 0;
   std::int32_t rank = 0;
-  std::int32_t process = 0;
-  std::uint64_t kind = 0;
+  std::uint32_t kind = 0;
 };
-static_assert(sizeof(HelloLayout) == 24);
+static_assert(sizeof(HelloLayout) == 8);
 // The kind, from its lowest bit on: connection 8 bits, encrypts 8, stripe 8, number of stripes 8.
 constexpr unsigned kEncryptsBit = 8;
 constexpr unsigned kStripeBit = 16;
@@ -43,13 +41,11 @@ static_assert(sizeof(HeaderLayout) == kDataHeaderBytes);
 }  // namespace
 
 std::vector<std::byte> encode(const Hello& hello) {
-  const HelloLayout layout{.started = hello.process.started,
-                           .rank = hello.rank,
-                           .process = hello.process.process,
-                           .kind = static_cast<std::uint64_t>(hello.kind) |
-                                   std::uint64_t{hello.encrypts} << kEncryptsBit |
-                                   static_cast<std::uint64_t>(hello.stripe) << kStripeBit |
-                                   static_cast<std::uint64_t>(hello.num_stripes) << kNumStripesBit};
+  const HelloLayout layout{.rank = hello.rank,
+                           .kind = static_cast<std::uint32_t>(hello.kind) |
+                                   std::uint32_t{hello.encrypts} << kEncryptsBit |
+                                   static_cast<std::uint32_t>(hello.stripe) << kStripeBit |
+                                   static_cast<std::uint32_t>(hello.num_stripes) << kNumStripesBit};
   const auto bytes = std::as_bytes(std::span(&layout, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -61,14 +57,13 @@ std::optional<Hello> try_decode_hello(std::span<const std::byte> bytes) {
   const auto field = [&](unsigned bit) { return static_cast<int>(layout.kind >> bit & 0xFF); };
   const Hello hello{.kind = static_cast<ConnectionKind>(field(0)),
                     .rank = layout.rank,
-                    .process = {layout.process, layout.started},
                     .encrypts = field(kEncryptsBit) == 1,
                     .stripe = field(kStripeBit),
                     .num_stripes = field(kNumStripesBit)};
   const bool is_data = hello.kind == ConnectionKind::data;
   if ((!is_data && hello.kind != ConnectionKind::messages) || field(kEncryptsBit) > 1 ||
-      layout.kind >> 32 != 0 || hello.num_stripes < 1 || hello.num_stripes > kMaxStripes ||
-      hello.stripe >= (is_data ? hello.num_stripes : 1) || hello.rank < 0 || layout.process <= 0) {
+      hello.num_stripes < 1 || hello.num_stripes > kMaxStripes ||
+      hello.stripe >= (is_data ? hello.num_stripes : 1) || hello.rank < 0) {
     return std::nullopt;
   }
   return hello;
@@ -106,7 +101,8 @@ std::string to_string(const RankAddress& address) {
   for (const auto& each : address.endpoints) {
     endpoints += (endpoints.empty() ? "" : ",") + each.to_string();
   }
-  return fmt::format("{} {} {}", endpoints, address.token, address.end);
+  return fmt::format("{} {} {} {} {}", endpoints, address.token, address.end,
+                     address.process.process, address.process.started);
 }
 
 RankAddress parse_rank_address(const std::string& text) {
@@ -121,9 +117,18 @@ RankAddress parse_rank_address(const std::string& text) {
       begin = comma + 1;
     }
     address.token = text.substr(first + 1, second - first - 1);
+    const char* position = text.data() + second;
     const auto* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data() + second + 1, end, address.end);
-    if (error == std::errc() && rest == end && !address.endpoints.empty()) return address;
+    const auto read = [&](auto& number) {
+      if (position == end || *position != ' ') return false;
+      const auto [rest, error] = std::from_chars(position + 1, end, number);
+      position = rest;
+      return error == std::errc();
+    };
+    if (read(address.end) && read(address.process.process) && read(address.process.started) &&
+        position == end && !address.endpoints.empty()) {
+      return address;
+    }
   }
   throw UsageError(fmt::format("{} is no address of a rank: do all ranks use the same backend?",
                                in_quotes(text)));

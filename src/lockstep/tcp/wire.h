@@ -26,8 +26,7 @@ enum class ConnectionKind : std::uint8_t { messages = 1, data = 2 };
 /// The first frame of a connection, in each direction for messages, from the client for data.
 struct Hello {
   ConnectionKind kind = ConnectionKind::messages;
-  int rank = 0;  // global rank of the sender
-  ProcessIdentity process = {};
+  int rank = 0;           // global rank of the sender
   bool encrypts = false;  // the sender's data; equal in both processes
   int stripe = 0;         // of data
   int num_stripes = 1;    // that the client opens
@@ -69,10 +68,11 @@ struct RankAddress {
   std::vector<Endpoint> endpoints;  // of its listeners, one per interface; messages use the first
   std::string token;                // of the listeners: part of the handshake
   std::uint64_t end = 0;            // of the group
+  ProcessIdentity process = {};
 
   friend bool operator==(const RankAddress&, const RankAddress&) = default;
 };
-/// "10.0.0.2:40001,10.1.0.2:40001 0f3a… 7".
+/// "10.0.0.2:40001,10.1.0.2:40001 0f3a… 7 4711 123456".
 [[nodiscard]] std::string to_string(const RankAddress& address);
 /// Throws UsageError for any other text.
 [[nodiscard]] RankAddress parse_rank_address(const std::string& text);

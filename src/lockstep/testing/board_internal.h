@@ -25,7 +25,7 @@ struct Note {
 
 class Board {
  public:
-  static constexpr int kMostRanks = 64;
+  static constexpr int kMostRanks = 128;
 
   /// A new board. Throws UsageError unless `size` is from 1 to kMostRanks, SystemError when there
   /// is not enough memory.
