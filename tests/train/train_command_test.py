@@ -177,7 +177,9 @@ class TrainCommand(unittest.TestCase):
             return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
 
         few = page_faults(10)
-        self.assertLess(page_faults(30) - few, 20 * 100, "with the default allocator, a step takes more than a thousand pages")
+        # With the default allocator, a step takes more than a thousand pages. The heap may still grow by a few blocks, of up to
+        # 2048 pages.
+        self.assertLess(page_faults(30) - few, 20 * 250)
 
     def test_patience_and_time_end_a_run(self):
         out = self.run_train("--data", self.text, "-n", "2", "--run", "p", "--steps", "500", *SMALL, "--lr", "1e-9",

@@ -38,10 +38,9 @@ struct Lanes {
 
 [[gnu::target("avx512f,vpclmulqdq,sse4.2")]] inline __m512i fold(__m512i lanes, __m512i by,
                                                                  const std::byte* onto) noexcept {
-  constexpr int kXor = 0x96;  // of three
-  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(lanes, by, 0x00),
-                                   _mm512_clmulepi64_epi128(lanes, by, 0x11),
-                                   _mm512_loadu_si512(onto), kXor);
+  const auto moved = _mm512_xor_si512(_mm512_clmulepi64_epi128(lanes, by, 0x00),
+                                      _mm512_clmulepi64_epi128(lanes, by, 0x11));
+  return _mm512_xor_si512(moved, _mm512_loadu_si512(onto));
 }
 
 [[gnu::target("avx512f,vpclmulqdq,sse4.2")]] inline Lanes load(const std::byte* bytes,

@@ -256,9 +256,10 @@ std::optional<Cause> Group::find_failure(const Awaited& awaited) const {
     if (left && awaited.local != nullptr) continue;
     // Between hosts, what a rank has sent before it left may still be on the way.
     const bool has_messages = awaited.word != nullptr && !messages_.empty();
-    if (left && !has_messages && has_completed_front(other)) continue;
+    const bool has_completed = has_completed_front(other);
+    if (left && !has_messages && has_completed) continue;
     // A rank that left during the oldest call does not relay what others publish about it.
-    const bool left_early = left && control_->relays() && !queue_.empty();
+    const bool left_early = left && control_->relays() && !queue_.empty() && !has_completed;
     if ((!dead && !left) || (!is_awaited(other) && (left ? !left_early : !is_needed))) continue;
     if (!left) {
       return Cause{other, fmt::format("{} {} while others are in {} of group {}: {}; see "

@@ -33,9 +33,8 @@ NetworkGroup::~NetworkGroup() {
 }
 
 int NetworkGroup::rank_of(int global_rank) const noexcept {
-  if (global_rank >= 0 && global_rank < size() &&
-      global_ranks_[index_of(global_rank)] == global_rank)
-    return global_rank;  // as in the group of all ranks
+  const bool may_be_equal = global_rank >= 0 && global_rank < size();  // as in the group of all
+  if (may_be_equal && global_ranks_[index_of(global_rank)] == global_rank) return global_rank;
   const auto found = std::find(global_ranks_.begin(), global_ranks_.end(), global_rank);
   return found == global_ranks_.end() ? -1 : static_cast<int>(found - global_ranks_.begin());
 }

@@ -5,8 +5,8 @@
 // Its departure, its failure and its loss are flooded: they arrive although ranks are missing. On
 // each connection they keep their order too, so that a rank that leaves and then ends has left
 // before it is lost; ranks with which it exchanged data, and which therefore see the end of its
-// connection, are told directly. A rank that has left relays nothing. Nobody needs it if it has
-// completed the last call: then it has relayed everything about that call.
+// connection, are told directly. A rank that has left relays nothing. It is not needed if it
+// has completed the last call: then it has relayed everything about that call.
 #include <algorithm>
 #include <utility>
 

@@ -26,7 +26,7 @@ std::vector<std::string> post_some(Side& from, int to, const Side& other) {
   return sent;
 }
 
-TEST(Introduction, ConnectsNobodyBeforeSomethingIsPosted) {
+TEST(Introduction, ConnectsNothingBeforeSomethingIsPosted) {
   Side low(0);
   Side high(1);
   introduce(low, high);
@@ -35,7 +35,7 @@ TEST(Introduction, ConnectsNobodyBeforeSomethingIsPosted) {
   EXPECT_TRUE(high.network.counts().empty());
 }
 
-TEST(Introduction, WhoeverPostsFirstConnectsAndEverythingArrivesInOrder) {
+TEST(Introduction, TheSideThatPostsFirstConnectsAndEverythingArrivesInOrder) {
   for (const int first : {0, 1}) {
     Side low(0);
     Side high(1);

@@ -49,7 +49,8 @@ void TcpNetwork::connect_used(const std::stop_token& stop) {
     used_.pop_front();
     auto& other = peer_of(peer);
     other.is_used = false;
-    if (other.link->is_lost() || other.link->descriptor(0) >= 0) continue;  // the peer was faster
+    const bool is_connected = other.link->descriptor(0) >= 0;  // the peer was faster
+    if (is_connected || other.link->is_lost() || other.is_connecting) continue;
     other.is_connecting = true;
     const auto address = *other.address;
     lock.unlock();

@@ -28,10 +28,10 @@ std::string complaint(int rank, const Call& call) {
   return "";
 }
 
-TEST(Board, HasFrom1To64Ranks) {
+TEST(Board, HasFrom1To128Ranks) {
   EXPECT_THROW(Board(0, Deadline::after(1s)), UsageError);
-  EXPECT_THROW(Board(65, Deadline::after(1s)), UsageError);
-  EXPECT_EQ(Board(64, Deadline::after(1s)).size(), 64);
+  EXPECT_THROW(Board(129, Deadline::after(1s)), UsageError);
+  EXPECT_EQ(Board(128, Deadline::after(1s)).size(), 128);
 }
 
 TEST(Board, ShowsTheLastNoteOfEachRank) {
