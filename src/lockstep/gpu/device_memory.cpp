@@ -1,6 +1,7 @@
 #include "lockstep/gpu/device_memory_internal.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@ struct Part {
   std::array<char, 256> error = {};  // empty: success
   MemoryHandle handle = {};
   std::byte* start = nullptr;  // for ranks that are threads of the same process
+  int ended = -1;              // a rank whose memory cannot be mapped because its process has ended
 };
 
 // Allocations are compared this many at a time.
@@ -32,9 +34,20 @@ void expect_success(const Group& group, const std::vector<Part>& all, std::strin
   for (int rank = 0; rank < group.size(); ++rank) {
     const auto& part = all[static_cast<std::size_t>(rank)];
     if (part.error[0] == '\0') continue;
+    if (part.ended >= 0) throw PeerError(group.global_rank(part.ended), part.error.data());
     throw SystemError(
         fmt::format("rank {} cannot {}: {}", group.global_rank(rank), what, part.error.data()));
   }
+}
+
+// Waits a little: a process that ends closes its descriptors first.
+bool has_ended(const DeviceTransportParts& parts, int rank) {
+  constexpr int kMilliseconds = 200;
+  const auto& process = parts.peers[static_cast<std::size_t>(rank)].process;
+  const auto watch = parts.membership.registry->watches().watch(process);
+  if (!watch || !*watch) return true;
+  pollfd watched{watch->number(), POLLIN, 0};
+  return ::poll(&watched, 1, kMilliseconds) > 0;
 }
 
 class DeviceAllocation final : public RegisteredMemory {
@@ -83,8 +96,15 @@ DeviceParts::DeviceParts(Group& group, const DeviceTransportParts& parts, std::s
           starts_[index] = all[index].start;
           continue;
         }
-        expect(functions.open_memory(all[index].handle, starts_[index]),
-               fmt::format("the memory of rank {}", group.global_rank(rank)));
+        const auto status = functions.open_memory(all[index].handle, starts_[index]);
+        if (!status.ok() && has_ended(parts, rank)) {
+          opened.ended = rank;
+          throw SystemError(fmt::format(
+              "rank {} ({}) has ended during the call in which others map its GPU memory; see its "
+              "own output for the reason",
+              group.global_rank(rank), parts.control->describe(rank)));
+        }
+        expect(status, fmt::format("the memory of rank {}", group.global_rank(rank)));
         opened_.push_back(starts_[index]);
       }
     } catch (const Error& error) {
