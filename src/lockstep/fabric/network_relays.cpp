@@ -1,7 +1,8 @@
 // How messages to all ranks of a large group travel: each rank relays them to its partners
 // (relay.h).
 //
-// What a rank publishes about its calls takes the one way of its tree, so that it arrives in order.
+// What a rank publishes about its calls follows a tree, from this rank to each other one along one
+// path, so that it arrives in order.
 // Its departure, its failure and its loss are flooded: they arrive although ranks are missing. On
 // each connection they keep their order too, so that a rank that leaves and then ends has left
 // before it is lost; ranks with which it exchanged data, and which therefore see the end of its
