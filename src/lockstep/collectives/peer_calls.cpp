@@ -119,6 +119,8 @@ std::uint64_t PeerCalls::num_entered(int rank) const { return group_.group_->num
 
 std::chrono::milliseconds PeerCalls::timeout() const { return group_.group_->options().timeout; }
 
+void PeerCalls::advance() const { group_.group_->advance(); }
+
 Work PeerCalls::answer(const PeerCall& peer, at::Device device) const {
   const auto& call = peer.record_->descriptor;
   const auto owners = group_.find_owners(call.owners);

@@ -41,6 +41,8 @@ class PeerCalls {
   /// The number of calls of the group that `rank` has entered.
   [[nodiscard]] std::uint64_t num_entered(int rank) const;
   [[nodiscard]] std::chrono::milliseconds timeout() const;
+  /// Advances the calls of this rank, without waiting. Throws PeerError.
+  void advance() const;
 
   /// Makes `call` with a neutral contribution: 0 in a sum, 1 in a product, the largest value in a
   /// minimum, the smallest in a maximum, weight 0 in a weighted average. A tensor on a GPU is made

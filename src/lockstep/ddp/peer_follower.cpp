@@ -32,10 +32,14 @@ std::optional<PeerCall> next_call(const PeerCalls& calls, const ProcessGroup& gr
   return std::nullopt;
 }
 
-bool answer_batch_norm(SyncedBatchNorms& layers, const MicroBatchEnds& ends) {
-  const PeerCalls calls(layers.group());
-  const auto call = next_call(calls, layers.group(), ends);
+bool answer_batch_norm(const FollowedGroups& groups, const MicroBatchEnds& ends) {
+  if (!groups.synced) return false;
+  auto& layers = *groups.synced;
+  const auto call = next_call(PeerCalls(layers.group()), layers.group(), ends);
   if (!call) return false;
+  // The buckets that the other rank has begun before this call begin before it here too: a GPU
+  // may execute what two groups enqueue in the order in which it was enqueued.
+  PeerCalls(groups.gradients).advance();
   if (layers.answer(call->name())) return true;
   throw UsageError(fmt::format(
       "other ranks run a BatchNorm layer that this rank does not know, in {}: every rank makes its "
@@ -109,7 +113,8 @@ void follow_peers(const std::shared_ptr<FollowedGroups>& own, MicroBatchEnds& en
   while (!ends.all_ended()) {
     bool made = false;
     for (const auto& groups : all) {
-      if (groups->synced && answer_batch_norm(*groups->synced, ends)) made = true;
+      PeerCalls(groups->gradients).advance();  // this rank's buckets, if they have been started
+      if (answer_batch_norm(*groups, ends)) made = true;
       switch (answer_call(*groups, ends)) {
         case Answered::call:
           made = true;

@@ -161,6 +161,9 @@ INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, SplitGroupTest,
 INSTANTIATE_TEST_SUITE_P(Processes, SplitGroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 3, 4)));
+INSTANTIATE_TEST_SUITE_P(DeviceProcesses, SplitGroupTest,
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(2, 3)));
 
 // Each call has several phases on every rank, so a wait in one group must advance the others.
 TEST_P(SplitGroupTest, GroupsAreWaitedForInDifferentOrderOnDifferentRanks) {
@@ -175,6 +178,33 @@ TEST_P(SplitGroupTest, GroupsAreWaitedForInDifferentOrderOnDifferentRanks) {
                                                       std::span<std::byte>{}, 10 * round + i));
       }
       for (const auto i : shuffled(calls.size(), group.rank())) calls[i]->wait();
+    }
+  });
+}
+
+// A rank that only asks whether a call of one group is done begins its calls of the others.
+TEST_P(SplitGroupTest, ALoopAroundDoneBeginsTheCallsOfOtherGroups) {
+  run_group(setting(), [](Group& group) {
+    const auto other = group.split(0, group.rank());
+    Calls calls;
+    const auto start = [&](std::uint64_t seed) {
+      const Call call{.kind = Collective::all_reduce, .dtype = DType::float32, .count = 2'000};
+      calls.push_back(
+          std::make_unique<CheckedCall>(group, call, Form::apart, std::span<std::byte>{}, seed));
+    };
+    if (group.rank() == 0) {
+      for (std::uint64_t seed = 0; seed < 3; ++seed) start(seed);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      for (std::uint64_t seed = 0; seed < 3; ++seed) {
+        start(seed);
+        calls.back()->wait();
+      }
+    }
+    const auto end = other->start({.kind = Collective::barrier}, nullptr);
+    while (!other->done(*end)) std::this_thread::yield();
+    if (group.rank() == 0) {
+      for (auto& call : calls) call->wait();
     }
   });
 }

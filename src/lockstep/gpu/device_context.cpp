@@ -28,8 +28,6 @@ DeviceContext::DeviceContext(std::shared_ptr<DeviceFunctions> functions, int dev
     : functions_(std::move(functions)), device_(device) {
   const auto selected = scope();
   expect(functions_->make_stream(stream_), "a stream");
-  expect(functions_->make_stream(message_stream_), "a stream");
-  expect(functions_->make_stream(copy_stream_), "a stream");
 }
 
 // What the device refuses here cannot be helped any more.
@@ -41,8 +39,19 @@ DeviceContext::~DeviceContext() {
   }
 }
 
+void* DeviceContext::make_once(void*& stream) {
+  const std::lock_guard lock(mutex_);
+  if (stream == nullptr) {
+    const auto selected = scope();
+    expect(functions_->make_stream(stream), "a stream");
+  }
+  return stream;
+}
+
 bool DeviceContext::is_idle() {
+  const std::lock_guard lock(mutex_);
   for (auto* stream : {stream_, message_stream_, copy_stream_}) {
+    if (stream == nullptr) continue;
     bool empty = false;
     expect(functions_->query_stream(stream, empty), "the work of a stream");
     if (!empty) return false;

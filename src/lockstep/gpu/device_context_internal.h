@@ -40,12 +40,14 @@ class DeviceContext : public std::enable_shared_from_this<DeviceContext> {
 
   [[nodiscard]] DeviceFunctions& functions() const noexcept { return *functions_; }
   [[nodiscard]] int device() const noexcept { return device_; }
-  /// Their work runs beside that of the caller's streams. Messages have a stream of their own: a
-  /// call that waits for a rank must not delay the message that this rank waits for.
+  /// Its work runs beside that of the caller's streams.
   [[nodiscard]] void* stream() const noexcept { return stream_; }
-  [[nodiscard]] void* message_stream() const noexcept { return message_stream_; }
-  /// A second stream of calls, for copies in the other direction.
-  [[nodiscard]] void* copy_stream() const noexcept { return copy_stream_; }
+  /// Messages have a stream of their own: a call that waits for a rank must not delay the message
+  /// that this rank waits for. Made at first use: a device has few queues, and streams that share
+  /// one wait for each other.
+  [[nodiscard]] void* message_stream() { return make_once(message_stream_); }
+  /// A second stream of calls, for copies in the other direction. Made at first use.
+  [[nodiscard]] void* copy_stream() { return make_once(copy_stream_); }
   [[nodiscard]] bool is_idle();
   [[nodiscard]] DeviceScope scope() const { return {*functions_, device_}; }
 
@@ -57,12 +59,14 @@ class DeviceContext : public std::enable_shared_from_this<DeviceContext> {
   [[nodiscard]] std::shared_ptr<std::byte> pinned(std::size_t bytes);
 
  private:
+  void* make_once(void*& stream);
+
   std::shared_ptr<DeviceFunctions> functions_;
   int device_;
   void* stream_ = nullptr;
-  void* message_stream_ = nullptr;
-  void* copy_stream_ = nullptr;
   std::mutex mutex_;
+  void* message_stream_ = nullptr;                      // mutex_
+  void* copy_stream_ = nullptr;                         // mutex_
   std::vector<void*> free_events_;                      // mutex_
   std::multimap<std::size_t, std::byte*> free_pinned_;  // mutex_; by size
 };

@@ -248,11 +248,10 @@ void DeviceDataPlane::retire(Operation& operation) noexcept {
                   .deadline = Deadline::after(timeout_)};
   if (operation.is_call) {
     const auto& call = static_cast<const DeviceCall&>(operation);
-    own.number = call.number;
-    own.call = descriptor_of(call.call);
+    own.label = {call.number, descriptor_of(call.call)};
   } else {
     auto& message = static_cast<DeviceMessage&>(operation);
-    own.number = static_cast<std::uint64_t>(message.message.tag);
+    own.label.number = static_cast<std::uint64_t>(message.message.tag);
     own.keep = std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<std::byte>>>(
         std::move(own.keep), message.pinned);
   }
@@ -267,7 +266,7 @@ void DeviceDataPlane::retire(Operation& operation) noexcept {
   if (wakes) watcher_->wake();
 }
 
-std::string DeviceDataPlane::Outstanding::words() const {
+std::string DeviceDataPlane::Label::words() const {
   return call ? fmt::format("call {} {}", number, to_string(*call))
               : fmt::format("a message with tag {}", number);
 }
@@ -325,14 +324,20 @@ void DeviceDataPlane::leave(const Watch& watch) noexcept {
   }
 }
 
-std::optional<Deadline> DeviceDataPlane::next_deadline() noexcept {
-  const std::lock_guard lock(outstanding_mutex_);
+// outstanding_mutex_ is locked.
+const DeviceDataPlane::Outstanding* DeviceDataPlane::oldest_outstanding() noexcept {
   for (const auto& operation : outstanding_) {
     bool passed = false;
     const auto status = context_->functions().query_event(operation.event.get(), passed);
-    if (!status.ok() || !passed) return operation.deadline;
+    if (!status.ok() || !passed) return &operation;
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+std::optional<Deadline> DeviceDataPlane::next_deadline() noexcept {
+  const std::lock_guard lock(outstanding_mutex_);
+  const auto* const oldest = oldest_outstanding();
+  return oldest == nullptr ? std::nullopt : std::optional(oldest->deadline);
 }
 
 bool DeviceDataPlane::may_sleep() noexcept {
@@ -342,14 +347,13 @@ bool DeviceDataPlane::may_sleep() noexcept {
 }
 
 std::optional<Cause> DeviceDataPlane::find_cause() noexcept {
-  const auto deadline = next_deadline();
-  if (!deadline) return std::nullopt;
   try {
-    std::string words;
-    {
-      const std::lock_guard lock(outstanding_mutex_);
-      if (!outstanding_.empty()) words = outstanding_.front().words();
-    }
+    std::unique_lock lock(outstanding_mutex_);
+    const auto* const oldest = oldest_outstanding();
+    if (oldest == nullptr) return std::nullopt;
+    const auto label = oldest->label;
+    const auto deadline = oldest->deadline;
+    lock.unlock();
     for (int rank = 0; rank < membership_.size(); ++rank) {
       if (rank == membership_.rank || control_.standing(rank) != Standing::failed) continue;
       return control_.cause(rank);
@@ -362,16 +366,16 @@ std::optional<Cause> DeviceDataPlane::find_cause() noexcept {
           peer.rank,
           fmt::format("rank {} ({}) has ended while others have enqueued {} of group {} on a "
                       "GPU; see its own output for the reason",
-                      global_rank, control_.describe(peer.rank), words, group_name_)};
+                      global_rank, control_.describe(peer.rank), label.words(), group_name_)};
     }
-    if (deadline->expired()) {
+    if (deadline.expired()) {
       const int lagging = transport_->lagging();
       const auto global_rank = parts_.peers[static_cast<std::size_t>(lagging)].global_rank;
       return Cause{lagging,
                    fmt::format("{} of group {} has not ended on the GPU after {:.1f} s, waiting "
                                "for the device of rank {}",
-                               words, group_name_, std::chrono::duration<double>(timeout_).count(),
-                               global_rank)};
+                               label.words(), group_name_,
+                               std::chrono::duration<double>(timeout_).count(), global_rank)};
     }
     return transport_ ? transport_->find_error() : std::nullopt;
   } catch (const std::exception& error) {

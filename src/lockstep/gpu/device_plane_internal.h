@@ -56,14 +56,17 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
   [[nodiscard]] bool release() noexcept override;
 
  private:
+  struct Label {
+    std::uint64_t number = 0;                 // of the call, or the tag of the message
+    std::optional<CallDescriptor> call = {};  // nullopt: a message
+    [[nodiscard]] std::string words() const;  // "call 7 all_reduce(…)"
+  };
   // An operation whose work may not have ended.
   struct Outstanding {
     std::shared_ptr<void> event;
     std::shared_ptr<const void> keep;
     Deadline deadline;
-    std::uint64_t number = 0;                 // of the call, or the tag of the message
-    std::optional<CallDescriptor> call = {};  // nullopt: a message
-    [[nodiscard]] std::string words() const;  // "call 7 all_reduce(…)"; made only for an error
+    Label label = {};
   };
 
   void open(int device);  // this rank's device, the first time
@@ -72,6 +75,7 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
                                                                 const BackendChoice& choice);
   [[nodiscard]] std::shared_ptr<DeviceMessage> make_message(const Message& message);
   void drop_ended() noexcept;
+  [[nodiscard]] const Outstanding* oldest_outstanding() noexcept;
   [[nodiscard]] bool is_idle() noexcept;
   [[nodiscard]] bool try_cut_off() noexcept;
   [[nodiscard]] bool has_lost_rank() const noexcept;
