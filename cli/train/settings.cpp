@@ -211,7 +211,7 @@ void add_computation(Table& table) {
   table.add("deterministic", &C::deterministic, kAll,
             "refuse operators without a deterministic implementation");
   table.add_free("cuda-graph", &C::cuda_graph, kAll,
-                 "replay each step as one CUDA graph (small models on a GPU; one rank, "
+                 "replay each step as one CUDA graph (small models; a GPU per rank, "
                  "--grad-accum 1)");
 }
 

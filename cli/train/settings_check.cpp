@@ -134,7 +134,8 @@ void check(ResolvedConfig& resolved) {
   }
   if (c.cuda_graph && c.compress != Compress::none) {
     throw UsageError(
-        "--cuda-graph trains with one rank, which sends no gradients: leave out --compress");
+        "--cuda-graph cannot contain the hook that compresses gradients: leave out --compress, or "
+        "--cuda-graph");
   }
   if (c.cuda_graph && c.tail == TailKind::uneven) {
     throw UsageError(

@@ -24,7 +24,9 @@ std::string message_of(const std::function<void()>& action) {
 }
 
 struct Model {
-  explicit Model(at::Device gpu, at::ScalarType dtype = at::kFloat) {
+  explicit Model(at::Device gpu, at::ScalarType dtype = at::kFloat,
+                 Backend backend = Backend::automatic)
+      : group(World::alone(), {.backend = backend}) {
     torch::manual_seed(3);
     net = torch::nn::Sequential(
         torch::nn::Linear(48, 200), torch::nn::LayerNorm(torch::nn::LayerNormOptions({200})),
@@ -50,7 +52,7 @@ struct Model {
     return loss;
   }
 
-  ProcessGroup group{World::alone()};
+  ProcessGroup group;
   torch::nn::Sequential net{nullptr};
   std::optional<Ddp> ddp;
   std::optional<AdamW> optimizer;
@@ -71,12 +73,18 @@ class CudaGraph : public ::testing::Test {
   const at::Device gpu{at::kCUDA, 0};
 };
 
-TEST_F(CudaGraph, FiftyStepsHaveTheBitsOfTheSameStepsWithoutAGraph) {
+class CudaGraphOver : public CudaGraph, public ::testing::WithParamInterface<Backend> {};
+INSTANTIATE_TEST_SUITE_P(Backends, CudaGraphOver,
+                         ::testing::Values(Backend::automatic, Backend::nccl));
+
+// NCCL needs a GPU per rank: with one rank its calls take the path of several.
+TEST_P(CudaGraphOver, FiftyStepsHaveTheBitsOfTheSameStepsWithoutAGraph) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     Model eager(gpu, dtype);
-    Model captured(gpu, dtype);
+    Model captured(gpu, dtype, GetParam());
     const Seeds seeds(5);
-    CudaGraphStep graph([&](const std::vector<at::Tensor>& batch) { return captured.step(batch); });
+    CudaGraphStep graph([&](const std::vector<at::Tensor>& batch) { return captured.step(batch); },
+                        {.groups = {captured.group}});
     const auto lr = linear_warmup(10).then(cosine(40));
     for (int number = 0; number < 50; ++number) {
       auto batch = batch_of(number);
@@ -134,6 +142,15 @@ TEST_F(CudaGraph, AnOperationThatCannotBeCapturedIsRefusedByName) {
   // The device is usable afterwards, and a correct step can be captured.
   EXPECT_EQ(refusal_of([](const at::Tensor&) {}), "");
   EXPECT_EQ(torch::ones({4}, gpu).sum().item<float>(), 4);
+}
+
+TEST_F(CudaGraph, CallsOverNcclOfAGroupThatWasNotGivenAreRefused) {
+  Model model(gpu, at::kFloat, Backend::nccl);
+  CudaGraphStep graph([&](const std::vector<at::Tensor>& batch) { return model.step(batch); },
+                      {.warmup = 1});
+  graph(batch_of(0));
+  const auto message = message_of([&] { graph(batch_of(1)); });
+  EXPECT_NE(message.find("CudaGraphStepOptions::groups"), std::string::npos) << message;
 }
 
 TEST_F(CudaGraph, ABatchOfAnotherShapeIsRefused) {

@@ -209,6 +209,7 @@ class ProcessGroup {
   explicit ProcessGroup(std::shared_ptr<Group> group);
 
   struct Shared;
+  friend class CapturedCalls;
   friend class PeerCalls;
 
   [[nodiscard]] Work start_by_owners(Collective kind, at::Tensor& range,

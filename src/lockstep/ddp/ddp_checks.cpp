@@ -53,15 +53,25 @@ void Ddp::State::expect_shards_in_use() const {
       "to one of torch::optim");
 }
 
-// A replay makes none of the calls between ranks.
+// A replay executes the calls of the capture on the device, and nothing that the host does in a
+// step.
 void Ddp::State::expect_not_captured() const {
   const auto device = flat.values(0).device();
-  const bool is_capturable = group.size() == 1 && !hook;
-  if (is_capturable || !device.is_cuda() || !is_capturing(current_stream(device))) return;
-  throw UsageError(fmt::format(
-      "a CUDA graph of a step of {} ranks{} is unsupported: capture steps of one rank without a "
-      "hook, or run them without CudaGraphStep",
-      group.size(), hook ? " with a hook" : ""));
+  if (!device.is_cuda() || !is_capturing(current_stream(device))) return;
+  const auto refuse = [](const std::string& what, std::string_view fix) {
+    throw UsageError(
+        fmt::format("a CUDA graph of a step {} is unsupported: {}, or run the steps without "
+                    "CudaGraphStep",
+                    what, fix));
+  };
+  if (hook) refuse("with a hook", "leave out the hook");
+  if (group.size() == 1) return;
+  if (group.backend(device) != "nccl") {
+    refuse(fmt::format("of {} ranks over backend {}", group.size(), group.backend(device)),
+           "give each rank its own GPU, which backend nccl needs");
+  }
+  if (synced) refuse("with sync_batch_norm", "leave out the option");
+  if (flat.shards().is_sharded()) refuse("with shards", "leave out DdpOptions::shard");
 }
 
 void Ddp::State::give_up() noexcept {

@@ -55,6 +55,14 @@ class DevicePlane {
   /// ended.
   virtual void retire(Operation& operation) noexcept = 0;
 
+  /// Whether calls may become part of a CUDA graph that is being captured on the caller's stream.
+  /// Otherwise prepare() throws UsageError for them. A captured call is done once it is enqueued:
+  /// no result exists before a replay.
+  virtual void allow_capture(bool allowed) noexcept = 0;
+  /// Called when a replay of captured calls has been enqueued on `stream`: its end has the group's
+  /// timeout, and until then the other ranks are watched. Throws SystemError.
+  virtual void note_replay(void* stream) = 0;
+
   /// Allocates zeroed memory of `bytes` on the device of every rank, with calls of `group`.
   /// Collective; called without the group's lock. Throws SystemError on every rank if a rank has
   /// too little memory, PeerError.

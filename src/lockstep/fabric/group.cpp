@@ -208,6 +208,17 @@ std::uint64_t Group::num_entered(int rank) {
   return control_->counters().value(rank, Condition::Of::entered);
 }
 
+void Group::note_replay(void* stream) {
+  if (!device_) return;
+  const Lock lock(mutex_);
+  expect_usable();
+  try {
+    device_->note_replay(stream);
+  } catch (const SystemError& error) {
+    fail({rank(), fmt::format("{}: {}", rank_in_words(rank()), error.what())});
+  }
+}
+
 void Group::expect_usable() {
   if (!failure_) {
     if (!device_ || !device_->has_failed()) return;

@@ -121,6 +121,12 @@ class Group final : private GroupRegistryMember {
   /// The number of calls that `rank` has entered, as far as this rank knows.
   [[nodiscard]] std::uint64_t num_entered(int rank);
 
+  /// DevicePlane::allow_capture() and note_replay(). Nothing without a device plane.
+  void allow_capture(bool allowed) noexcept {
+    if (device_) device_->allow_capture(allowed);
+  }
+  void note_replay(void* stream);
+
   /// The page of this rank; every call is noted in it.
   [[nodiscard]] RankPage& page() noexcept { return page_; }
 

@@ -77,6 +77,13 @@ class CudaFunctions final : public DeviceFunctions {
     return status_of(cudaStreamSynchronize(stream_of(stream)));
   }
 
+  bool is_capturing(void* stream) override {
+    auto status = cudaStreamCaptureStatusNone;
+    // The default stream cannot be asked while another one is captured.
+    return status_of(cudaStreamIsCapturing(stream_of(stream), &status)).ok() &&
+           status != cudaStreamCaptureStatusNone;
+  }
+
   DeviceStatus make_event(void*& event) override {
     cudaEvent_t made = nullptr;
     auto status = status_of(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));

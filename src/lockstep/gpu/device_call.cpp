@@ -11,7 +11,7 @@ EventResult::EventResult(DevicePlane& plane, std::shared_ptr<DeviceContext> cont
     : plane_(plane), context_(std::move(context)), rank_(rank), lagging_(std::move(lagging)) {}
 
 std::optional<int> EventResult::lagging() const noexcept {
-  if (has_passed_.load(std::memory_order_relaxed)) return std::nullopt;
+  if (is_captured_ || has_passed_.load(std::memory_order_relaxed)) return std::nullopt;
   try {
     if (!context_->has_passed(event_.get())) return lagging_();
     has_passed_.store(true, std::memory_order_relaxed);

@@ -32,6 +32,9 @@ class EventResult final : public DeviceResult {
     has_passed_.store(false, std::memory_order_relaxed);
   }
   [[nodiscard]] const std::shared_ptr<void>& event() const noexcept { return event_; }
+  /// The work becomes part of a CUDA graph: its event cannot be asked.
+  void set_captured() noexcept { is_captured_ = true; }
+  [[nodiscard]] bool is_captured() const noexcept { return is_captured_; }
 
   /// If the query fails, the plane notes the failure, and the condition counts as fulfilled. Once
   /// the event has passed, the device is not asked again: Ddp asks at every gradient.
@@ -46,6 +49,7 @@ class EventResult final : public DeviceResult {
   std::shared_ptr<void> event_;
   std::shared_ptr<EndWord> word_;  // null: streams wait for the event
   std::uint32_t number_ = 0;
+  bool is_captured_ = false;
   mutable std::atomic<bool> has_passed_ = false;
 };
 

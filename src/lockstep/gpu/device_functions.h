@@ -75,6 +75,8 @@ class DeviceFunctions {
   /// `empty`: all work of the stream has ended. A failure of that work is reported here.
   virtual DeviceStatus query_stream(void* stream, bool& empty) = 0;
   virtual DeviceStatus synchronize(void* stream) = 0;
+  /// Whether work for the stream goes into a CUDA graph instead of the device.
+  [[nodiscard]] virtual bool is_capturing(void* stream) = 0;
 
   virtual DeviceStatus make_event(void*& event) = 0;
   virtual DeviceStatus destroy_event(void* event) = 0;

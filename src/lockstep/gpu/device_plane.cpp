@@ -1,29 +1,19 @@
 #include "lockstep/gpu/device_plane_internal.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
 #include "lockstep/fabric/group.h"
 #include "lockstep/gpu/event_condition_internal.h"
 #include "lockstep/gpu/gather_internal.h"
 
 namespace lockstep {
 namespace {
-
-using std::chrono::milliseconds;
-
-constexpr std::chrono::microseconds kPoll{50};
-constexpr milliseconds kReleaseTime{300};  // a failure is reported within a second
-constexpr milliseconds kPatience{50};
 
 // What a rank tells the others at the first call on a device.
 struct Introduction {
@@ -183,10 +173,13 @@ std::unique_ptr<DeviceTransport> DeviceDataPlane::make_transport(Group& group,
 
 std::shared_ptr<CallOperation> DeviceDataPlane::prepare(const Call& call,
                                                         std::uint64_t /*number*/) {
-  drop_ended();
   const auto selected = context_->scope();
+  const bool is_captured = context_->functions().is_capturing(call.stream);
+  // During a capture no event may be asked.
+  is_captured ? expect_capturable() : drop_ended();
   auto own = std::make_shared<DeviceCall>(std::make_unique<EventResult>(
       *this, context_, membership_.rank, [this] { return transport_->lagging(); }));
+  if (is_captured) own->result->set_captured();
   own->call = call;
   own->ready = context_->record(call.stream);
   own->memory_words = transport_->words_of(call);
@@ -241,178 +234,21 @@ std::shared_ptr<MessageOperation> DeviceDataPlane::receive(const Message& messag
   return own;
 }
 
-void DeviceDataPlane::retire(Operation& operation) noexcept {
-  auto& result = static_cast<EventResult&>(*operation.device_result());
-  Outstanding own{.event = result.event(),
-                  .keep = std::move(operation.keep),
-                  .deadline = Deadline::after(timeout_)};
-  if (operation.is_call) {
-    const auto& call = static_cast<const DeviceCall&>(operation);
-    own.label = {call.number, descriptor_of(call.call)};
-  } else {
-    auto& message = static_cast<DeviceMessage&>(operation);
-    own.label.number = static_cast<std::uint64_t>(message.message.tag);
-    own.keep = std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<std::byte>>>(
-        std::move(own.keep), message.pinned);
+void DeviceDataPlane::expect_capturable() const {
+  const auto refuse = [this](std::string_view why) {
+    throw UsageError(
+        fmt::format("a call of group {} cannot be part of a CUDA graph: {}", group_name_, why));
+  };
+  if (choice_.kind != BackendKind::nccl) {
+    refuse(fmt::format("the group uses backend {}, and only calls over nccl can be captured",
+                       to_string(choice_.kind)));
   }
-  bool wakes = false;
-  {
-    const std::lock_guard lock(outstanding_mutex_);
-    outstanding_.push_back(std::move(own));
-    has_new_work_ = true;
-    wakes = watcher_ != nullptr && !is_watched_;
-    is_watched_ = is_watched_ || wakes;
-  }
-  if (wakes) watcher_->wake();
-}
-
-std::string DeviceDataPlane::Label::words() const {
-  return call ? fmt::format("call {} {}", number, to_string(*call))
-              : fmt::format("a message with tag {}", number);
-}
-
-// Memory is released without the lock: its owner may be LibTorch's allocator.
-void DeviceDataPlane::drop_ended() noexcept {
-  std::vector<Outstanding> ended;
-  const std::lock_guard lock(outstanding_mutex_);
-  while (!outstanding_.empty()) {
-    bool passed = false;
-    const auto status = context_->functions().query_event(outstanding_.front().event.get(), passed);
-    if (!status.ok()) note_failure({membership_.rank, status.text()});
-    if (!status.ok() || !passed) break;
-    ended.push_back(std::move(outstanding_.front()));
-    outstanding_.pop_front();
-  }
+  if (!allows_capture_) refuse("give the group to CudaGraphStepOptions::groups");
 }
 
 std::shared_ptr<RegisteredMemory> DeviceDataPlane::allocate(Group& group, std::size_t bytes) {
   const auto selected = context_->scope();
   return transport_->allocate(group, bytes);
-}
-
-bool DeviceDataPlane::try_cut_off() noexcept {
-  const auto limit = Deadline::after(kReleaseTime);
-  // Work for which all ranks have done their part ends by itself.
-  const auto patience = Deadline::after(has_lost_rank() ? milliseconds(0) : kPatience);
-  while (!is_idle() && !patience.expired()) std::this_thread::sleep_for(kPoll);
-  while (!release() && !limit.expired()) std::this_thread::sleep_for(kPoll);
-  return is_idle() && (!transport_ || transport_->expect_privacy(limit));
-}
-
-void DeviceDataPlane::cut_off() noexcept {
-  if (!is_open_.load()) return;
-  has_leftovers_ = !try_cut_off();
-  if (!has_leftovers_) return;
-  log_.warning(
-      fmt::format("work of the failed group {} is still enqueued on a GPU and may write to its "
-                  "registered memory: allocate new memory for a new group",
-                  group_name_));
-}
-
-void DeviceDataPlane::leave(const Watch& watch) noexcept {
-  if (!is_open_.load()) return;
-  try {
-    const auto limit = Deadline::after(timeout_);
-    while (!context_->is_idle()) {
-      watch();
-      if (limit.expired()) return cut_off();
-      std::this_thread::sleep_for(kPoll);
-    }
-    if (transport_) transport_->leave(limit, watch);
-  } catch (const Error&) {
-    cut_off();
-  }
-}
-
-// outstanding_mutex_ is locked.
-const DeviceDataPlane::Outstanding* DeviceDataPlane::oldest_outstanding() noexcept {
-  for (const auto& operation : outstanding_) {
-    bool passed = false;
-    const auto status = context_->functions().query_event(operation.event.get(), passed);
-    if (!status.ok() || !passed) return &operation;
-  }
-  return nullptr;
-}
-
-std::optional<Deadline> DeviceDataPlane::next_deadline() noexcept {
-  const std::lock_guard lock(outstanding_mutex_);
-  const auto* const oldest = oldest_outstanding();
-  return oldest == nullptr ? std::nullopt : std::optional(oldest->deadline);
-}
-
-bool DeviceDataPlane::may_sleep() noexcept {
-  const std::lock_guard lock(outstanding_mutex_);
-  is_watched_ = std::exchange(has_new_work_, false);
-  return !is_watched_;
-}
-
-std::optional<Cause> DeviceDataPlane::find_cause() noexcept {
-  try {
-    std::unique_lock lock(outstanding_mutex_);
-    const auto* const oldest = oldest_outstanding();
-    if (oldest == nullptr) return std::nullopt;
-    const auto label = oldest->label;
-    const auto deadline = oldest->deadline;
-    lock.unlock();
-    for (int rank = 0; rank < membership_.size(); ++rank) {
-      if (rank == membership_.rank || control_.standing(rank) != Standing::failed) continue;
-      return control_.cause(rank);
-    }
-    for (const auto& peer : watched_peers_) {
-      pollfd watched{peer.process->number(), POLLIN, 0};
-      if (::poll(&watched, 1, 0) <= 0 || control_.standing(peer.rank) == Standing::left) continue;
-      const auto global_rank = parts_.peers[static_cast<std::size_t>(peer.rank)].global_rank;
-      return Cause{
-          peer.rank,
-          fmt::format("rank {} ({}) has ended while others have enqueued {} of group {} on a "
-                      "GPU; see its own output for the reason",
-                      global_rank, control_.describe(peer.rank), label.words(), group_name_)};
-    }
-    if (deadline.expired()) {
-      const int lagging = transport_->lagging();
-      const auto global_rank = parts_.peers[static_cast<std::size_t>(lagging)].global_rank;
-      return Cause{lagging,
-                   fmt::format("{} of group {} has not ended on the GPU after {:.1f} s, waiting "
-                               "for the device of rank {}",
-                               label.words(), group_name_,
-                               std::chrono::duration<double>(timeout_).count(), global_rank)};
-    }
-    return transport_ ? transport_->find_error() : std::nullopt;
-  } catch (const std::exception& error) {
-    return Cause{membership_.rank, error.what()};
-  }
-}
-
-void DeviceDataPlane::fail(const Cause& cause) noexcept {
-  note_failure(cause);
-  // Before the release: no other rank may take the result of released work for a good one.
-  if (claim_publication()) {
-    control_.fail(cause);
-    host_.give_up();
-  }
-  (void)release();
-}
-
-bool DeviceDataPlane::release() noexcept {
-  if (!is_open_.load()) return true;
-  if (transport_) transport_->release_waits();
-  return is_idle();
-}
-
-bool DeviceDataPlane::has_lost_rank() const noexcept {
-  for (int rank = 0; rank < membership_.size(); ++rank) {
-    if (rank != membership_.rank && control_.is_gone(rank)) return true;
-  }
-  return false;
-}
-
-bool DeviceDataPlane::is_idle() noexcept {
-  try {
-    return context_->is_idle();
-  } catch (const Error& error) {
-    note_failure({membership_.rank, error.what()});
-    return true;  // a device that has failed executes nothing
-  }
 }
 
 }  // namespace lockstep

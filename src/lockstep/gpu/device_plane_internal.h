@@ -43,6 +43,8 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
   [[nodiscard]] std::shared_ptr<MessageOperation> receive(const Message& message,
                                                           std::span<std::byte> bytes) override;
   void retire(Operation& operation) noexcept override;
+  void allow_capture(bool allowed) noexcept override { allows_capture_ = allowed; }
+  void note_replay(void* stream) override;
   [[nodiscard]] std::shared_ptr<RegisteredMemory> allocate(Group& group,
                                                            std::size_t bytes) override;
   void cut_off() noexcept override;
@@ -57,8 +59,10 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
 
  private:
   struct Label {
-    std::uint64_t number = 0;                 // of the call, or the tag of the message
-    std::optional<CallDescriptor> call = {};  // nullopt: a message
+    enum class Kind : std::uint8_t { call, message, replay };
+    Kind kind = Kind::call;
+    std::uint64_t number = 0;  // of the call, of the replay, or the tag of the message
+    CallDescriptor call = {};
     [[nodiscard]] std::string words() const;  // "call 7 all_reduce(…)"
   };
   // An operation whose work may not have ended.
@@ -75,6 +79,8 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
                                                                 const BackendChoice& choice);
   [[nodiscard]] std::shared_ptr<DeviceMessage> make_message(const Message& message);
   void drop_ended() noexcept;
+  void expect_capturable() const;
+  void add_outstanding(Outstanding&& own) noexcept;
   [[nodiscard]] const Outstanding* oldest_outstanding() noexcept;
   [[nodiscard]] bool is_idle() noexcept;
   [[nodiscard]] bool try_cut_off() noexcept;
@@ -93,6 +99,8 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
   std::shared_ptr<DeviceContext> context_;  // set once
   std::atomic<bool> is_open_ = false;
   std::atomic<bool> is_connected_ = false;
+  std::atomic<bool> allows_capture_ = false;
+  std::uint64_t replays_ = 0;
   std::shared_ptr<NcclFunctions> nccl_;  // null: there is none
   BackendChoice choice_ = {};            // valid once connected
   DeviceTransportParts parts_ = {};      // likewise

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -64,6 +65,11 @@ class DeviceDouble final : public DeviceFunctions {
     streams_[stream].tasks.push_back({std::move(runnable), std::move(action), polls});
     changed_.notify_all();
   }
+  /// Work for the stream counts as part of a graph. It is executed nevertheless.
+  void capture(void* stream, bool captured) {
+    const std::lock_guard lock(mutex_);
+    captured ? (void)captured_.insert(stream) : (void)captured_.erase(stream);
+  }
   /// While frozen, no task is executed: a device that hangs.
   void freeze(bool frozen) {
     const std::lock_guard lock(mutex_);
@@ -111,6 +117,11 @@ class DeviceDouble final : public DeviceFunctions {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return streams_[stream].tasks.empty(); });
     return fault_of("synchronize");
+  }
+
+  bool is_capturing(void* stream) override {
+    const std::lock_guard lock(mutex_);
+    return captured_.contains(stream);
   }
 
   DeviceStatus make_event(void*& event) override {
@@ -315,6 +326,7 @@ class DeviceDouble final : public DeviceFunctions {
   bool frozen_ = false;
   std::uintptr_t handles_ = 0;
   std::map<void*, Stream> streams_;
+  std::set<void*> captured_;
   std::map<void*, Event> events_;
   std::map<std::byte*, std::unique_ptr<SharedMemory>> memory_;
   std::jthread scheduler_;  // the last member

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collectives/captured_calls.h"
 #include "lockstep/train/capture_watch_internal.h"
 
 namespace lockstep {
@@ -70,6 +71,8 @@ struct CudaGraphStep::State {
       : function(std::move(the_function)), options(the_options) {}
 
   void take(const std::vector<at::Tensor>& batch);
+  void allow_captures(bool allowed);
+  void replay();
   void run_aside();
   void capture();
 
@@ -98,8 +101,18 @@ at::Tensor CudaGraphStep::operator()(const std::vector<at::Tensor>& batch) {
   auto& state = *state_;
   state.take(batch);
   if (state.graph == nullptr) state.run_aside();
-  if (state.graph != nullptr) state.graph->replay();
+  if (state.graph != nullptr) state.replay();
   return state.loss;
+}
+
+void CudaGraphStep::State::allow_captures(bool allowed) {
+  for (const auto& group : options.groups) CapturedCalls(group).allow(allowed);
+}
+
+void CudaGraphStep::State::replay() {
+  for (const auto& group : options.groups) CapturedCalls(group).enter_replay();
+  graph->replay();
+  for (const auto& group : options.groups) CapturedCalls(group).note_replay(loss.device());
 }
 
 void CudaGraphStep::State::take(const std::vector<at::Tensor>& batch) {
@@ -153,6 +166,7 @@ void CudaGraphStep::State::capture() {
   const CaptureWatch watch;
   std::exception_ptr error;
   const auto pool = at::cuda::graph_pool_handle();
+  allow_captures(true);
   captured->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   at::Tensor result;
   try {
@@ -160,6 +174,7 @@ void CudaGraphStep::State::capture() {
   } catch (...) {
     error = std::current_exception();
   }
+  allow_captures(false);
   const auto last = watch.last_operator();
   std::string refusal;
   try {

@@ -27,10 +27,16 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/collectives/process_group.h"
+
 namespace lockstep {
 
 struct CudaGraphStepOptions {
   int warmup = 11;  // steps without a graph before the capture: libraries choose their kernels
+  /// The groups over NCCL whose calls the function makes, that of a Ddp for example. Their ranks
+  /// make the same steps, each with its own graph. Not needed for a group of one rank that has
+  /// requested no backend.
+  std::vector<ProcessGroup> groups = {};
 };
 
 /// For use by one thread.
@@ -52,7 +58,7 @@ class CudaGraphStep {
   /// Returns the loss, in memory that the next call overwrites.
   /// Throws UsageError for a batch of another shape, and in the capture for an operation that
   /// cannot be captured, with its name: one that waits for the device, or reads a CPU tensor. That
-  /// step has then not been made.
+  /// step has then not been made. With groups, PeerError as their calls.
   at::Tensor operator()(const std::vector<at::Tensor>& batch);
 
   [[nodiscard]] bool is_captured() const noexcept;
