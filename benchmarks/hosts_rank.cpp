@@ -7,15 +7,12 @@
 // the ranks of each call, as the peers of `lockstep bench comm` do.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +24,7 @@
 #include "lockstep/launch/init.h"
 #include "lockstep/rendezvous/world.h"
 #include "lockstep/tcp/connect.h"
+#include "plain_stream.h"
 
 namespace {
 
@@ -51,58 +49,13 @@ void reduce_max(Group& group, std::vector<double>& values) {
               .output = bytes});
 }
 
-// Moves `bytes` both ways at the same time.
-void exchange(int socket, std::span<std::byte> out, std::span<std::byte> in) {
-  std::size_t sent = 0;
-  std::size_t received = 0;
-  while (sent < out.size() || received < in.size()) {
-    bool has_moved = false;
-    if (sent < out.size()) {
-      const auto count = ::send(socket, out.data() + sent, out.size() - sent, MSG_DONTWAIT);
-      if (count > 0) sent += static_cast<std::size_t>(count);
-      has_moved = count > 0;
-    }
-    if (received < in.size()) {
-      const auto count = ::recv(socket, in.data() + received, in.size() - received, MSG_DONTWAIT);
-      if (count == 0) throw SystemError("the other rank has closed the stream", 0);
-      if (count > 0) received += static_cast<std::size_t>(count);
-      has_moved = has_moved || count > 0;
-    }
-    if (has_moved) continue;
-    pollfd wanted{socket, static_cast<short>(POLLIN | (sent < out.size() ? POLLOUT : 0)), 0};
-    (void)::poll(&wanted, 1, 100);
+// Moves all bytes both ways at the same time.
+void exchange(int socket, PlainExchange exchange) {
+  while (true) {
+    move_some(socket, exchange, std::numeric_limits<std::size_t>::max());
+    if (exchange.is_done()) return;
+    wait_to_move(socket, exchange);
   }
-}
-
-// A connection to the other rank, at a port that hosts_benchmark leaves free.
-int plain_connection(const World& world) {
-  constexpr const char* kPort = "29999";
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const auto address = world.address_of(0);
-  if (::getaddrinfo(address.c_str(), kPort, &hints, &found) != 0) {
-    throw SystemError("cannot resolve " + address, 0);
-  }
-  int socket = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (world.rank() == 0) {
-    const int on = 1;
-    (void)::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (::bind(socket, found->ai_addr, found->ai_addrlen) != 0 || ::listen(socket, 1) != 0) {
-      throw SystemError("cannot listen", errno);
-    }
-    const int accepted = ::accept(socket, nullptr, nullptr);
-    ::close(socket);
-    socket = accepted;
-  } else {
-    while (::connect(socket, found->ai_addr, found->ai_addrlen) != 0) {
-      ::close(socket);
-      ::usleep(10'000);
-      socket = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    }
-  }
-  ::freeaddrinfo(found);
-  return socket;
 }
 
 std::shared_ptr<Group> group_of(const World& world, const std::string& kind) {
@@ -137,14 +90,15 @@ void measure(const std::string& answer, const std::string& kind, double seconds,
              const std::vector<std::size_t>& sizes) {
   const auto world = init();
   const auto group = group_of(world, kind);
-  const int stream = kind == "raw" ? plain_connection(world) : -1;
+  FileDescriptor stream;
+  if (kind == "raw") stream = connect_plainly(world);
   std::vector<std::string> cases;
   for (const auto bytes : sizes) {
     const auto memory = group->allocate(2 * bytes);
     const auto first = memory->bytes().first(bytes);
     const auto second = memory->bytes().subspan(bytes);
     const auto times = time_calls(*group, seconds, [&] {
-      if (stream >= 0) return exchange(stream, first, second);
+      if (stream) return exchange(stream.number(), {first, second});
       run(*group, {.kind = Collective::all_reduce,
                    .dtype = DType::float32,
                    .count = static_cast<std::int64_t>(bytes / 4),
@@ -158,7 +112,6 @@ void measure(const std::string& answer, const std::string& kind, double seconds,
                                          group->kind(), fmt::join(cases, ","));
   }
   run(*group, {.kind = Collective::barrier});
-  if (stream >= 0) ::close(stream);
 }
 
 }  // namespace
