@@ -28,6 +28,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/backends.h"
+#include "lockstep/fabric/backend_choice.h"
 #include "lockstep/fabric/group.h"
 #include "lockstep/launch/init.h"
 #include "plain_stream.h"
@@ -194,7 +195,7 @@ class Subject {
       PlainExchange exchange{out_, in_};
       if (uses_uring_) {
         if (!ring_) ring_ = UringMover::try_make();  // by the thread that uses it
-        ring_.value().move(ranks_.socket(), exchange, kTurn);
+        ring_->move(ranks_.socket(), exchange, kTurn);
       } else {
         finish(ranks_.socket(), exchange);
       }
@@ -219,7 +220,7 @@ class Subject {
   bool uses_uring_ = false;
   std::vector<std::byte> out_;
   std::vector<std::byte> in_;
-  std::optional<UringMover> ring_;
+  std::unique_ptr<UringMover> ring_;
   std::unique_ptr<Helper> helper_;
 };
 
@@ -240,7 +241,7 @@ void measure(const std::string& answer, const std::string& kind, double wanted, 
   Subject subject(ranks, kind, calibrated(ranks, wanted));
   constexpr int kWarmUp = 2;
   std::vector<std::string> rows;
-  const bool is_available = kind != "uring" || UringMover::try_make();
+  const bool is_available = kind != "uring" || UringMover::try_make() != nullptr;
   for (int i = 0; is_available && i < kWarmUp + steps; ++i) {
     const auto alone = subject.alone();
     const auto with = subject.with();

@@ -23,13 +23,13 @@ std::atomic_ref<unsigned> word_at(std::byte* start, unsigned offset) {
 
 }  // namespace
 
-std::optional<UringMover> UringMover::try_make() {
+std::unique_ptr<UringMover> UringMover::try_make() {
   io_uring_params parameters{};
   // The work of a request is done by the thread itself, when it enters the kernel.
   parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
   FileDescriptor ring(static_cast<int>(::syscall(__NR_io_uring_setup, kEntries, &parameters)));
-  if (!ring || (parameters.features & IORING_FEAT_SINGLE_MMAP) == 0) return std::nullopt;
-  return UringMover(std::move(ring), parameters);
+  if (!ring || (parameters.features & IORING_FEAT_SINGLE_MMAP) == 0) return nullptr;
+  return std::unique_ptr<UringMover>(new UringMover(std::move(ring), parameters));
 }
 
 UringMover::UringMover(FileDescriptor ring, const io_uring_params& parameters)
@@ -40,13 +40,6 @@ UringMover::UringMover(FileDescriptor ring, const io_uring_params& parameters)
   entries_.bytes = parameters_.sq_entries * sizeof(io_uring_sqe);
   entries_.start = map(entries_.bytes, IORING_OFF_SQES);
 }
-
-UringMover::UringMover(UringMover&& other) noexcept
-    : ring_(std::move(other.ring_)),
-      parameters_(other.parameters_),
-      queues_(std::exchange(other.queues_, {})),
-      entries_(std::exchange(other.entries_, {})),
-      submitted_(other.submitted_) {}
 
 UringMover::~UringMover() {
   for (const auto& ring : {queues_, entries_}) {

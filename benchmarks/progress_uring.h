@@ -5,7 +5,7 @@
 #include <linux/io_uring.h>
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 
 #include "lockstep/base/file_descriptor.h"
 #include "plain_stream.h"
@@ -14,10 +14,10 @@ namespace lockstep {
 
 class UringMover {
  public:
-  /// Nullopt where the kernel has or allows no io_uring.
-  [[nodiscard]] static std::optional<UringMover> try_make();
-  UringMover(UringMover&& other) noexcept;
-  UringMover& operator=(UringMover&&) = delete;
+  /// Null where the kernel has or allows no io_uring.
+  [[nodiscard]] static std::unique_ptr<UringMover> try_make();
+  UringMover(const UringMover&) = delete;
+  UringMover& operator=(const UringMover&) = delete;
   ~UringMover();
 
   /// Returns when all has moved, in requests of at most `most` bytes. Throws SystemError.
@@ -29,7 +29,7 @@ class UringMover {
     std::size_t bytes = 0;
   };
 
-  explicit UringMover(FileDescriptor ring, const io_uring_params& parameters);
+  UringMover(FileDescriptor ring, const io_uring_params& parameters);
   [[nodiscard]] std::byte* map(std::size_t bytes, long offset) const;
   void submit(int socket, bool sends, void* bytes, std::size_t length);
   /// Sleeps until a request has ended.

@@ -69,7 +69,8 @@ class StepExchange final : public Exchange {
   void send_result(const Operation& operation, const Part& block);
   // What must happen before `block` can be combined.
   [[nodiscard]] std::optional<Awaited> blocker_of(const Operation& operation, const Part& block);
-  void combine(const Operation& operation, const Part& block);
+  void combine_fresh(const Operation& operation, const Part& block);
+  void combine(const Operation& operation, const Part& block, const std::byte* own);
   void finish(const Operation& operation);
   void keep_own_piece();
   [[nodiscard]] bool is_whole(const LeafInterval& members) const noexcept {
@@ -245,7 +246,7 @@ std::optional<Awaited> StepExchange::advance() {
       const Part block{received.which.begin + combined_,
                        std::min(most, received.which.length - combined_)};
       if (auto awaited = blocker_of(operation, block)) return awaited;
-      if (!operation.is_result && !operation.replaces) combine(operation, block);
+      if (!operation.is_result && !operation.replaces) combine_fresh(operation, block);
       if (returns) send_result(operations_[first_return_], block);
       combined_ += block.length;
     }
@@ -274,9 +275,8 @@ void StepExchange::send_fresh_input(const Operation& operation) {
   const auto& all = operation.send;
   for (std::size_t done = 0; done < all.length;) {
     const Part block{all.begin + done, std::min(kFreshBlockBytes / width, all.length - done)};
-    data_.prepare(block);
-    call_.send_to(operation.peer, operation.part, done * width,
-                  {sums_.at(block.begin), block.length * width});
+    const auto* const start = data_.prepare(block, ExchangeData::Use::again);
+    call_.send_to(operation.peer, operation.part, done * width, {start, block.length * width});
     done += block.length;
   }
   if (is_doubling_) data_.prepare = nullptr;  // that was the whole input
@@ -311,16 +311,26 @@ std::optional<Awaited> StepExchange::blocker_of(const Operation& operation, cons
   return std::nullopt;
 }
 
-void StepExchange::combine(const Operation& operation, const Part& block) {
+// Combines a block with this rank's sums, or with its input, which may not have been computed yet.
+void StepExchange::combine_fresh(const Operation& operation, const Part& block) {
+  if (!data_.prepare || sums_.start != data_.input) {
+    return combine(operation, block, sums_.at(block.begin));
+  }
+  const auto most = kPreparedBytes / bytes_of(sums_.dtype);
+  for (std::size_t done = 0; done < block.length; done += most) {
+    const Part part{block.begin + done, std::min(most, block.length - done)};
+    combine(operation, part, data_.prepare(part, ExchangeData::Use::once));
+  }
+}
+
+void StepExchange::combine(const Operation& operation, const Part& block, const std::byte* own) {
   static const auto pair = TreePlan::over_ranks(2);
   static const auto one = TreePlan::over_ranks(1);
   const auto count = block.length;
-  if (data_.prepare && sums_.start == data_.input) data_.prepare(block);
   const bool received_first = operation.members.begin < summed_.begin;
   const Reduction reduction{made().dtype, made().op, call_.weight};
   const bool is_last =
       is_whole({0, summed_.end - summed_.begin + operation.members.end - operation.members.begin});
-  const std::byte* own = sums_.at(block.begin);
   const std::byte* other = operation.received.at(block.begin);
   auto own_dtype = sums_.dtype;
   auto other_dtype = operation.received.dtype;

@@ -35,9 +35,11 @@ struct ExchangeData {
   std::byte* result = nullptr;
   int num_contributions = 0;  // ranks of the group, by which an average divides
   bool ends_call = true;      // no rank awaits what this rank does after the exchange
-  // If set, computes elements of the input before they are read for the first time: a block is then
-  // sent, or combined, while it is in the cache. Not called by a ring.
-  std::function<void(const Part& elements)> prepare = {};
+  // If set, computes elements of the input when they are first needed: a block is then sent, or
+  // combined, while it is in the cache. Returns where it has put them: in `input`, or in memory for
+  // the next kPreparedBytes. Not called by a ring.
+  enum class Use { again, once };
+  std::function<const std::byte*(const Part& elements, Use use)> prepare = {};
 };
 
 class Exchange {
@@ -66,5 +68,7 @@ constexpr std::uint32_t kFirstReturnPart = 4 + 128;
 constexpr std::size_t kExchangeBlockBytes = 256U << 10;
 /// What has just been computed is sent in larger blocks: they need fewer system calls.
 constexpr std::size_t kFreshBlockBytes = 1U << 20;
+/// Of input that is computed to be combined at once: it stays in the first caches.
+constexpr std::size_t kPreparedBytes = 64U << 10;
 
 }  // namespace lockstep

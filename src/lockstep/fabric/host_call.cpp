@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/fabric/host_call_internal.h"
+#include "lockstep/kernels/copy_pass.h"
 #include "lockstep/kernels/reduce.h"
 
 namespace lockstep {
@@ -416,7 +417,8 @@ void HostCall::copy_results(std::size_t round) {
     const int handler = handler_of(parts_[i], memory_->host());
     auto* const to = made().output.data() + parts_[i].range.begin + block.begin;
     if (handler != rank()) {
-      copy(to, result_at(memory_->index_of(handler), i, block.begin), block.length);
+      copy_pass({to, block.length}, result_at(memory_->index_of(handler), i, block.begin),
+                caching_for(made().output.size()));
     } else if (made().kind == Collective::all_gather && i == own_part_) {
       copy(to, made().input.data() + block.begin, block.length);
     }

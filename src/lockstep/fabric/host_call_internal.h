@@ -56,8 +56,11 @@ class HostCall {
   // By rails, each rank of a host handles one part, which ranks of other hosts handle there.
   [[nodiscard]] bool uses_rails() const noexcept { return algorithm_ != ExchangeAlgorithm::direct; }
   void expect_by_rails();
+  // Where this rank keeps the partial of an element of its part.
+  [[nodiscard]] std::byte* rail_partial(std::size_t element);
+  [[nodiscard]] const std::byte* prepare_for_rail(const Part& elements, ExchangeData::Use use);
   // Reduces bytes of this rank's part over its host.
-  void reduce_for_rail(const Part& block);
+  void reduce_for_rail(const Part& block, std::byte* to);
   [[nodiscard]] Recipe move_by_rails();
   [[nodiscard]] Recipe move_directly();
   [[nodiscard]] int handler_of(const OwnedPart& part, int host) const;

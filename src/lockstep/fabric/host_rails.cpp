@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// The scratch of the call holds the partial of this rank's part. A rank that is alone on its host
-// sends its input as it is.
+// The scratch of the call holds a block that is combined at once, then the partial of this rank's
+// part. A rank that is alone on its host sends its input as it is.
 void HostCall::expect_by_rails() {
   const auto& part = parts_[own_part_].range;
   const bool is_ring = algorithm_ == ExchangeAlgorithm::ring;
@@ -19,37 +19,47 @@ void HostCall::expect_by_rails() {
   }
   data.count = part.length / bytes_of(made().dtype);
   data.input_dtype = size == 1 ? made().dtype : partial;
-  if (size > 1) call_.scratch = call_.group->borrow(data.count * bytes_of(partial));
-  data.input = size == 1 ? made().input.data() + part.begin : call_.scratch.data();
+  if (size > 1)
+    call_.scratch = call_.group->borrow(kPreparedBytes + data.count * bytes_of(partial));
+  data.input = size == 1 ? made().input.data() + part.begin : rail_partial(0);
   data.result = made().output.data() + part.begin;
   data.num_contributions = plan().num_ranks();
   data.ends_call = size == 1;  // otherwise the ranks of the host await the results
   if (size > 1 && !is_ring) {
-    data.prepare = [this](const Part& elements) {
-      const auto width = bytes_of(made().dtype);
-      if (!is_staged_) reduce_for_rail({elements.begin * width, elements.length * width});
+    data.prepare = [this](const Part& elements, ExchangeData::Use use) {
+      return prepare_for_rail(elements, use);
     };
   }
   call_.steps = make_exchange(algorithm_, call_, std::move(data));
 }
 
-void HostCall::reduce_for_rail(const Part& block) {
+std::byte* HostCall::rail_partial(std::size_t element) {
+  const bool is_ring = algorithm_ == ExchangeAlgorithm::ring;
+  const auto width = bytes_of(is_ring ? made().dtype : partial_dtype(made().dtype));
+  return call_.scratch.data() + kPreparedBytes + element * width;
+}
+
+const std::byte* HostCall::prepare_for_rail(const Part& elements, ExchangeData::Use use) {
+  auto* const partial = rail_partial(elements.begin);
+  if (is_staged_) return partial;  // has been reduced, while the inputs were staged
+  auto* const to = use == ExchangeData::Use::once ? call_.scratch.data() : partial;
+  const auto width = bytes_of(made().dtype);
+  reduce_for_rail({elements.begin * width, elements.length * width}, to);
+  return to;
+}
+
+void HostCall::reduce_for_rail(const Part& block, std::byte* to) {
   if (block.length == 0) return;
   const auto& ranks = memory_->ranks();
-  const auto count = block.length / bytes_of(made().dtype);
-  const auto before = block.begin / bytes_of(made().dtype);
-  const LeafInterval all{ranks.front(), ranks.back() + 1};
   if (algorithm_ != ExchangeAlgorithm::ring) {
-    auto* const to = call_.scratch.data() + before * bytes_of(partial_dtype(made().dtype));
-    return reduce_here({memory_->host(), all}, own_part_, block, to);
+    return reduce_here({memory_->host(), {ranks.front(), ranks.back() + 1}}, own_part_, block, to);
   }
   std::vector<const std::byte*> sources;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     sources.push_back(input_at(i, own_part_, block.begin));
   }
-  auto* const to = call_.scratch.data() + block.begin;
   reduce({made().dtype, ReduceOp::sum}, TreePlan::over_ranks(static_cast<int>(ranks.size())),
-         sources, std::span(&to, 1), count);
+         sources, std::span(&to, 1), block.length / bytes_of(made().dtype));
 }
 
 Recipe HostCall::move_by_rails() {
@@ -66,7 +76,8 @@ Recipe HostCall::move_by_rails() {
         if (other != rank()) co_await phase_ended_by(other, memory_->phases);
       }
     }
-    reduce_for_rail(block_of(parts_[own_part_], round));
+    const auto block = block_of(parts_[own_part_], round);
+    reduce_for_rail(block, rail_partial(block.begin / bytes_of(made().dtype)));
     if (!is_staged_) continue;
     end_phase();  // by all: they have read the stages
     for (const int other : ranks) {

@@ -60,7 +60,7 @@ bool copy_noting_non_finite(const at::Tensor& to, const at::Tensor& from) {
   }
   // Decided by the size of the whole storage: it tells whether `to` will be evicted from the caches
   // before it is read, however small this part is.
-  const auto caching = to.storage().nbytes() >= kStreamBytes ? Caching::past : Caching::through;
+  const auto caching = caching_for(to.storage().nbytes());
   return any_part(to, [&]<typename T>(auto loops, std::size_t begin, std::span<T> part) {
     return loops.copy(part, static_cast<const T*>(source.const_data_ptr()) + begin, caching);
   });

@@ -14,6 +14,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/kernels/adam_pass.h"
 #include "lockstep/kernels/causal_softmax_pass.h"
+#include "lockstep/kernels/copy_pass.h"
 #include "lockstep/kernels/digest.h"
 #include "lockstep/kernels/gelu_pass.h"
 #include "lockstep/kernels/noted_loops.h"
@@ -373,6 +374,22 @@ TEST(InstructionSets, NonFiniteElementsAreNotedWhereverTheyLie) {
   expect_notes<double>(std::numeric_limits<double>::quiet_NaN());
   expect_notes<Float16>(Float16{0x7C00});
   expect_notes<BFloat16>(BFloat16{0xFF80});
+}
+
+TEST(InstructionSets, CopiesPastTheCachesCopyEveryByteAndNoOther) {
+  const auto values = draw<float>(15);
+  const auto from = std::as_bytes(std::span(values));
+  for (const auto set : instruction_sets()) {
+    for (const std::size_t begin : {0UL, 1UL, 63UL, 64UL}) {
+      for (const std::size_t bytes : {0UL, 1UL, 63UL, 64UL, 130UL, 5000UL}) {
+        std::vector<std::byte> to(8192, std::byte{7});
+        copy_past(std::span(to).subspan(begin, bytes), from.data() + 3, set);
+        std::vector<std::byte> expected(to.size(), std::byte{7});
+        std::memcpy(expected.data() + begin, from.data() + 3, bytes);
+        EXPECT_EQ(to, expected) << to_string(set) << ", " << bytes << " bytes at " << begin;
+      }
+    }
+  }
 }
 
 TEST(InstructionSets, DigestsAreTheSame) {

@@ -8,18 +8,11 @@
 #include <cstddef>
 #include <span>
 
+#include "lockstep/kernels/copy_pass.h"
 #include "lockstep/kernels/dispatch.h"
 #include "lockstep/kernels/elements.h"
 
 namespace lockstep {
-
-/// A buffer of at least this size exceeds the part of most last-level caches that one core can use:
-/// after the whole buffer has been written, none of it is still cached. A copy into such a buffer
-/// bypasses the caches. The destination is then not read into them first, which on x86 saves one
-/// third of the traffic of a copy. A later reader fetches it from memory in both cases.
-constexpr std::size_t kStreamBytes = 8U << 20;
-
-enum class Caching { through, past };
 
 /// `Stored` is float, double, Float16 or BFloat16. Spans do not overlap.
 template <InstructionSet, typename Stored>

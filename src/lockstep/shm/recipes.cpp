@@ -2,6 +2,7 @@
 #include <array>
 #include <cstring>
 
+#include "lockstep/kernels/copy_pass.h"
 #include "lockstep/kernels/moved_bytes.h"
 #include "lockstep/kernels/reduce.h"
 #include "lockstep/shm/recipes_internal.h"
@@ -11,10 +12,16 @@ namespace {
 
 constexpr std::size_t kLine = 64;  // chunks begin at cache lines
 
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes,
+                Caching caching = Caching::through) {
   if (bytes == 0 || to == from) return;
   note_moved({.loaded = bytes, .stored = bytes});
-  std::memcpy(to, from, bytes);
+  copy_pass({to, bytes}, from, caching);
+}
+
+// Copies bytes into the output of a call.
+void copy_out(const ShmCall& call, std::size_t offset, const std::byte* from, std::size_t bytes) {
+  copy_bytes(call.call.output.data() + offset, from, bytes, caching_for(call.call.output.size()));
 }
 
 // The part of a span that one rank reduces.
@@ -109,8 +116,7 @@ void copy_owned_by_others(const ShmCall& call, const Window& window) {
   for (int source = 0; source < call.size(); ++source) {
     if (source == call.rank()) continue;
     for_owned(call.call, source, window, [&](std::size_t offset, std::size_t bytes) {
-      copy_bytes(call.call.output.data() + window.begin + offset, window.piece(source, 0) + offset,
-                 bytes);
+      copy_out(call, window.begin + offset, window.piece(source, 0) + offset, bytes);
     });
   }
 }
@@ -136,7 +142,7 @@ void read_window(const ShmCall& call, const Window& window) {
     case Collective::broadcast:
     case Collective::scatter:
       if (!call.call.output.empty()) {
-        copy_bytes(output + window.begin, window.piece(call.call.root, piece), window.bytes);
+        copy_out(call, window.begin, window.piece(call.call.root, piece), window.bytes);
       }
       return;
     case Collective::all_gather:
@@ -145,8 +151,8 @@ void read_window(const ShmCall& call, const Window& window) {
     case Collective::all_to_all:
       if (call.call.output.empty()) return;
       for (int source = 0; source < size; ++source) {
-        copy_bytes(output + static_cast<std::size_t>(source) * piece_bytes + window.begin,
-                   window.piece(source, piece), window.bytes);
+        copy_out(call, static_cast<std::size_t>(source) * piece_bytes + window.begin,
+                 window.piece(source, piece), window.bytes);
       }
       return;
     case Collective::reduce_to_owners:
@@ -220,8 +226,7 @@ Recipe reduce_two_shot(ShmCall& call) {
   if (call.call.output.empty()) co_return;
   for (int rank = 0; rank < call.size(); ++rank) {
     const auto chunk = chunk_of(total, rank, call.size());
-    copy_bytes(call.call.output.data() + chunk.begin, call.inline_buffer(rank) + chunk.begin,
-               chunk.bytes);
+    copy_out(call, chunk.begin, call.inline_buffer(rank) + chunk.begin, chunk.bytes);
   }
 }
 
@@ -307,8 +312,8 @@ void read_results(const ShmCall& call, const Rounds& rounds, std::uint64_t round
   for (int rank = 0; rank < call.size(); ++rank) {
     if (rank == call.rank()) continue;
     const auto chunk = chunk_of(call.call.output.size(), rank, call.size());
-    copy_bytes(call.call.output.data() + chunk.begin + rounds.begin(round),
-               rounds.result(rank, round), rounds.bytes(round, chunk.bytes));
+    copy_out(call, chunk.begin + rounds.begin(round), rounds.result(rank, round),
+             rounds.bytes(round, chunk.bytes));
   }
 }
 
