@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -14,18 +12,12 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/quote.h"
 #include "lockstep/tcp/link_internal.h"
+#include "lockstep/tcp/loss_internal.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::size_t kMaxReasonBytes = 200;
-
-tcp_info info_of(int descriptor) {
-  tcp_info info{};
-  socklen_t size = sizeof(info);
-  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
-  return info;
-}
 
 std::size_t unsent_bytes(int descriptor) {
   int bytes = 0;
@@ -33,10 +25,6 @@ std::size_t unsent_bytes(int descriptor) {
 }
 
 }  // namespace
-
-std::string Link::in_words(int error_number) {
-  return fmt::format("the connection to it was lost: {}", std::strerror(error_number));
-}
 
 bool Link::attach(Connection connection, const Hello& hello) {
   const int channel = channel_of(hello);
@@ -48,7 +36,7 @@ bool Link::attach(Connection connection, const Hello& hello) {
     messages_.emplace(std::move(connection));
   } else {
     stripes_[static_cast<std::size_t>(hello.stripe)] =
-        std::make_unique<Stripe>(Stripe{std::move(connection)});
+        std::make_unique<Stripe>(Stripe{channel, std::move(connection)});
   }
   pulse(channel).last_heard = Clock::now();
   if (channel == 0) {
@@ -106,7 +94,9 @@ void Link::flush_messages() {
         ::send(messages_->socket.number(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0) {
       // What the peer has sent before it closed is read first.
-      if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) lose(in_words(errno));
+      if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) {
+        lose(error_in_words(errno, pulse_of_messages_.acknowledges));
+      }
       return;
     }
     message_output_sent_ += static_cast<std::size_t>(count);
@@ -138,7 +128,7 @@ void Link::receive(int channel) {
 
 // The peer has closed one of the connections. What it has sent before is read first: the data that
 // complete a call, and the reason for which it ended.
-void Link::lose_after_reading(int error_number) {
+void Link::lose_after_reading(int channel, int error_number) {
   if (std::exchange(is_ending_, true)) return;
   while (!is_lost_ && messages_ && receive_messages()) {
   }
@@ -147,7 +137,8 @@ void Link::lose_after_reading(int error_number) {
     }
   }
   const bool ended = error_number == ECONNRESET || error_number == EPIPE;
-  lose(ended || said_farewell_ ? std::string() : in_words(error_number));
+  lose(ended || said_farewell_ ? std::string()
+                               : error_in_words(error_number, pulse(channel).acknowledges));
 }
 
 // Returns whether there was something.
@@ -156,7 +147,7 @@ bool Link::receive_messages() {
   const auto count = ::recv(messages_->socket.number(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (count < 0 && is_temporary(errno)) return false;
   if (count <= 0) {
-    lose_after_reading(count < 0 ? errno : ECONNRESET);
+    lose_after_reading(0, count < 0 ? errno : ECONNRESET);
     return false;
   }
   pulse_of_messages_.last_heard = Clock::now();
@@ -189,56 +180,6 @@ bool Link::receive_messages() {
     lose(error.what());
   }
   return true;
-}
-
-// Each connection by itself: a device on the way may drop one of them.
-void Link::watch(Clock::time_point now, Clock::duration limit) {
-  for (int channel = 0; channel < num_channels(); ++channel) {
-    if (is_lost_) return;
-    if (descriptor(channel) < 0) continue;
-    auto& own = pulse(channel);
-    const auto silent = now - own.last_heard;
-    if (channel > 0 &&
-        drops_large_packets(*stripes_[static_cast<std::size_t>(channel - 1)], now, limit)) {
-      return lose(fmt::format(
-          "messages arrive, but data do not: the network seems to drop large packets. Compare the "
-          "MTU of both interfaces and of the network between them; packets here have {} bytes",
-          info_of(descriptor(channel)).tcpi_snd_mss));
-    }
-    if (silent > limit) return lose(silence_in_words(channel));
-    if (silent < limit / 3 || now - own.last_ping < limit / 3) continue;
-    own.last_ping = now;
-    note(channel, LinkNote::ping);
-  }
-}
-
-void Link::excuse(Clock::duration silence) noexcept {
-  pulse_of_messages_.last_heard += silence;
-  for (const auto& stripe : stripes_) {
-    if (stripe) stripe->pulse.last_heard += silence;
-  }
-}
-
-// The kernel of the peer's machine acknowledges what its process does not read.
-std::string Link::silence_in_words(int channel) const {
-  return info_of(descriptor(channel)).tcpi_unacked == 0
-             ? "its machine answers, its process does not"
-             : "its machine does not answer";
-}
-
-// Packets of data are as large as the MTU of this machine's interface, those of heartbeats are
-// small. If a part of the network has a smaller MTU and does not say so, only the small ones pass.
-// Decided before the kernel gives up the connection, at `limit`: it would know only a timeout.
-bool Link::drops_large_packets(Stripe& stripe, Clock::time_point now, Clock::duration limit) {
-  const auto info = info_of(stripe.connection->socket.number());
-  if (info.tcpi_unacked == 0 || info.tcpi_retransmits == 0) {
-    stripe.stalled_since.reset();
-    return false;
-  }
-  if (!stripe.stalled_since) stripe.stalled_since = now;
-  // A link that is cut loses messages too: those that arrived before the stall do not count.
-  const auto silent = now - pulse_of_messages_.last_heard;
-  return now - *stripe.stalled_since > limit / 2 && silent < limit * 9 / 20;
 }
 
 void Link::lose(std::string why) {

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/crc32c.h"
 #include "lockstep/tcp/link_internal.h"
+#include "lockstep/tcp/loss_internal.h"
 
 namespace lockstep {
 namespace {
@@ -138,7 +139,9 @@ std::size_t Link::send_some(Stripe& stripe) {
   const auto count =
       ::sendmsg(stripe.connection->socket.number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count < 0) {
-    if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) lose(in_words(errno));
+    if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) {
+      lose(error_in_words(errno, stripe.pulse.acknowledges));
+    }
     return 0;
   }
   const auto sent = static_cast<std::size_t>(count);
@@ -192,7 +195,7 @@ bool Link::receive_data(Stripe& stripe) {
     const auto count = ::recvmsg(stripe.connection->socket.number(), &message, MSG_DONTWAIT);
     if (count < 0 && is_temporary(errno)) break;
     if (count <= 0) {
-      lose_after_reading(count < 0 ? errno : ECONNRESET);
+      lose_after_reading(stripe.channel, count < 0 ? errno : ECONNRESET);
       break;
     }
     moved += static_cast<std::size_t>(count);

@@ -137,9 +137,11 @@ class Link {
   struct Pulse {
     Clock::time_point last_heard = Clock::now();
     Clock::time_point last_ping = last_heard;
+    bool acknowledges = true;  // the peer's machine, everything, when that was last seen
   };
   // A connection of data.
   struct Stripe {
+    int channel = 0;
     std::optional<Connection> connection;  // until the link is lost
     Pulse pulse = {};
     std::optional<Clock::time_point> stalled_since = {};  // sends again, not acknowledged
@@ -157,7 +159,6 @@ class Link {
     std::vector<std::byte> dropped = {};  // destination of bytes that no end expects
   };
 
-  [[nodiscard]] static std::string in_words(int error_number);
   [[nodiscard]] static bool is_temporary(int error_number) noexcept {
     return error_number == EAGAIN || error_number == EINTR;
   }
@@ -176,13 +177,13 @@ class Link {
   bool receive_data(Stripe& stripe);
   void begin_frame(Stripe& stripe);
   void end_frame(Stripe& stripe);
-  void lose_after_reading(int error_number);
+  void lose_after_reading(int channel, int error_number);
   void note(int channel, LinkNote note);
   [[nodiscard]] Pulse& pulse(int channel) noexcept;
-  [[nodiscard]] std::string silence_in_words(int channel) const;
+  struct Sample;  // what the kernel states of a connection
   /// Whether messages arrive while no data are acknowledged, for half of `limit`. Called often.
-  [[nodiscard]] bool drops_large_packets(Stripe& stripe, Clock::time_point now,
-                                         Clock::duration limit);
+  [[nodiscard]] bool drops_large_packets(Stripe& stripe, const Sample& sample,
+                                         Clock::time_point now, Clock::duration limit);
 
   const int peer_;
   LinkHandler& handler_;

@@ -1,0 +1,18 @@
+// How the loss of a connection to another process is described. Pure functions.
+//
+// The kernel of the peer's machine acknowledges also what its process does not read. So a peer that
+// is silent while everything sent to it is acknowledged has a machine that answers. An error of the
+// kernel does not tell: it gives up a connection after the same time in both cases.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// Of a peer that has not answered. `acknowledges`: whether its machine had acknowledged everything
+/// when that was last seen.
+[[nodiscard]] std::string silence_in_words(bool acknowledges);
+/// Of a connection that the kernel has given up with this error.
+[[nodiscard]] std::string error_in_words(int error_number, bool acknowledges);
+
+}  // namespace lockstep
