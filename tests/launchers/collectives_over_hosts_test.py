@@ -104,7 +104,7 @@ class CollectivesOverHosts(JobTest):
         self.assertGreaterEqual(len(lost), 2)
         for _, seconds, text in lost:
             self.assertLess(float(seconds), 30.0, text)  # the heartbeat is 3 s
-            self.assertRegex(text, "its machine does not answer|Connection timed out")
+            self.assertIn("its machine does not answer", text)
             self.assertIn("is lost", text)
 
     def test_a_stopped_process_is_distinguished_from_a_lost_machine(self):
@@ -119,7 +119,7 @@ class CollectivesOverHosts(JobTest):
         for rank, seconds, text in lost:
             self.assertEqual(rank, "2", text)
             self.assertLess(float(seconds), 30.0, text)  # the heartbeat is 3 s
-            self.assertRegex(text, "its machine answers, its process does not|Connection timed out")
+            self.assertIn("its machine answers, its process does not", text)
 
 
 if __name__ == "__main__":

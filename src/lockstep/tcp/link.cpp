@@ -58,7 +58,7 @@ int Link::descriptor(int channel) const noexcept {
   return stripe ? stripe->connection->socket.number() : -1;
 }
 
-Link::Pulse& Link::pulse(int channel) noexcept {
+const Link::Pulse& Link::pulse(int channel) const noexcept {
   return channel == 0 ? pulse_of_messages_ : stripes_[static_cast<std::size_t>(channel - 1)]->pulse;
 }
 
@@ -106,7 +106,7 @@ void Link::flush_messages() {
 }
 
 bool Link::has_output(int channel) const noexcept {
-  if (is_lost_) return false;
+  if (is_lost_ || has_ended(channel)) return false;
   if (channel == 0) return !message_output_.empty();
   const auto& stripe = stripes_[static_cast<std::size_t>(channel - 1)];
   return stripe && (stripe->frame || !stripe->notes.empty() || !queues_.empty());
@@ -114,31 +114,16 @@ bool Link::has_output(int channel) const noexcept {
 
 bool Link::is_delivered() const noexcept {
   for (int channel = 0; channel < num_channels(); ++channel) {
-    if (descriptor(channel) < 0) continue;
+    if (descriptor(channel) < 0 || has_ended(channel)) continue;
     if (has_output(channel) || unsent_bytes(descriptor(channel)) > 0) return false;
   }
   return true;
 }
 
-void Link::receive(int channel) {
-  if (is_lost_) return;
-  (void)(channel == 0 ? receive_messages()
-                      : receive_data(*stripes_[static_cast<std::size_t>(channel - 1)]));
-}
-
-// The peer has closed one of the connections. What it has sent before is read first: the data that
-// complete a call, and the reason for which it ended.
-void Link::lose_after_reading(int channel, int error_number) {
-  if (std::exchange(is_ending_, true)) return;
-  while (!is_lost_ && messages_ && receive_messages()) {
-  }
-  for (std::size_t i = 0; i < stripes_.size(); ++i) {  // none is left once the link is lost
-    while (!is_lost_ && stripes_[i] && receive_data(*stripes_[i])) {
-    }
-  }
-  const bool ended = error_number == ECONNRESET || error_number == EPIPE;
-  lose(ended || said_farewell_ ? std::string()
-                               : error_in_words(error_number, pulse(channel).acknowledges));
+bool Link::receive(int channel) {
+  if (descriptor(channel) < 0 || has_ended(channel)) return false;
+  return channel == 0 ? receive_messages()
+                      : receive_data(*stripes_[static_cast<std::size_t>(channel - 1)]);
 }
 
 // Returns whether there was something.
@@ -147,7 +132,7 @@ bool Link::receive_messages() {
   const auto count = ::recv(messages_->socket.number(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (count < 0 && is_temporary(errno)) return false;
   if (count <= 0) {
-    lose_after_reading(0, count < 0 ? errno : ECONNRESET);
+    end(0, count < 0 ? errno : ECONNRESET);
     return false;
   }
   pulse_of_messages_.last_heard = Clock::now();
@@ -184,12 +169,11 @@ bool Link::receive_messages() {
 
 void Link::lose(std::string why) {
   if (is_lost_) return;
-  if (!why.empty() && !is_ending_ && messages_) {
+  if (!why.empty() && messages_ && !has_ended(0) && !std::exchange(said_why_, true)) {
     // The peer learns the reason, if its connection of messages still works.
     std::vector<std::byte> refusal{static_cast<std::byte>(LinkNote::refusal)};
     const auto text = std::as_bytes(std::span(why));
     refusal.insert(refusal.end(), text.begin(), text.end());
-    is_ending_ = true;
     post(kLinkEnd, refusal);
   }
   is_lost_ = true;

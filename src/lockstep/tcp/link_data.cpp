@@ -125,7 +125,7 @@ bool Link::next_frame(Stripe& stripe) {
 }
 
 std::size_t Link::send_some(Stripe& stripe) {
-  if (!stripe.frame && !next_frame(stripe)) return 0;
+  if (stripe.pulse.has_ended || (!stripe.frame && !next_frame(stripe))) return 0;
   auto& frame = *stripe.frame;
   const auto header =
       std::span(frame.header).first(header_size()).subspan(std::min(frame.sent, header_size()));
@@ -195,7 +195,7 @@ bool Link::receive_data(Stripe& stripe) {
     const auto count = ::recvmsg(stripe.connection->socket.number(), &message, MSG_DONTWAIT);
     if (count < 0 && is_temporary(errno)) break;
     if (count <= 0) {
-      lose_after_reading(stripe.channel, count < 0 ? errno : ECONNRESET);
+      end(stripe.channel, count < 0 ? errno : ECONNRESET);
       break;
     }
     moved += static_cast<std::size_t>(count);

@@ -104,7 +104,8 @@ class Link {
 
   /// Moves what the sockets accept and offer, up to a limit per call.
   void flush();
-  void receive(int channel);
+  /// Returns whether there was something.
+  bool receive(int channel);
   /// Bytes of data that the sockets have accepted and offered so far.
   [[nodiscard]] std::uint64_t moved() const noexcept { return moved_; }
   /// Whether bytes wait for the socket.
@@ -118,6 +119,12 @@ class Link {
   void excuse(Clock::duration silence) noexcept;
   /// Pings a peer through a silent connection, and loses one that does not answer for `limit`.
   void watch(Clock::time_point now, Clock::duration limit);
+  /// Whether the peer has closed this connection, or it was reset. Nothing more is read from it.
+  [[nodiscard]] bool has_ended(int channel) const noexcept;
+  /// Whether some connections have ended, and the others may.
+  [[nodiscard]] bool is_ending() const noexcept { return first_end_ && !is_lost_; }
+  /// Loses a peer of whose connections only some have ended for a while.
+  void watch_ends(Clock::time_point now);
   void lose(std::string why);
 
  private:
@@ -138,6 +145,7 @@ class Link {
     Clock::time_point last_heard = Clock::now();
     Clock::time_point last_ping = last_heard;
     bool acknowledges = true;  // the peer's machine, everything, when that was last seen
+    bool has_ended = false;
   };
   // A connection of data.
   struct Stripe {
@@ -177,9 +185,13 @@ class Link {
   bool receive_data(Stripe& stripe);
   void begin_frame(Stripe& stripe);
   void end_frame(Stripe& stripe);
-  void lose_after_reading(int channel, int error_number);
+  void end(int channel, int error_number);
+  void read_rest();
   void note(int channel, LinkNote note);
-  [[nodiscard]] Pulse& pulse(int channel) noexcept;
+  [[nodiscard]] const Pulse& pulse(int channel) const noexcept;
+  [[nodiscard]] Pulse& pulse(int channel) noexcept {
+    return const_cast<Pulse&>(std::as_const(*this).pulse(channel));
+  }
   struct Sample;  // what the kernel states of a connection
   /// Whether messages arrive while no data are acknowledged, for half of `limit`. Called often.
   [[nodiscard]] bool drops_large_packets(Stripe& stripe, const Sample& sample,
@@ -192,8 +204,10 @@ class Link {
   std::vector<std::unique_ptr<Stripe>> stripes_;  // null: not connected yet
   std::size_t last_stripe_ = 0;                   // that has sent
   bool is_lost_ = false;
-  bool is_ending_ = false;      // the peer has closed a connection
-  bool said_farewell_ = false;  // the peer
+  std::optional<Clock::time_point> first_end_;  // of a connection
+  Clock::time_point last_open_;                 // another one was, after the first end
+  bool said_why_ = false;                       // to the peer, before this link is lost
+  bool said_farewell_ = false;                  // the peer
   std::string loss_;
   Pulse pulse_of_messages_;
 

@@ -1,4 +1,4 @@
-// Whether the peer of a link still answers.
+// Whether the peer of a link still answers, and what it means that connections end.
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -33,7 +33,7 @@ struct Link::Sample {
 void Link::watch(Clock::time_point now, Clock::duration limit) {
   for (int channel = 0; channel < num_channels(); ++channel) {
     if (is_lost_) return;
-    if (descriptor(channel) < 0) continue;
+    if (descriptor(channel) < 0 || has_ended(channel)) continue;
     auto& own = pulse(channel);
     const auto sample = Sample::of(descriptor(channel));
     if (sample.is_valid) own.acknowledges = sample.is_acknowledged;
@@ -57,6 +57,47 @@ void Link::excuse(Clock::duration silence) noexcept {
   for (const auto& stripe : stripes_) {
     if (stripe) stripe->pulse.last_heard += silence;
   }
+}
+
+bool Link::has_ended(int channel) const noexcept {
+  return descriptor(channel) >= 0 && pulse(channel).has_ended;
+}
+
+// If the process of the peer has ended, all connections end. What each has brought is read first:
+// the data that complete a call, and the reason for which the peer ended.
+void Link::end(int channel, int error_number) {
+  pulse(channel).has_ended = true;
+  const auto now = Clock::now();
+  if (error_number == ECONNRESET || error_number == EPIPE) {
+    if (!first_end_) first_end_ = last_open_ = now;
+    return watch_ends(now);
+  }
+  read_rest();
+  lose(said_farewell_ ? std::string() : error_in_words(error_number, pulse(channel).acknowledges));
+}
+
+// At most what a socket can hold: a peer that has noticed nothing continues to send.
+void Link::read_rest() {
+  constexpr int kMostTurns = 64;
+  for (int channel = 0; channel < num_channels(); ++channel) {
+    for (int turn = 0; turn < kMostTurns && receive(channel); ++turn) {
+    }
+  }
+}
+
+void Link::watch_ends(Clock::time_point now) {
+  read_rest();
+  if (is_lost_) return;
+  int connections = 0;
+  int ended = 0;
+  for (int channel = 0; channel < num_channels(); ++channel) {
+    if (descriptor(channel) >= 0) ++connections;
+    if (has_ended(channel)) ++ended;
+  }
+  // Times in which this process had no processor do not count.
+  if (ended < connections) last_open_ = now;
+  auto why = ends_in_words(ended, connections, last_open_ - *first_end_);
+  if (why) lose(said_farewell_ ? std::string() : std::move(*why));
 }
 
 // Packets of data are as large as the MTU of this machine's interface, those of heartbeats are

@@ -5,6 +5,8 @@
 // kernel does not tell: it gives up a connection after the same time in both cases.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -14,5 +16,13 @@ namespace lockstep {
 [[nodiscard]] std::string silence_in_words(bool acknowledges);
 /// Of a connection that the kernel has given up with this error.
 [[nodiscard]] std::string error_in_words(int error_number, bool acknowledges);
+
+/// A process that ends closes all its connections at once.
+constexpr std::chrono::milliseconds kEndingTime{250};
+/// Of a peer of whose connections `num_ended` have been closed or reset. Some were seen open until
+/// `open_for` after the first of them ended. Empty: its process has ended. nullopt if that is not
+/// known yet.
+[[nodiscard]] std::optional<std::string> ends_in_words(int num_ended, int num_connections,
+                                                       std::chrono::nanoseconds open_for);
 
 }  // namespace lockstep

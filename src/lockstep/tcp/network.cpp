@@ -254,7 +254,7 @@ void TcpNetwork::handle(int descriptor) {
   const auto source = found->second;
   if (source.peer == nullptr) return handle_newcomer(source.newcomer);
   const auto before = source.peer->link->moved();
-  source.peer->link->receive(source.channel);
+  (void)source.peer->link->receive(source.channel);
   source.peer->link->flush();
   moved_ += source.peer->link->moved() - before;
   update(*source.peer);
@@ -279,6 +279,14 @@ void TcpNetwork::update(Peer& peer) {
     std::erase_if(sources_, [&](const auto& each) { return each.second.peer == &peer; });
     peer.watched.clear();
   }
+  // The kernel would report the end of a connection again and again.
+  std::erase_if(peer.watched, [&](const auto& each) {
+    if (!peer.link->has_ended(each.first)) return false;
+    const int descriptor = peer.link->descriptor(each.first);
+    sources_.erase(descriptor);
+    return ::epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, descriptor, nullptr) == 0;
+  });
+  some_end_ = some_end_ || peer.link->is_ending();
   for (auto& [channel, events] : peer.watched) {
     const std::uint32_t wanted = EPOLLIN | (peer.link->has_output(channel) ? EPOLLOUT : 0U);
     if (std::exchange(events, wanted) != wanted) {
@@ -289,6 +297,13 @@ void TcpNetwork::update(Peer& peer) {
 
 void TcpNetwork::watch_peers() {
   const auto now = Clock::now();
+  if (std::exchange(some_end_, false)) {
+    for (auto& [rank, peer] : peers_) {
+      if (!peer.link || !peer.link->is_ending()) continue;
+      peer.link->watch_ends(now);
+      update(peer);
+    }
+  }
   const auto interval = now - last_watch_;
   if (interval < heartbeat_ / 12) return;
   last_watch_ = now;

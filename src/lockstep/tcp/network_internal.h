@@ -178,6 +178,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   std::list<Newcomer> newcomers_;                // mutex_
   std::unordered_map<int, Source> sources_;      // mutex_; by descriptor
   Clock::time_point last_watch_ = Clock::now();  // mutex_
+  bool some_end_ = false;                        // mutex_; not all connections of a peer
   std::uint64_t moved_ = 0;                      // mutex_; bytes of data, both directions
   std::atomic<int> waiting_ = 0;                 // threads in wait()
   std::atomic<std::uint64_t> polls_ = 0;         // by callers

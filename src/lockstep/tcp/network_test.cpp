@@ -210,6 +210,31 @@ TEST(TcpNetwork, ASilentPeerIsLostAtTheHeartbeatAndAnActiveOneIsNot) {
   EXPECT_EQ(low.network.loss_of(1), "its machine answers, its process does not");
 }
 
+// A device on the way may reset one connection; the process at its other end lives.
+TEST(TcpNetwork, AResetOfOneConnectionIsNotTakenForTheEndOfTheProcess) {
+  for (const int connection : {0, 1}) {
+    SCOPED_TRACE(connection);
+    Side low(0);
+    Side high(1);
+    FaultyProxy proxy(low.network.address_of(low.end).endpoints.front(),
+                      {Fault::Kind::reset, connection, /*to_server=*/true, 2000});
+    connect(low, high, proxy.endpoint());
+    const Bytes sent(100'000);
+    Network::Word sent_word = 0;
+    high.network.send(0, low.end, high.end, {1, 0}, 0, sent, sent_word);
+    for (int i = 0; i < 100; ++i) high.network.post(0, low.end, bytes_of_text("message"));
+    EXPECT_TRUE(comes_true([&] { return low.network.is_lost(1) && high.network.is_lost(0); }));
+    const auto is_told = [](const std::string& loss) {
+      return loss.find("a connection to it was reset") != std::string::npos;
+    };
+    const bool low_knows = is_told(low.network.loss_of(1));
+    const bool high_knows = is_told(high.network.loss_of(0));
+    // Without the connection of messages, the second one to notice may only see that all end.
+    EXPECT_TRUE(connection == 0 ? low_knows || high_knows : low_knows && high_knows)
+        << "'" << low.network.loss_of(1) << "', '" << high.network.loss_of(0) << "'";
+  }
+}
+
 TEST(TcpNetwork, AnInvalidMessageLosesThePeerThatSentIt) {
   Side low(0);
   Side high(1);
