@@ -57,6 +57,10 @@ std::vector<LinkCount> link_counts(const World& world) {
   return link_counts(world.groups()->network());
 }
 
+double network_thread_seconds(const World& world) {
+  return network_thread_seconds(world.groups()->network());
+}
+
 Connect connect_ranks(const BackendOptions& backend, bool is_fast) {
   return [backend, is_fast](const Membership& membership, AddressExchange& addresses,
                             Deadline deadline, const Watch& watch) {

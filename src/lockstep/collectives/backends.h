@@ -26,5 +26,8 @@ class World;
 /// How fast this rank has sent to ranks on other hosts so far, as its kernel counts it
 /// (trace/link_speed.h). Empty without backend tcp or hierarchical. Not collective.
 [[nodiscard]] std::vector<LinkCount> link_counts(const World& world);
+/// The processor time of the thread that moves bytes between hosts, in seconds. 0 without backend
+/// tcp or hierarchical. Not collective.
+[[nodiscard]] double network_thread_seconds(const World& world);
 
 }  // namespace lockstep

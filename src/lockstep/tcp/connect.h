@@ -55,5 +55,7 @@ struct TcpOptions {
 /// What the kernel has counted for the connections of `network`, which connect_by_tcp() has made
 /// (GroupRegistry::network); empty for null.
 [[nodiscard]] std::vector<LinkCount> link_counts(const std::shared_ptr<void>& network);
+/// The processor time of the thread that moves its bytes while no caller does; 0 for null.
+[[nodiscard]] double network_thread_seconds(const std::shared_ptr<void>& network);
 
 }  // namespace lockstep

@@ -1,8 +1,10 @@
-// What the kernel has counted for the data connections. A file of its own: <linux/tcp.h>, which has
-// the newer fields of tcp_info, and <netinet/tcp.h> define the same names.
+// What the kernel has counted for the data connections and for the thread. A file of its own:
+// <linux/tcp.h>, which has the newer fields of tcp_info, and <netinet/tcp.h> define the same names.
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -46,9 +48,23 @@ std::vector<LinkCount> TcpNetwork::counts() const {
   return counts;
 }
 
+double TcpNetwork::thread_seconds() noexcept {
+  clockid_t clock = 0;
+  timespec time{};
+  if (::pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 ||
+      ::clock_gettime(clock, &time) != 0) {
+    return 0;
+  }
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 std::vector<LinkCount> link_counts(const std::shared_ptr<void>& network) {
   if (!network) return {};
   return std::static_pointer_cast<TcpNetwork>(network)->counts();
+}
+
+double network_thread_seconds(const std::shared_ptr<void>& network) {
+  return network ? std::static_pointer_cast<TcpNetwork>(network)->thread_seconds() : 0;
 }
 
 }  // namespace lockstep

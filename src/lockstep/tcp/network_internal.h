@@ -61,6 +61,8 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   void introduce(int peer, const RankAddress& address);
   /// What the kernel has counted for the data connections.
   [[nodiscard]] std::vector<LinkCount> counts() const;
+  /// The processor time of this object's thread so far.
+  [[nodiscard]] double thread_seconds() noexcept;
 
   [[nodiscard]] std::uint64_t open(NetworkEnd& end) override;
   void close(std::uint64_t end) noexcept override;
