@@ -31,6 +31,7 @@ bench:  ## print the figures of README and docs
 	@build/release/benchmarks/kernels_benchmark
 	@build/release/benchmarks/rendezvous_benchmark
 	@build/release/benchmarks/fabric_benchmark
+	@build/release/benchmarks/last_rank_benchmark
 	@build/release/benchmarks/ddp_benchmark
 	@OMP_NUM_THREADS=1 build/release/benchmarks/ddp_checks
 	@OMP_NUM_THREADS=1 LOCKSTEP_RANKS=2 build/release/benchmarks/sync_batch_norm

@@ -62,12 +62,13 @@ std::shared_ptr<CallOperation> Group::start_call(const Call& call,
   const auto& descriptor = *::new (&record.descriptor) CallDescriptor(descriptor_of(call));
   operation->signature = signature_of(descriptor, number, record.memory);
   calls_ = number;
-  control_->enter(number, operation->signature);
-  // After enter(): the other ranks need not wait for it.
+  // Before enter(), which ends with a barrier: its stores would otherwise delay the reads of the
+  // last rank to enter, for which all ranks wait.
   const auto now = ticks();
   recorder_.enter(number, descriptor, now);
   page_.begin_call(page_key(), number, static_cast<int>(record.descriptor.kind),
                    record.descriptor.name, now);
+  control_->enter(number, operation->signature);
   queue_.push_back(operation);
   membership_.registry->count_pending(1);
   advance_all(now);
