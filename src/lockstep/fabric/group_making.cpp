@@ -11,32 +11,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/fabric/group.h"
 #include "lockstep/fabric/group_making_internal.h"
+#include "lockstep/fabric/store_addresses.h"
 
 namespace lockstep {
 namespace {
-
-// Through the store of the job.
-class StoreAddressExchange final : public AddressExchange {
- public:
-  StoreAddressExchange(const World& world, std::string prefix, Deadline deadline)
-      : world_(world), prefix_(std::move(prefix)), deadline_(deadline) {}
-
-  void exchange(const std::string& own) override {
-    auto& store = world_.store();
-    if (!own.empty()) store.set(key_of(world_.rank()), own, deadline_);
-    store.barrier(prefix_, all_ranks(world_.size()), deadline_);
-  }
-  [[nodiscard]] std::string of(int rank) override {
-    return world_.store().get_text(key_of(rank), deadline_, Member{MemberKind::rank, rank});
-  }
-
- private:
-  [[nodiscard]] std::string key_of(int rank) const { return fmt::format("{}/{}", prefix_, rank); }
-
-  const World& world_;
-  std::string prefix_;
-  Deadline deadline_;
-};
 
 class SingleRankExchange final : public AddressExchange {
  public:

@@ -46,8 +46,8 @@ FileDescriptor checked(int number, std::string_view what) {
 
 }  // namespace
 
-// Runs on the server's thread, except for the constructor, wake, listener, has_had_members and
-// bytes_sent.
+// Runs on the server's thread, except for the constructor, wake, listener, has_had_members,
+// bytes_sent and num_requests.
 class StoreServer::Loop {
  public:
   Loop(Listener listener, const Secret& secret, HandshakeContext context,
@@ -78,6 +78,7 @@ class StoreServer::Loop {
   [[nodiscard]] const Listener& listener() const noexcept { return listener_; }
   [[nodiscard]] bool has_had_members() const noexcept { return has_had_members_; }
   [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
+  [[nodiscard]] std::uint64_t num_requests() const noexcept { return num_requests_; }
 
  private:
   using Id = std::uint64_t;
@@ -170,6 +171,7 @@ class StoreServer::Loop {
 
   void handle(Id id, StoreRequestMessage message) {
     const bool was_member = state_.is_member(id);
+    ++num_requests_;
     state_.handle(id, std::move(message), Clock::now());
     deliver();
     const bool is_member = state_.is_member(id);
@@ -276,6 +278,7 @@ class StoreServer::Loop {
   std::minstd_rand random_{std::random_device{}()};    // chooses which of these to close
   std::atomic<bool> has_had_members_ = false;          // read by other threads
   std::atomic<std::uint64_t> bytes_sent_ = 0;          // likewise
+  std::atomic<std::uint64_t> num_requests_ = 0;        // likewise
   std::set<std::pair<Clock::time_point, Id>> limits_;  // the clients' limits, in order
   std::set<Id> unfinished_;                            // have more messages than one turn allows
   std::optional<Clock::time_point> accept_again_;      // while descriptors have run out
@@ -296,6 +299,7 @@ Endpoint StoreServer::endpoint() const { return loop_->listener().endpoint(); }
 bool StoreServer::has_had_members() const noexcept { return loop_->has_had_members(); }
 
 std::uint64_t StoreServer::bytes_sent() const noexcept { return loop_->bytes_sent(); }
+std::uint64_t StoreServer::num_requests() const noexcept { return loop_->num_requests(); }
 
 const std::string& StoreServer::where() const noexcept { return loop_->listener().where(); }
 

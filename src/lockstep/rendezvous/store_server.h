@@ -50,6 +50,8 @@ class StoreServer {
   [[nodiscard]] bool has_had_members() const noexcept;
   /// The bytes of all replies, handshakes and announcements so far. Thread-safe.
   [[nodiscard]] std::uint64_t bytes_sent() const noexcept;
+  /// The requests of all members so far. Thread-safe.
+  [[nodiscard]] std::uint64_t num_requests() const noexcept;
 
  private:
   class Loop;
