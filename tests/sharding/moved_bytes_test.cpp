@@ -72,6 +72,11 @@ TEST(MovedBytes, AreThoseOfTheTableInShardingMd) {
         bytes_of_step(ranks, {.shard = Shard::optimizer, .copies = Copies::per_host});
     EXPECT_NEAR(per_host.moved, 4 * w + 32, (4 * w + 32) * kSmallCalls) << ranks;
     EXPECT_EQ(per_host.reloaded, 0);
+
+    const auto packed =
+        bytes_of_step(ranks, {.shard = Shard::gradients, .copies = Copies::per_host});
+    EXPECT_NEAR(packed.moved, 4 * w + 32, (4 * w + 32) * kSmallCalls) << ranks;
+    EXPECT_EQ(packed.reloaded, 0);
   }
 }
 

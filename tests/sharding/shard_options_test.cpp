@@ -180,6 +180,33 @@ TEST(ShardedDdp, KeepsStateWhenItMovesToAnotherGroupOfTheSameRanks) {
   });
 }
 
+// As after torch::load: other tensors, with values of which those of rank 0 count.
+TEST(ShardedDdp, KeepsStateWhenItAdoptsParametersThatWereReplaced) {
+  for (const int size : {1, 3}) {
+    with_groups(size, [&](ProcessGroup& group) {
+      const auto run = [&](Shard shard, Copies copies) {
+        ShardedNet net;
+        fill(*net, 1);
+        Ddp ddp(*net, group, {.shard = shard, .copies = copies});
+        const auto optimizer = adam_w(ddp.flat());
+        for (int step = 0; step < 6; ++step) {
+          if (step == 3) {
+            for (auto& parameter : net->parameters()) {
+              parameter.set_data(parameter.detach() * (group.rank() + 0.5));
+            }
+            ddp.adopt();
+          }
+          net->forward(images(group.rank(), step, at::kFloat), true).square().mean().backward();
+          optimizer->step();
+          optimizer->zero_grad();
+        }
+        return copies_of_parameters(*net);
+      };
+      expect_same_with_shards(run);
+    });
+  }
+}
+
 // In a new world a process may have another number: its shards must not be taken for another's.
 TEST(ShardedDdp, KeepsStateWhenRanksHaveOtherNumbersInANewWorld) {
   constexpr int kSize = 3;
