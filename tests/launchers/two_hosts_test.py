@@ -55,6 +55,17 @@ def start_slurm(test):
     return daemons, slurm
 
 
+def mpirun_over_hosts(test):
+    """The beginning of a command of mpirun that reaches the hosts by `on`, and the variables that it needs."""
+    if not shutil.which("mpirun"):
+        test.skipTest("mpirun is not installed; tools/bootstrap test installs it")
+    agent = test.folder / "agent"
+    agent.write_text('#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\nexec on "$h" sh -c "$*"\n')
+    agent.chmod(0o755)
+    return ["mpirun", "--mca", "plm_rsh_agent", str(agent), "--mca", "oob_tcp_if_include", "10.77.0.0/24", "--bind-to",
+            "none", "-x", "LOCKSTEP_RENDEZVOUS", "-x", "HOME", "-x", "LOCKSTEP_TEST_TOKEN"], ROOT
+
+
 class TwoHosts(JobTest):
     def lockstep_on(self, node, *rest, port="29400"):
         return self.start("on", f"h{node}", LOCKSTEP, "run", "-n", "2", "--nnodes", "2", "--node-rank", str(node),
@@ -182,15 +193,9 @@ class TwoHosts(JobTest):
         self.assertEqual(worlds(output), expected_worlds(2, 2), output)
 
     def test_mpirun_over_both_hosts(self):
-        if not shutil.which("mpirun"):
-            self.skipTest("mpirun is not installed; tools/bootstrap test installs it")
-        agent = self.folder / "agent"
-        agent.write_text('#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\nexec on "$h" sh -c "$*"\n')
-        agent.chmod(0o755)
-        output = self.run_job("mpirun", "--mca", "plm_rsh_agent", str(agent), "--mca", "oob_tcp_if_include",
-                              "10.77.0.0/24", "--bind-to", "none", "-x", "LOCKSTEP_RENDEZVOUS", "-x", "HOME", "-x",
-                              "LOCKSTEP_TEST_TOKEN", "-host", "h0:2,h1:2", "-np", "4", PRINT_WORLD,
-                              LOCKSTEP_RENDEZVOUS="h0:29402", **ROOT)
+        mpirun, variables = mpirun_over_hosts(self)
+        output = self.run_job(*mpirun, "-host", "h0:2,h1:2", "-np", "4", PRINT_WORLD, LOCKSTEP_RENDEZVOUS="h0:29402",
+                              **variables)
         self.assertEqual([w[:2] + w[6:] for w in worlds(output)], [w[:2] + w[6:] for w in expected_worlds(2, 2)], output)
 
     def test_srun_over_both_hosts(self):

@@ -32,11 +32,10 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
   }
   const ExchangeOptions exchange{.link = network_link(Environment::of_process()),
                                  .is_fast = is_fast};
-  const auto connect_by =
-      choice.kind == BackendKind::tcp ? connect_by_tcp({.exchange = exchange})
-      : choice.kind == BackendKind::hierarchical
-          ? connect_by_tcp({.within_host = connect_by_shm(), .exchange = exchange})
-          : connect_by_mpi({.exchange = exchange});
+  const auto within_host = choice.shares_memory ? connect_by_shm() : Connect();
+  const auto connect_by = choice.kind == BackendKind::mpi
+                              ? connect_by_mpi({.within_host = within_host, .exchange = exchange})
+                              : connect_by_tcp({.within_host = within_host, .exchange = exchange});
   auto planes = connect_by(membership, addresses, deadline, watch);
   planes.reason = choice.reason + (encrypts ? "; data between them are encrypted" : "");
   return planes;

@@ -92,9 +92,16 @@ std::string_view to_string(BackendKind kind) noexcept {
 BackendChoice choose_backend(const Topology& topology, const BackendOptions& options) {
   const auto size = topology.hosts.size();
   const int num_hosts = num_hosts_of(topology);
-  if (options.backend == BackendKind::tcp || options.backend == BackendKind::hierarchical ||
-      options.backend == BackendKind::mpi) {
-    return {*options.backend, "requested"};
+  // Several hosts, one of them with several ranks.
+  const bool shares_hosts = num_hosts > 1 && static_cast<std::size_t>(num_hosts) < size;
+  const auto mpi = [&](const std::string& reason) {
+    return BackendChoice{BackendKind::mpi,
+                         reason + (shares_hosts ? "; the ranks of one host share memory" : ""),
+                         shares_hosts};
+  };
+  if (options.backend == BackendKind::mpi) return mpi("requested");
+  if (options.backend == BackendKind::tcp || options.backend == BackendKind::hierarchical) {
+    return {*options.backend, "requested", options.backend == BackendKind::hierarchical};
   }
   if (num_hosts > 1) {
     if (options.backend == BackendKind::shm) {
@@ -104,11 +111,9 @@ BackendChoice choose_backend(const Topology& topology, const BackendOptions& opt
           size, num_hosts, hosts_in_words(topology)));
     }
     const auto reason = fmt::format("the {} ranks are on {} hosts", size, num_hosts);
-    if (topology.has_mpi) return {BackendKind::mpi, reason + " and have an MPI communicator"};
-    if (static_cast<std::size_t>(num_hosts) == size) {
-      return {BackendKind::tcp, reason + ", one on each"};
-    }
-    return {BackendKind::hierarchical, reason};
+    if (topology.has_mpi) return mpi(reason + " and have an MPI communicator");
+    if (!shares_hosts) return {BackendKind::tcp, reason + ", one on each"};
+    return {BackendKind::hierarchical, reason, true};
   }
   if (options.backend == BackendKind::shm) return {BackendKind::shm, "requested"};
   if (size == 1) return {BackendKind::shm, "the group has one rank"};

@@ -18,7 +18,7 @@ enum class BackendKind {
   shm,           // CPU memory: shared memory, for ranks of one host
   tcp,           // CPU memory: TCP, for ranks on several hosts
   hierarchical,  // CPU memory: shm inside each host, tcp between the hosts
-  mpi,           // CPU memory: MPI, for ranks on several hosts whose program uses MPI
+  mpi,           // CPU memory: MPI between hosts whose program uses MPI; shm inside each host
   ipc,           // GPU memory: the ranks map each other's memory, for ranks that share one GPU
   staged,        // GPU memory: copies through shared CPU memory
   nccl,          // GPU memory: NCCL, for ranks with one GPU each
@@ -56,7 +56,8 @@ struct BackendOptions {
 
 struct BackendChoice {
   BackendKind kind = BackendKind::shm;
-  std::string reason;  // "all 4 ranks are on one host"
+  std::string reason;          // "all 4 ranks are on one host"
+  bool shares_memory = false;  // the ranks of each of several hosts also use shm
 };
 
 /// Returns the backend and the reason. Throws UsageError, naming hosts and ranks, if the requested

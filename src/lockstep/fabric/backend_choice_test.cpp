@@ -46,12 +46,29 @@ TEST(ChooseBackend, SelectsMpiForSeveralHostsOfAnMpiCommunicatorAndOnRequest) {
   const auto choice = choose_backend(topology);
   EXPECT_EQ(choice.kind, BackendKind::mpi);
   EXPECT_EQ(choice.reason, "the 2 ranks are on 2 hosts and have an MPI communicator");
+  EXPECT_FALSE(choice.shares_memory);
   EXPECT_EQ(choose_backend(topology, {.backend = BackendKind::tcp}).kind, BackendKind::tcp);
   topology.hosts = {0, 0};
   EXPECT_EQ(choose_backend(topology).kind, BackendKind::shm);
   const auto requested = choose_backend(topology, {.backend = BackendKind::mpi});
   EXPECT_EQ(requested.kind, BackendKind::mpi);
   EXPECT_EQ(requested.reason, "requested");
+  EXPECT_FALSE(requested.shares_memory);
+}
+
+TEST(ChooseBackend, SharesMemoryInsideHostsOfSeveralRanksExceptWithTcp) {
+  Topology topology{{0, 1, 4}, {0, 0, 1}, {"10.0.0.1", "10.0.0.1", "10.0.0.2"}};
+  EXPECT_TRUE(choose_backend(topology).shares_memory);
+  EXPECT_FALSE(choose_backend(topology, {.backend = BackendKind::tcp}).shares_memory);
+  topology.has_mpi = true;
+  const auto choice = choose_backend(topology);
+  EXPECT_TRUE(choice.shares_memory);
+  EXPECT_EQ(choice.reason,
+            "the 3 ranks are on 2 hosts and have an MPI communicator; the ranks of one host share "
+            "memory");
+  const auto requested = choose_backend(topology, {.backend = BackendKind::mpi});
+  EXPECT_TRUE(requested.shares_memory);
+  EXPECT_EQ(requested.reason, "requested; the ranks of one host share memory");
 }
 
 TEST(ChooseBackend, NamesTheHostsThatSharedMemoryDoesNotConnect) {

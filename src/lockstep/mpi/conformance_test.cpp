@@ -1,7 +1,7 @@
 // The backend mpi against the serial oracle. mpirun starts this program: every rank runs every
 // test, in the same order, and the groups of all tests share one world. The first argument is the
 // thread level to request, funneled or serialized; or hosts: only the backend that is chosen; or
-// kill: a rank kills itself.
+// bytes: large sums by it, whose bytes mpi_over_hosts_test.py counts; or kill: a rank kills itself.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,6 +22,7 @@
 #include "lockstep/mpi/connect.h"
 #include "lockstep/mpi/init.h"
 #include "lockstep/mpi/network_internal.h"
+#include "lockstep/shm/connect.h"
 
 namespace lockstep {
 namespace {
@@ -29,9 +30,17 @@ namespace {
 std::optional<World> world;                // set by main()
 int thread_level = MPI_THREAD_SERIALIZED;  // likewise
 
-std::shared_ptr<Group> make_mpi_group(std::size_t inline_bytes = 1024) {
-  return make_group(*world, {.timeout = std::chrono::seconds(60)},
-                    connect_by_mpi({.inline_bytes = inline_bytes}));
+std::shared_ptr<Group> make_mpi_group(const MpiOptions& options = {.inline_bytes = 1024}) {
+  return make_group(*world, {.timeout = std::chrono::seconds(60)}, connect_by_mpi(options));
+}
+
+// Ranks 0 and 1, and 2 and 3, are on the same "host". A small stage: larger spans take several
+// rounds.
+MpiOptions two_ranks_per_host() {
+  return {.inline_bytes = 64,
+          .within_host = connect_by_shm(),
+          .stage_bytes = 16U << 10,
+          .host_of = [](int global_rank) { return global_rank / 2; }};
 }
 
 TEST(Mpi, TheWorldHasTheRanksOfTheCommunicator) {
@@ -126,6 +135,68 @@ TEST(Mpi, ADifferentCallIsNamedAndOtherGroupsStayUsable) {
       .wait();
 }
 
+TEST(Mpi, HostsOfTwoRanksGiveTheBitsOfTheOracle) {
+  const auto group = make_mpi_group(two_ranks_per_host());
+  EXPECT_EQ(group->kind(), "mpi");
+  for (const auto dtype : kDTypes) check_all(*group, 256, dtype);
+  const CallMemory memory(*group, 1U << 20);
+  std::uint64_t seed = 0;
+  for (const auto kind : kDataCollectives) {
+    const Call call{.kind = kind, .dtype = DType::bfloat16, .count = 20'003};
+    const auto where = kMemoryKinds[++seed % kMemoryKinds.size()];
+    CheckedCall(*group, call, Form::apart, memory.span(where), seed).wait();
+  }
+}
+
+// Also between hosts of two ranks, if all have as many.
+TEST(Mpi, EveryAlgorithmGivesTheBitsOfTheOracle) {
+  for (const bool has_hosts : {false, true}) {
+    for (const auto algorithm :
+         {ExchangeAlgorithm::direct, ExchangeAlgorithm::doubling, ExchangeAlgorithm::halving}) {
+      auto options = has_hosts ? two_ranks_per_host() : MpiOptions{.inline_bytes = 64};
+      options.exchange.algorithm = algorithm;
+      const auto group = make_mpi_group(options);
+      std::uint64_t seed = 0;
+      for (const auto kind :
+           {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
+        for (const auto dtype : kDTypes) {
+          for (const auto op : kReduceOps) {
+            if (!is_valid_reduction(dtype, op)) continue;
+            const auto size = static_cast<std::uint64_t>(group->size());
+            const Call call{.kind = kind,
+                            .dtype = dtype,
+                            .op = op,
+                            .root = static_cast<int>(++seed % size),
+                            .count = seed % 3 == 0 ? 66 : 701};
+            CheckedCall(*group, call, Form::in_place, {}, seed).wait();
+          }
+        }
+      }
+    }
+  }
+}
+
+// Small integers, whose sum is exact in the order of the ring too.
+TEST(Mpi, TheRingAddsSmallIntegersExactly) {
+  for (const bool has_hosts : {false, true}) {
+    auto options = has_hosts ? two_ranks_per_host() : MpiOptions{.inline_bytes = 64};
+    options.exchange.is_fast = true;
+    const auto group = make_mpi_group(options);
+    for (const std::size_t count : {701U, 40'001U}) {
+      std::vector<float> values(count, static_cast<float>(1 + group->rank()));
+      const auto bytes = std::as_writable_bytes(std::span(values));
+      group->wait(*group->start({.kind = Collective::all_reduce,
+                                 .dtype = DType::float32,
+                                 .count = static_cast<std::int64_t>(count),
+                                 .input = bytes,
+                                 .output = bytes},
+                                nullptr));
+      const auto sum = static_cast<float>(group->size() * (group->size() + 1) / 2);
+      EXPECT_EQ(values, std::vector<float>(count, sum)) << (has_hosts ? "two per host" : "flat");
+    }
+  }
+}
+
 // With a thread, data move while the ranks compute: no rank calls lockstep here.
 TEST(Mpi, DataMoveWhileTheRanksComputeIfMpiAllowsAThread) {
   if (thread_level < MPI_THREAD_SERIALIZED) return;
@@ -174,6 +245,20 @@ void check_hosts() {
   }
 }
 
+// 128 MiB of sums, by the backend that is chosen.
+void move_bytes() {
+  const auto group = make_group(*world);
+  std::vector<std::byte> bytes(16U << 20);
+  for (int i = 0; i < 8; ++i) {
+    group->wait(*group->start({.kind = Collective::all_reduce,
+                               .dtype = DType::float32,
+                               .count = 4 << 20,
+                               .input = bytes,
+                               .output = bytes},
+                              nullptr));
+  }
+}
+
 // Rank 1 kills itself in the middle of a call of many.
 [[noreturn]] void lose_a_rank() {
   const auto group = make_mpi_group();
@@ -209,8 +294,8 @@ int main(int num_arguments, char** arguments) {
   try {
     lockstep::world = lockstep::init(MPI_COMM_WORLD, std::chrono::seconds(60));
     if (what == "kill") lockstep::lose_a_rank();
-    if (what == "hosts") {
-      lockstep::check_hosts();
+    if (what == "hosts" || what == "bytes") {
+      what == "hosts" ? lockstep::check_hosts() : lockstep::move_bytes();
       result = ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
     } else {
       result = RUN_ALL_TESTS();

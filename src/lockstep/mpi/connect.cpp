@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <utility>
@@ -41,8 +42,19 @@ Address parse_address(const std::string& text) {
   return address;
 }
 
-Planes connect(const Membership& membership, AddressExchange& addresses,
-               const MpiOptions& options) {
+// The least stage holds a cache line for each rank.
+HostPlanes connect_host(Membership membership, AddressExchange& addresses, const std::string& own,
+                        Deadline deadline, const Watch& watch, const MpiOptions& options) {
+  for (std::size_t i = 0; options.host_of && i < membership.hosts.size(); ++i) {
+    membership.hosts[i] = options.host_of(membership.global_ranks[i]);
+  }
+  const auto bytes = std::max(options.stage_bytes, membership.hosts.size() * 64);
+  return connect_within_host(options.within_host, membership, addresses, own, bytes, deadline,
+                             watch);
+}
+
+Planes connect(const Membership& membership, AddressExchange& addresses, Deadline deadline,
+               const Watch& watch, const MpiOptions& options) {
   const auto network = std::static_pointer_cast<Network>(membership.registry->given_network());
   if (!network) {
     throw UsageError("backend mpi was requested, but the world has no MPI communicator: " +
@@ -50,12 +62,17 @@ Planes connect(const Membership& membership, AddressExchange& addresses,
   }
   NetworkPlanes planes(network, "mpi", membership.rank, membership.global_ranks,
                        {.inline_bytes = options.inline_bytes, .exchange = options.exchange});
-  addresses.exchange(to_string({ProcessIdentity::of(::getpid()), planes.end()}));
+  const auto own_address = to_string({ProcessIdentity::of(::getpid()), planes.end()});
   NetworkPlanes::Facts facts;
+  if (options.within_host) {
+    facts.host = connect_host(membership, addresses, own_address, deadline, watch, options);
+  } else {
+    addresses.exchange(own_address);
+  }
   std::vector<ProcessIdentity> processes;
   std::vector<std::uint64_t> ends;
   for (int rank = 0; rank < membership.size(); ++rank) {
-    const auto address = parse_address(addresses.of(rank));
+    const auto address = parse_address(network_address_in(addresses.of(rank)));
     ends.push_back(address.end);
     processes.push_back(address.process);
   }
@@ -67,8 +84,10 @@ Planes connect(const Membership& membership, AddressExchange& addresses,
 }  // namespace
 
 Connect connect_by_mpi(const MpiOptions& options) {
-  return [options](const Membership& membership, AddressExchange& addresses, Deadline /*deadline*/,
-                   const Watch& /*watch*/) { return connect(membership, addresses, options); };
+  return [options](const Membership& membership, AddressExchange& addresses, Deadline deadline,
+                   const Watch& watch) {
+    return connect(membership, addresses, deadline, watch, options);
+  };
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include "lockstep/fabric/exchange_plan.h"
 #include "lockstep/fabric/transport.h"
@@ -12,8 +13,16 @@ namespace lockstep {
 struct MpiOptions {
   // The largest input that travels with its call, at most 16 KiB; equal on all ranks.
   std::size_t inline_bytes = 16U << 10;
+  // If set, connects the ranks of each host: large data then cross the network once per host, and
+  // move through the memory of this transport inside a host.
+  Connect within_host = {};
+  // With within_host, the shared memory per rank through which data pass that are not in registered
+  // memory: this much for inputs, and for results; equal on all ranks.
+  std::size_t stage_bytes = 2U << 20;
   // How the group reduces.
   ExchangeOptions exchange = {};
+  // For tests: the host of a global rank, instead of that of the world.
+  std::function<int(int global_rank)> host_of = {};
 };
 
 /// Connects ranks on any hosts by the communicator with which init(MPI_Comm) created their world.
