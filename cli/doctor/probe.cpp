@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,7 +17,6 @@
 #include <sstream>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "build_facts.h"
@@ -27,6 +25,7 @@
 #include "lockstep/launch/job.h"
 #include "lockstep/machine/gpus.h"
 #include "lockstep/machine/hidden_sve.h"
+#include "lockstep/machine/processor_name.h"
 #include "lockstep/net/listener.h"
 #include "lockstep/net/socket.h"
 
@@ -59,23 +58,6 @@ BuildFacts build_facts() {
           .cuda = kBuildCuda,
           .nccl = kBuildNccl,
           .mpi = kBuildMpi};
-}
-
-std::string processor_name(const std::string& cpuinfo) {
-  auto name = value_in(cpuinfo, "model name");
-  if (name.empty()) name = value_in(cpuinfo, "Model");
-  if (!name.empty()) return name;
-  // aarch64 has numbers only; these are Arm's own designs in servers.
-  const auto part = value_in(cpuinfo, "CPU part");
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kParts{
-      {{"0xd0c", "Neoverse-N1"},
-       {"0xd40", "Neoverse-V1"},
-       {"0xd49", "Neoverse-N2"},
-       {"0xd4f", "Neoverse-V2"}}};
-  for (const auto& [number, its_name] : kParts) {
-    if (part == number) return std::string(its_name);
-  }
-  return part.empty() ? "" : "part " + part;
 }
 
 std::string system_name() {
@@ -188,7 +170,7 @@ DoctorFacts probe_system(const Environment& environment, int ranks) {
   facts.ranks = ranks > 0 ? ranks
                           : std::max({static_cast<int>(facts.gpus.size()),
                                       facts.gpus.empty() ? facts.machine.cpu.num_cores() : 1, 1});
-  facts.processor = processor_name(text_of("/proc/cpuinfo"));
+  facts.processor = processor_name();
   facts.system = system_name();
   facts.sve_variable_set = environment.find(plain_processor_variable().first).has_value();
   facts.limits = limit_facts();

@@ -19,6 +19,7 @@
 #include "lockstep/base/version.h"
 #include "lockstep/formats/file_bytes.h"
 #include "lockstep/machine/gpus.h"
+#include "lockstep/machine/processor_name.h"
 
 namespace lockstep::cli {
 namespace {
@@ -69,28 +70,6 @@ Json shared_memory_bytes() {
   struct statvfs facts {};
   if (::statvfs("/dev/shm", &facts) != 0) return nullptr;
   return facts.f_blocks * facts.f_frsize;
-}
-
-// The names of ARM's processors for servers: the kernel gives only numbers.
-std::string arm_name(const std::string& part) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kNames{
-      {{"0xd0c", "Neoverse N1"},
-       {"0xd40", "Neoverse V1"},
-       {"0xd49", "Neoverse N2"},
-       {"0xd4f", "Neoverse V2"},
-       {"0xd8e", "Neoverse N3"}}};
-  const auto found =
-      std::ranges::find(kNames, part, &std::pair<std::string_view, std::string_view>::first);
-  return found == kNames.end() ? "part " + part : std::string(found->second);
-}
-
-std::string processor_name() {
-  for (const auto* name : {"model name", "Model", "Hardware", "CPU part"}) {
-    if (auto text = value_in("/proc/cpuinfo", name); !text.empty()) {
-      return std::string_view(name) == "CPU part" ? arm_name(text) : text;
-    }
-  }
-  return {};
 }
 
 // null for an empty text: the fact is not known here.
