@@ -1,16 +1,21 @@
 // The program of collectives_over_hosts_test.py. Each rank prints the backend of its group, then:
 //   collectives_over_hosts digest   a digest of reductions, of inputs that depend on the rank only
 //   collectives_over_hosts forever  sums until an error, which it prints with the time it took
+//   collectives_over_hosts idle FILE  ranks of even number wait for a message that none sends; the
+//   others call nothing until FILE exists; both print the error as above
 //   collectives_over_hosts bytes    what eth0 of the host has sent in all_reduces, and the bytes of
 //   the host's plan
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -105,23 +110,66 @@ void print_bytes(Group& group, const World& world) {
   }
 }
 
-void sum_forever(Group& group) {
-  std::vector<std::byte> bytes(4'000'000);
-  auto last = std::chrono::steady_clock::now();
+using Clock = std::chrono::steady_clock;
+
+double in_seconds(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+// `calls` have ended, and then one has failed, which began at `begin`.
+void report_loss(Group& group, const PeerError& error, Clock::time_point begin, int calls) {
+  const auto now = Clock::now();
+  std::printf("lost rank %d after %.1f s: %s\n", error.rank(), in_seconds(now - begin),
+              error.what());
+  std::printf("gave up at %.3f after %d calls\n", in_seconds(now.time_since_epoch()), calls);
   try {
-    while (true) {
-      last = std::chrono::steady_clock::now();
+    run(group, {.kind = Collective::barrier});
+    std::printf("continues without rank %d\n", error.rank());
+  } catch (const PeerError&) {
+  }
+  std::fflush(stdout);
+}
+
+void sum_forever(Group& group) {
+  std::vector<std::int32_t> values(1'000'000);
+  const auto bytes = std::as_writable_bytes(std::span(values));
+  const auto sum = group.size() * (group.size() + 1) / 2;
+  auto begin = Clock::now();
+  int calls = 0;
+  try {
+    for (;; ++calls) {
+      std::fill(values.begin(), values.end(), 1 + group.rank());
+      begin = Clock::now();
       run(group, {.kind = Collective::all_reduce,
-                  .dtype = DType::float32,
-                  .count = 1'000'000,
+                  .dtype = DType::int32,
+                  .count = static_cast<std::int64_t>(values.size()),
                   .input = bytes,
                   .output = bytes});
+      const auto num_right = std::count(values.begin(), values.end(), sum);
+      if (num_right != static_cast<std::int64_t>(values.size())) std::printf("wrong sum\n");
     }
   } catch (const PeerError& error) {
-    const auto took = std::chrono::steady_clock::now() - last;
-    std::printf("lost rank %d after %.1f s: %s\n", error.rank(),
-                std::chrono::duration<double>(took).count(), error.what());
-    std::fflush(stdout);
+    report_loss(group, error, begin, calls);
+  }
+}
+
+void stay_idle(Group& group, const char* file) {
+  auto begin = Clock::now();
+  try {
+    if (group.rank() % 2 == 0) {
+      std::vector<std::byte> bytes(8);
+      const int peer = group.rank() == 0 ? group.size() - 1 : 0;
+      group.wait(*group.receive({.peer = peer, .count = 8}, bytes, nullptr));
+    } else {
+      while (!std::filesystem::exists(file)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      begin = Clock::now();
+      run(group, {.kind = Collective::barrier});
+    }
+    std::printf("continues\n");
+  } catch (const PeerError& error) {
+    report_loss(group, error, begin, 0);
   }
 }
 
@@ -141,6 +189,7 @@ int main(int num_arguments, char** arguments) {
     }
     if (what == "bytes") print_bytes(*group, world);
     if (what == "forever") sum_forever(*group);
+    if (what == "idle" && num_arguments > 2) stay_idle(*group, arguments[2]);
   } catch (const Error& error) {
     std::fprintf(stderr, "collectives_over_hosts: %s\n", error.what());
     return 1;
