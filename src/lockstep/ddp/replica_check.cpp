@@ -15,26 +15,15 @@
 #include "lockstep/collectives/gather_values.h"
 #include "lockstep/flat/device_stream.h"
 #include "lockstep/flat/device_walk.h"
+#include "lockstep/flat/moving_window.h"
 #include "lockstep/flat/walk.h"
 #include "lockstep/kernels/digest.h"
 
 namespace lockstep {
 namespace {
 
-// The bytes [begin, end) of a segment.
-struct ByteRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
 ByteRange window_of(const at::Tensor& segment, std::int64_t elements, std::int64_t number) {
-  const auto bytes = elements * static_cast<std::int64_t>(segment.element_size());
-  constexpr std::int64_t kLine = 64;
-  const auto part = (bytes / ReplicaCheck::kWindows + kLine - 1) / kLine * kLine;
-  const auto length = std::max(ReplicaCheck::kLeastBytes, part);
-  const auto num_windows = std::max<std::int64_t>(1, (bytes + length - 1) / length);
-  const auto begin = number % num_windows * length;
-  return {begin, begin + std::min(length, bytes - begin)};
+  return moving_window(elements * static_cast<std::int64_t>(segment.element_size()), number);
 }
 
 // Slots of frozen parameters may hold old gradients that differ between ranks. With shards, each

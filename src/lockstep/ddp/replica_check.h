@@ -1,7 +1,7 @@
 // Checks that the replicas stay equal. In each step every rank computes the digest of a window of
 // its parameters and averaged gradients (of its parameters only, with shards). The digest travels
 // in the call flags of the next step's gradients. The window moves with each step and has covered
-// all memory after kWindows steps, so a step costs 1/kWindows of a pass over memory.
+// all memory after kWindows steps (moving_window.h), so a step costs 1/kWindows of a pass over it.
 //
 // On a GPU the device computes the digest, and the host does not wait for it: the digest travels
 // kLag steps later. If the device is even further behind the host, that window is not compared.
@@ -15,6 +15,7 @@
 #include "lockstep/collectives/process_group.h"
 #include "lockstep/flat/flat_parameters.h"
 #include "lockstep/flat/late_numbers.h"
+#include "lockstep/flat/moving_window.h"
 
 namespace lockstep {
 
@@ -28,9 +29,8 @@ namespace lockstep {
 
 class ReplicaCheck {
  public:
-  static constexpr std::int64_t kWindows = 64;
-  static constexpr std::int64_t kLeastBytes = 16 << 10;  // per window
-  static constexpr std::size_t kLag = 4;                 // steps, on a GPU
+  static constexpr std::int64_t kWindows = kMovingWindows;
+  static constexpr std::size_t kLag = 4;  // steps, on a GPU
 
   /// Computes the digest of the next window. Called after a reduction, before the optimizer. With
   /// one rank on a GPU there is nothing to compare, and nothing is computed.

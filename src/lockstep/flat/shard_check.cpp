@@ -7,6 +7,7 @@
 
 #include "lockstep/flat/device_stream.h"
 #include "lockstep/flat/device_walk.h"
+#include "lockstep/flat/moving_window.h"
 #include "lockstep/kernels/digest.h"
 
 namespace lockstep {
@@ -38,14 +39,12 @@ void ShardCheck::note(const Memory& memory) {
   std::int64_t total = 0;
   for (const auto& piece : memory) total += whole_lines(bytes_of(piece));
   if (total == 0) return;
-  const auto length = std::max(kLeastBytes, whole_lines(total / kWindows));
-  const auto num_windows = (total + length - 1) / length;
-  const auto begin = window_++ % num_windows * length;
+  const auto window = moving_window(total, window_++);
   std::int64_t at = 0;  // of the piece, in all bytes
   for (std::size_t i = 0; i < memory.size(); ++i) {
     const auto& piece = memory[i];
-    const auto from = std::clamp(begin, at, at + bytes_of(piece));
-    const auto to = std::clamp(begin + length, at, at + bytes_of(piece));
+    const auto from = std::clamp(window.begin, at, at + bytes_of(piece));
+    const auto to = std::clamp(window.end, at, at + bytes_of(piece));
     if (from < to) {
       const Change part{.piece = i, .begin = from - at, .end = to - at};
       noted_.push_back(piece.is_cuda()

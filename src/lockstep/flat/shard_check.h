@@ -1,7 +1,8 @@
 // Detects a change of memory that only this rank writes and of which there is no second copy to
 // compare with: its shards of the one copy per host, and the state of its shards. A window of the
 // memory is digested when it has been written and again when it is next read; the window moves with
-// each write and has covered everything after kWindows of them.
+// each write (moving_window.h). So it finds a fault that recurs at one place. A single write of
+// others outside the window is not found: the owner's next write continues from it.
 //
 // On a GPU the device computes and compares the digests, and the host does not wait for it: a
 // change is found in a later step. If the device is more than kLag steps behind the host, the
@@ -22,9 +23,7 @@ namespace lockstep {
 
 class ShardCheck {
  public:
-  static constexpr std::int64_t kWindows = 64;
-  static constexpr std::int64_t kLeastBytes = 16 << 10;  // per window
-  static constexpr std::size_t kLag = 4;                 // steps, on a GPU
+  static constexpr std::size_t kLag = 4;  // steps, on a GPU
 
   /// The memory, as pieces: dense tensors.
   using Memory = std::vector<at::Tensor>;

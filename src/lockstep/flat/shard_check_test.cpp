@@ -56,6 +56,24 @@ TEST(ShardCheck, FindsTheChangeOfAnyByte) {
   }
 }
 
+// As the two copies per host are. Other processes write to one of them again and again.
+TEST(ShardCheck, FindsTheChangeOfAnyByteOfTwoMemoriesInTurn) {
+  for (const std::size_t changed : {0, 1}) {
+    for (std::size_t byte = 0; byte < 65'536; byte += 16'384) {
+      std::vector<Bytes> copies{Bytes(65'536), Bytes(65'536)};  // four windows
+      ShardCheck check;
+      int found = 0;
+      for (std::size_t step = 0; step < 10; ++step) {
+        std::vector<Bytes> pieces{copies[step % 2]};
+        check.note(memory_of(pieces));
+        if (step % 2 == changed) pieces[0][byte] = std::byte{1};
+        if (check.find_change(memory_of(pieces))) ++found;
+      }
+      EXPECT_EQ(found, 1) << "memory " << changed << ", byte " << byte;
+    }
+  }
+}
+
 TEST(ShardCheck, ComparesOncePerNoteAndNotAfterForget) {
   std::vector<Bytes> pieces{Bytes(100)};
   ShardCheck check;
