@@ -26,6 +26,10 @@ struct SharedRegion::Mappings {
   }
   static void release(void* held) { delete static_cast<std::shared_ptr<Mappings>*>(held); }
 
+  void forget_writes() const noexcept {
+    if (view) view->forget_writes();
+  }
+
   std::shared_ptr<RegisteredMemory> registered;
   std::unique_ptr<PrivateView> view;
   mutable std::atomic<std::int64_t> num_handed_out{0};
@@ -44,6 +48,8 @@ at::DataPtr SharedRegion::view() const {
           at::kCPU};
 }
 
+void SharedRegion::forget_writes() const noexcept { mappings_->forget_writes(); }
+
 std::int64_t SharedRegion::num_handed_out() const noexcept { return mappings_->num_handed_out; }
 
 at::Tensor shared_memory_of(const at::Tensor& tensor) {
@@ -51,6 +57,7 @@ at::Tensor shared_memory_of(const at::Tensor& tensor) {
   const auto* const mappings = SharedRegion::Mappings::of(tensor.storage().data_ptr());
   if (mappings == nullptr) return tensor;
   ++mappings->num_handed_out;
+  mappings->forget_writes();
   const auto offset =
       static_cast<const std::byte*>(tensor.const_data_ptr()) - mappings->view_start();
   return at::from_blob(mappings->shared_start() + offset, tensor.sizes(), tensor.strides(),

@@ -23,6 +23,8 @@ class SharedRegion {
   [[nodiscard]] at::Tensor shared() const;
   /// A pointer to the view, for a storage of bytes(). It keeps the memory alive.
   [[nodiscard]] at::DataPtr view() const;
+  /// Drops what this process has written to the view: it shows the shared memory again.
+  void forget_writes() const noexcept;
   /// How often shared_memory_of() has returned a part of this memory, in this process. The
   /// caller may have written to it.
   [[nodiscard]] std::int64_t num_handed_out() const noexcept;
@@ -35,8 +37,9 @@ class SharedRegion {
   std::int64_t bytes_;
 };
 
-/// If `tensor` lies in a view of a SharedRegion: the same elements of the shared memory. Otherwise
-/// `tensor` itself.
+/// If `tensor` lies in a view of a SharedRegion: the same elements of the shared memory, for the
+/// caller to write. The view forgets what was written to it, so that it shows these writes.
+/// Otherwise `tensor` itself.
 [[nodiscard]] at::Tensor shared_memory_of(const at::Tensor& tensor);
 
 }  // namespace lockstep

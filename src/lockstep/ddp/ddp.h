@@ -224,7 +224,8 @@ class [[nodiscard]] Ddp {
   /// Rank 0 of the group calls `write`, which may change parameters in place; all ranks get the
   /// result. For initial values, loaded values and limits on values, where ranks share one copy.
   /// Collective: every rank calls this, between steps. Returns when all ranks have the result.
-  /// Throws what `write` throws on rank 0, PeerError on the others; UsageError during a backward().
+  /// Throws what `write` throws on rank 0, PeerError on the others; UsageError during a backward(),
+  /// and with Copies::per_host if the program has changed parameters in another way before.
   void write_parameters(const std::function<void()>& write);
 
   [[nodiscard]] FlatParameters& flat() noexcept;

@@ -42,8 +42,9 @@ void Ddp::State::expect_no_average(int index) const {
 }
 
 // With shards an optimizer over the module's parameters would change nothing: they have no `.grad`.
-void Ddp::State::expect_shards_in_use() const {
+void Ddp::State::expect_shards_in_use() {
   flat.expect_intact();
+  flat.expect_shared();
   if (!flat.shards().is_sharded() || flat.has_updater() || attempts < 2) return;
   throw UsageError(
       "no optimizer updates the shards: with DdpOptions::shard `.grad` is undefined after "

@@ -140,7 +140,7 @@ struct Ddp::State final : GradientListener, BackwardWatch::Listener {
   [[noreturn]] void report_failed_ranks(bool here, std::int64_t number) const;
   void expect_no_average(int index) const;
   void expect_not_captured() const;
-  void expect_shards_in_use() const;
+  void expect_shards_in_use();
   void enter_backward();
   void ready(int index);
   void count_attempt();

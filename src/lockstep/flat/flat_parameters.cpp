@@ -191,7 +191,7 @@ std::vector<std::string> FlatParameters::added_parameters() const {
   return names;
 }
 
-void FlatParameters::expect_in_place() const {
+void FlatParameters::expect_in_place() {
   expect_intact();
   if (const auto names = added_parameters(); !names.empty()) {
     throw UsageError(fmt::format(
@@ -236,6 +236,7 @@ void FlatParameters::adopt() {
 
 void FlatParameters::rebind(const ProcessGroup& group) {
   expect_in_place();
+  if (host_copies_) host_copies_->forget_writes();  // rank 0 copies what it sees
   group_ = group;
   compare_with_peers(facts_of_all(registered_in(module_)));
   values_.clear();
@@ -250,6 +251,7 @@ void FlatParameters::move_in() {
   averaged_.clear();
   gradients_are_used_ = false;
   owned_.clear();
+  owned_copied_at_.reset();
   buffer_ = 0;
   views_.clear();
   std::vector<GradientSlots::Entry> entries;
@@ -274,7 +276,10 @@ void FlatParameters::move_in() {
     entries.push_back({parameter.name, parameter.tensor, views});
   }
   slots_ = std::make_unique<GradientSlots>(std::move(entries));
-  if (host_copies_) group_.barrier({.name = "parameters are written"}).wait();
+  if (host_copies_) {
+    group_.barrier({.name = "parameters are written"}).wait();
+    host_copies_->forget_writes();
+  }
   note_written(/*bumps=*/false);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -163,7 +164,8 @@ class FlatParameters {
   /// All ranks get the values of rank 0. Collective. Throws PeerError.
   void broadcast_values() const;
   /// Rank 0 calls `write`, which may change parameters in place; all ranks get the result.
-  /// Collective. Throws what `write` throws on rank 0; PeerError on the others.
+  /// Collective. Throws what `write` throws on rank 0; PeerError on the others; UsageError as
+  /// expect_intact() and expect_shared().
   void write_values(const std::function<void()>& write);
 
   /// What this rank updates, for an optimizer of your own, such as one of torch::optim, that treats
@@ -183,9 +185,12 @@ class FlatParameters {
   /// Collective: every rank calls this after it has changed values of owned(). Throws PeerError.
   void share_values();
   /// Throws UsageError if a rank was lost while ranks sent each other new values, and, with
-  /// Copies::per_host, with the names of parameters that the program has changed in place, and if
-  /// this rank's shards are no longer what it wrote.
-  void expect_intact() const;
+  /// Copies::per_host, with the names of parameters that the program has changed in place, which
+  /// undoes the changes, and if this rank's shards are no longer what it wrote.
+  void expect_intact();
+  /// With Copies::per_host: throws UsageError if values of owned() were changed since the last
+  /// averages, and not shared.
+  void expect_shared() const;
   /// The names of the parameters that have one of elements [begin, end) of a segment.
   [[nodiscard]] std::string names_of(int segment, std::int64_t begin, std::int64_t end) const;
   /// Whether shards are updated: owned() was called, or a FlatOptimizer made.
@@ -203,7 +208,7 @@ class FlatParameters {
   [[nodiscard]] std::vector<std::string> added_parameters() const;
   /// Throws UsageError with the names of moved or added parameters and what to do, if there are
   /// any; also as expect_intact().
-  void expect_in_place() const;
+  void expect_in_place();
 
   /// Moves moved parameters back to this memory, with their current values.
   /// Collective: every rank calls this.
@@ -220,10 +225,13 @@ class FlatParameters {
   void move_in();
   void allocate();
   void bind_owned();
+  void copy_to_owned();
   void exchange_memory();
   void note_written(bool bumps);
-  [[nodiscard]] ShardCheck::Memory own_values() const;
-  void expect_own_values() const;
+  [[nodiscard]] ShardCheck::Memory own_shards(
+      const std::function<at::Tensor(int segment)>& copy) const;
+  [[nodiscard]] std::optional<ShardCheck::Change> find_change_of_own();
+  void report_foreign_write(const ShardCheck::Change& change) const;
 
   ObservedModule module_;
   ProcessGroup group_;
@@ -244,13 +252,15 @@ class FlatParameters {
   std::unique_ptr<HostCopies> host_copies_;  // null with Copies::per_rank
   std::unique_ptr<StagedValues> staged_;     // with Shard::gradients per rank, on one host
   bool sums_begin_ = false;                  // begin_sums() was called, and none was added since
-  bool next_is_copied_ = false;              // owned() has the values in use
+  // With Copies::per_host, if owned() has got the values in use and others were not shared since:
+  // the number handed out by host_copies_ then.
+  std::optional<std::int64_t> owned_copied_at_;
   // Values and gradients exchange their memory in each update(): a rank that is lost inside it
   // leaves the values as they were.
   bool exchanges_memory_ = false;
   bool gradients_are_used_ = false;     // by an update(), which has written to their memory
   std::vector<std::int64_t> versions_;  // of the parameters, as lockstep last wrote them
-  mutable ShardCheck value_check_;      // of own_values(); each note is compared once
+  ShardCheck value_check_;              // of own_shards(); each note is compared once
   std::int64_t handed_out_ = 0;         // by host_copies_, at the time of the last note
   std::unique_ptr<GradientSlots> slots_;
 };

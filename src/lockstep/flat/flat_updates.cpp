@@ -5,7 +5,6 @@
 #include <ATen/ops/view_as_real.h>
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -153,7 +152,7 @@ void FlatParameters::update(
   }
   if (host_copies_) {
     host_copies_->update(*shards_, update);
-    next_is_copied_ = false;
+    owned_copied_at_.reset();
   } else if (exchanges_memory_) {
     const auto keep = [this](int segment, const Shards::Part& part) {
       const auto& [begin, count] = part.range;
@@ -207,6 +206,8 @@ void FlatParameters::broadcast_values() const {
 }
 
 void FlatParameters::write_values(const std::function<void()>& write) {
+  expect_intact();
+  expect_shared();
   const at::NoGradGuard off;
   // Before this barrier a rank may still read.
   group_.barrier({.name = "parameters are written"}).wait();
@@ -226,64 +227,16 @@ void FlatParameters::write_values(const std::function<void()>& write) {
   auto written = group_.barrier({.name = "parameters are written", .flags = flags});
   written.wait();
   broadcast_values();
+  if (host_copies_) {
+    host_copies_->forget_writes();
+    if (owned_copied_at_) copy_to_owned();
+  }
   note_written(/*bumps=*/true);
   if (failure) std::rethrow_exception(failure);
   if ((written.flags().any & kFailed) == 0) return;
   throw PeerError(group_.global_rank(0),
                   fmt::format("rank {} failed while it wrote parameters; see its output",
                               group_.global_rank(0)));
-}
-
-// Graphs that hold old values must detect the write; autograd has not seen it.
-void FlatParameters::note_written(bool bumps) {
-  versions_.clear();
-  for (const auto& parameter : parameters_) {
-    if (bumps) parameter.tensor.unsafeGetTensorImpl()->bump_version();
-    versions_.push_back(parameter.tensor._version());
-  }
-  value_check_.note(own_values());
-  if (host_copies_) handed_out_ = host_copies_->num_handed_out();
-}
-
-// This rank's shards of the copy that all ranks of the host read; nothing without one.
-ShardCheck::Memory FlatParameters::own_values() const {
-  ShardCheck::Memory memory;
-  for (int i = 0; i < num_segments() && host_copies_; ++i) {
-    const auto shared = host_copies_->shared(i);
-    for (const auto& run : shards_->runs(i)) {
-      memory.push_back(shared.narrow(0, run.begin, run.count));
-    }
-  }
-  return memory;
-}
-
-std::string FlatParameters::names_of(int segment, std::int64_t begin, std::int64_t end) const {
-  std::vector<std::string> names;
-  for (const auto& parameter : parameters_) {
-    const auto& slot = parameter.slot;
-    if (slot.segment != segment || slot.begin >= end || slot.begin + slot.count <= begin) continue;
-    names.push_back(parameter.name);
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-void FlatParameters::expect_own_values() const {
-  if (host_copies_->num_handed_out() != handed_out_) return;  // a checkpoint has been loaded
-  const auto change = value_check_.find_change(own_values());
-  if (!change) return;
-  std::size_t piece = 0;
-  for (int i = 0; i < num_segments(); ++i) {
-    const auto width = static_cast<std::int64_t>(values(i).element_size());
-    for (const auto& run : shards_->runs(i)) {
-      if (piece++ != change->piece) continue;
-      const auto element = [&](std::int64_t byte) { return run.begin + byte / width; };
-      throw UsageError(fmt::format(
-          "values of {} are not what this rank wrote in the last step, and only this rank writes "
-          "them: another process has written to the shared memory, or the memory is faulty. "
-          "Resume from a checkpoint",
-          names_of(i, element(change->begin), element(change->end - 1) + 1)));
-    }
-  }
 }
 
 std::span<const OwnedShard> FlatParameters::owned() {
@@ -307,10 +260,7 @@ std::span<const OwnedShard> FlatParameters::owned() {
 }
 
 void FlatParameters::bind_owned() {
-  if (host_copies_ && !owned_.empty() && !averaged_.empty()) {
-    host_copies_->copy_own(*shards_);
-    next_is_copied_ = true;
-  }
+  if (host_copies_ && !owned_.empty() && !averaged_.empty()) copy_to_owned();
   for (auto& shard : owned_) {
     const auto& slot = layout_.slots[static_cast<std::size_t>(shard.parameter)];
     const auto begin = slot.begin + shard.begin;
@@ -321,36 +271,21 @@ void FlatParameters::bind_owned() {
   }
 }
 
+void FlatParameters::copy_to_owned() {
+  host_copies_->copy_own(*shards_);
+  owned_copied_at_ = host_copies_->num_handed_out();
+}
+
 void FlatParameters::share_values() {
+  expect_intact();
   if (host_copies_) {
-    if (!next_is_copied_) host_copies_->copy_own(*shards_);
-    next_is_copied_ = false;
+    if (!owned_copied_at_) host_copies_->copy_own(*shards_);
+    owned_copied_at_.reset();
     host_copies_->switch_over();
   } else {
     shards_->update(values_, [](int, const Shards::Part&) { return true; });
   }
   note_written(/*bumps=*/true);
-}
-
-void FlatParameters::expect_intact() const {
-  if (shards_->is_torn()) {
-    throw UsageError(
-        "the parameters are those of two steps, because a rank was lost while the ranks exchanged "
-        "their new shards: resume from a checkpoint");
-  }
-  if (!host_copies_) return;
-  expect_own_values();
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].tensor._version() != versions_[i]) names.push_back(parameters_[i].name);
-  }
-  if (names.empty()) return;
-  throw UsageError(fmt::format(
-      "parameters were changed in place: {}. With Copies::per_host all ranks of a host share one "
-      "copy, and this change is only in this process. Change them before the Ddp is made, or by "
-      "ddp.write_parameters([&] {{ … }}), which one rank runs for all; load checkpoints with "
-      "Run::resume()",
-      fmt::join(names, ", ")));
 }
 
 }  // namespace lockstep

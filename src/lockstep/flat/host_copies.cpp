@@ -76,6 +76,19 @@ void HostCopies::copy_own(const Shards& shards) const {
   }
 }
 
+bool HostCopies::next_has_own(const Shards& shards) const {
+  for (int i = 0; i < static_cast<int>(copies_.size()); ++i) {
+    const auto now = shared(i);
+    for (const auto& run : shards.runs(i)) {
+      if (std::memcmp(start_of(next(i), run.begin), start_of(now, run.begin),
+                      static_cast<std::size_t>(run.count) * now.element_size()) != 0) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 void HostCopies::update(const Shards& shards,
                         const std::function<bool(int segment, const Shards::Part& part)>& update) {
   for (int i = 0; i < static_cast<int>(copies_.size()); ++i) {
@@ -88,6 +101,12 @@ void HostCopies::switch_over() {
   group_.barrier({.name = "new parameters"}).wait();
   in_use_ = 1 - in_use_;
   allow_writes(false);
+}
+
+void HostCopies::forget_writes() const noexcept {
+  for (const auto& each : copies_) {
+    for (const auto& region : each.regions) region.forget_writes();
+  }
 }
 
 void HostCopies::allow_writes(bool allowed) {

@@ -6,7 +6,8 @@
 //
 // The module's tensors see a private view of the copy in use (collectives/shared_region.h): a
 // program that changes a parameter in place, on every rank, would otherwise apply the change once
-// per rank.
+// per rank. Such a change lies in pages that only this process has, and that no later step reaches:
+// forget_writes() drops them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,6 +38,8 @@ class HostCopies {
 
   /// Copies this rank's shards of the copy in use to the next one.
   void copy_own(const Shards& shards) const;
+  /// Whether the next copy has this rank's shards of the copy in use.
+  [[nodiscard]] bool next_has_own(const Shards& shards) const;
   /// As Shards::update(), without sending: update(segment, part) writes all elements of the part's
   /// runs to the next copy.
   void update(const Shards& shards,
@@ -44,6 +47,9 @@ class HostCopies {
   /// All ranks have written the next copy: use it. Collective. Throws PeerError; the copy in use
   /// stays then.
   void switch_over();
+
+  /// Drops what the program has written to values(), of both copies: it sees what all ranks share.
+  void forget_writes() const noexcept;
 
   /// While writes are allowed, values() is the memory that all ranks share, not a view of it. For
   /// one rank, while the others do not read.

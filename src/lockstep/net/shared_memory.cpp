@@ -75,6 +75,11 @@ PrivateView::~PrivateView() {
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }
 
+void PrivateView::forget_writes() noexcept {
+  // Frees the copied pages; the next access maps the memory's own.
+  if (!bytes_.empty()) ::madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);
+}
+
 std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 std::size_t whole_pages(std::size_t bytes) noexcept {

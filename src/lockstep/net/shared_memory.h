@@ -37,7 +37,7 @@ class SharedMemory {
 };
 
 /// A second mapping of shared memory. Reads see what any process writes there; a write changes the
-/// page in this process only, from then on for good.
+/// page in this process only, which no longer sees writes of others there.
 class PrivateView {
  public:
   /// Maps [offset, offset + length), both multiples of the page size. Throws SystemError.
@@ -45,6 +45,9 @@ class PrivateView {
   PrivateView(const PrivateView&) = delete;
   PrivateView& operator=(const PrivateView&) = delete;
   ~PrivateView();
+
+  /// Drops what was written to the view: all of it shows the shared memory again.
+  void forget_writes() noexcept;
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
 

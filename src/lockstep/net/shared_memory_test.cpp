@@ -40,6 +40,25 @@ TEST(PrivateView, SeesWritesToTheMemoryAndKeepsItsOwn) {
       << "pages that were not written still show the memory";
 }
 
+TEST(PrivateView, ShowsTheMemoryAgainAfterForgetWrites) {
+  const auto page = page_bytes();
+  const SharedMemory memory(3 * page);
+  PrivateView view(memory, page, 2 * page);
+  memory.bytes()[page] = std::byte{7};
+  view.bytes()[0] = std::byte{9};
+  view.bytes()[page] = std::byte{9};
+  memory.bytes()[page + 1] = std::byte{3};
+  EXPECT_EQ(view.bytes()[1], std::byte{0}) << "the page is a copy";
+  view.forget_writes();
+  EXPECT_EQ(view.bytes()[0], std::byte{7});
+  EXPECT_EQ(view.bytes()[1], std::byte{3});
+  EXPECT_EQ(view.bytes()[page], std::byte{0});
+  memory.bytes()[page] = std::byte{8};
+  EXPECT_EQ(view.bytes()[0], std::byte{8}) << "later writes too";
+  view.bytes()[0] = std::byte{4};
+  EXPECT_EQ(memory.bytes()[page], std::byte{8}) << "a write to the view is still private";
+}
+
 TEST(SharedMemory, APartMadePrivateKeepsItsBytesAndSeesNoLaterWrites) {
   const auto page = page_bytes();
   const SharedMemory made(3 * page);
