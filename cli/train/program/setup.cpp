@@ -105,4 +105,25 @@ std::unique_ptr<FlatOptimizer> make_optimizer(const TrainConfig& config, FlatPar
                                                     .groups = groups});
 }
 
+void expect_capturable(const TrainConfig& config, const CaptureFacts& facts) {
+  if (facts.is_on_cpu) {
+    throw UsageError("--cuda-graph needs a GPU: leave it out, or give --device cuda");
+  }
+  if (facts.num_ranks == 1) return;
+  if (facts.backend != "nccl") {
+    throw UsageError(
+        fmt::format("--cuda-graph with several ranks needs backend nccl, and so a GPU per rank; "
+                    "these ranks use backend {}: leave it out, or give --ranks 1",
+                    facts.backend));
+  }
+  const auto refuse = [](std::string_view option) {
+    throw UsageError(
+        fmt::format("--cuda-graph with several ranks cannot contain the calls of {}: leave out one "
+                    "of the two",
+                    option));
+  };
+  if (facts.shard != Shard::none) refuse("--shard");
+  if (config.sync_batch_norm) refuse("--sync-batch-norm");
+}
+
 }  // namespace lockstep::cli

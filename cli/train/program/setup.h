@@ -10,6 +10,7 @@
 #include "cli/train/saved_config.h"
 #include "lockstep/data/batch_sizes.h"
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/flat/shards.h"
 #include "lockstep/train/flat_optimizer.h"
 #include "lockstep/train/lr_scaling.h"
 #include "lockstep/train/schedule.h"
@@ -49,5 +50,15 @@ struct PeakLr {
 
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const TrainConfig& config,
                                                             FlatParameters& flat);
+
+/// What decides whether a step can be captured (--cuda-graph).
+struct CaptureFacts {
+  bool is_on_cpu = true;
+  int num_ranks = 1;
+  std::string backend;  // of the group, for the device
+  Shard shard = Shard::none;
+};
+/// Throws UsageError, with the option to leave out, if a CUDA graph cannot contain the steps.
+void expect_capturable(const TrainConfig& config, const CaptureFacts& facts);
 
 }  // namespace lockstep::cli

@@ -92,7 +92,7 @@ void Training::step() {
   // On a GPU these are the only waits for the device: the steps of an interval end here.
   if (logs) (void)loss.try_value();
   if (device_.is_cpu() || logs || next % counts_.save_every == 0) expect_finite();
-  cost.exposed = ddp_.record().exposed;
+  cost.exposed = step_record().exposed;
   cost.whole = Clock::now() - begin;
   meter_.add(cost, loss);
   if (logs) log_interval();
@@ -112,7 +112,7 @@ bool Training::end_step(const StepEnd& end) {
   stalls_[run_.step()] = stall;
   timer_->enter(StepPart::other);
   note_save();
-  rank_log_->add(timer_->end_step(), ddp_.record(), backward_);
+  rank_log_->add(timer_->end_step(), step_record(), backward_);
   if (interval_loss_) rank_log_->end_interval(run_.step(), *interval_loss_);
   const bool is_first = interval_loss_ && run_.step() >= counts_.log_every && !has_period_;
   if (is_first || evaluated_at_ == run_.step() || is_over()) {
@@ -194,6 +194,11 @@ at::Tensor Training::captured_step(const std::vector<at::Tensor>& tensors) {
   scaler_.scale(mean).backward();
   norm_of_graph_ = update_weights(std::nullopt).tensor();
   return mean;
+}
+
+const StepRecord& Training::step_record() const {
+  static const StepRecord nothing;
+  return graph_ && graph_->is_captured() ? nothing : ddp_.record();
 }
 
 // Squares are summed in double, so that the norm of finite gradients is finite; norms are not

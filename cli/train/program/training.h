@@ -64,6 +64,8 @@ class Training {
   /// The step of `batch` as a CUDA graph; returns its loss.
   [[nodiscard]] at::Tensor replay(const Batch& batch);
   [[nodiscard]] at::Tensor captured_step(const std::vector<at::Tensor>& tensors);
+  /// Of the last reduction. Empty if a graph replays the steps: the host sees nothing of them.
+  [[nodiscard]] const StepRecord& step_record() const;
   /// Throws UsageError if a gradient since the last call was non-finite.
   void expect_finite();
   [[noreturn]] void refuse_non_finite(std::int64_t first) const;

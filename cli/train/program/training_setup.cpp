@@ -134,15 +134,10 @@ void Training::open_run() {
                     Environment::of_process());
   checked_until_ = resumed_at;
   if (config_.cuda_graph) {
-    if (device_.is_cpu()) {
-      throw UsageError("--cuda-graph needs a GPU: leave it out, or give --device cuda");
-    }
-    if (const auto backend = group_.backend(device_); world_.size() > 1 && backend != "nccl") {
-      throw UsageError(
-          fmt::format("--cuda-graph with several ranks needs backend nccl, and so a GPU per rank; "
-                      "these ranks use backend {}: leave it out, or give --ranks 1",
-                      backend));
-    }
+    expect_capturable(config_, {.is_on_cpu = device_.is_cpu(),
+                                .num_ranks = world_.size(),
+                                .backend = group_.backend(device_),
+                                .shard = sharding_.shard});
     graph_.emplace(
         [this](const std::vector<at::Tensor>& tensors) { return captured_step(tensors); },
         CudaGraphStepOptions{.groups = {group_}});

@@ -4,16 +4,24 @@
 #include "lockstep/fabric/group.h"
 
 namespace lockstep {
+namespace {
+
+void* stream_of(at::Device device) {
+  return current_stream_of({DeviceKind::cuda, static_cast<int>(device.index())});
+}
+
+}  // namespace
 
 void CapturedCalls::allow(bool allowed) const noexcept { group_.group_->allow_capture(allowed); }
 
-void CapturedCalls::enter_replay() const {
-  if (group_.size() > 1) group_.barrier({.name = "replay of a CUDA graph"}).wait();
+// Also in a group of one rank, whose earlier calls may wait for NCCL.
+void CapturedCalls::enter_replay(at::Device device) const {
+  group_.barrier({.name = "replay of a CUDA graph"}).wait();
+  group_.group_->begin_replay(stream_of(device));
 }
 
 void CapturedCalls::note_replay(at::Device device) const {
-  group_.group_->note_replay(
-      current_stream_of({DeviceKind::cuda, static_cast<int>(device.index())}));
+  group_.group_->note_replay(stream_of(device));
 }
 
 }  // namespace lockstep

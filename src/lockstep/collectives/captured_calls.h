@@ -14,11 +14,12 @@ class CapturedCalls {
   /// While `allowed`, calls on a stream that is being captured become part of the graph. Otherwise
   /// they throw UsageError, as do calls over another backend than nccl.
   void allow(bool allowed) const noexcept;
-  /// Returns when all ranks are about to replay their graphs. Throws PeerError, with the rank that
-  /// has ended, is late or makes another call.
-  void enter_replay() const;
-  /// The replay is enqueued on the current stream of `device`. If it does not end within the
-  /// group's timeout, or a rank ends meanwhile, the group fails as in any other call.
+  /// Returns when all ranks are about to replay their graphs, on the current stream of `device`,
+  /// which waits for the earlier calls of the group. Throws PeerError, with the rank that has
+  /// ended, is late or makes another call.
+  void enter_replay(at::Device device) const;
+  /// The replay is enqueued on that stream. If it does not end within the group's timeout, or a
+  /// rank ends meanwhile, the group fails as in any other call. Later calls of the group follow it.
   void note_replay(at::Device device) const;
 
  private:

@@ -66,12 +66,15 @@ void Ddp::State::expect_not_captured() const {
                     what, fix));
   };
   if (hook) refuse("with a hook", "leave out the hook");
+  if (rules().by_count) {
+    refuse("with Normalize::by_count, whose numbers of samples would be those of the capture,",
+           "use Normalize::by_rank");
+  }
   if (group.size() == 1) return;
   if (group.backend(device) != "nccl") {
     refuse(fmt::format("of {} ranks over backend {}", group.size(), group.backend(device)),
            "give each rank its own GPU, which backend nccl needs");
   }
-  if (synced) refuse("with sync_batch_norm", "leave out the option");
   if (flat.shards().is_sharded()) refuse("with shards", "leave out DdpOptions::shard");
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/ddp/connect_device_internal.h"
 #include "lockstep/ddp/synced_batch_norms_internal.h"
+#include "lockstep/flat/device_stream.h"
 
 namespace lockstep {
 namespace {
@@ -56,6 +57,14 @@ void expect_several(const BatchNormLayer& layer, const SyncedStatistics& statist
       fmt::format("layer {} got one value per channel on all ranks together; its variance needs "
                   "two: use a larger batch, or drop the last one (Tail::drop)",
                   layer.name));
+}
+
+// The running statistics are updated with a number of samples that the hosts exchange.
+void expect_not_captured(const at::Tensor& values) {
+  if (!values.is_cuda() || !is_capturing(current_stream(values.device()))) return;
+  throw UsageError(
+      "a CUDA graph of a step with DdpOptions::sync_batch_norm is unsupported: leave out the "
+      "option, or run the steps without CudaGraphStep");
 }
 
 // One run of a layer, held by its node of the graph.
@@ -231,6 +240,7 @@ at::Tensor SyncedBatchNorms::run(const BatchNormLayer& layer, const BatchNormCal
 std::shared_ptr<const SyncedStatistics> SyncedBatchNorms::statistics(const BatchNormLayer& layer,
                                                                      const ShiftedInput& input,
                                                                      double momentum) {
+  expect_not_captured(input.values);
   if (repeats_forward()) {
     auto kept = std::dynamic_pointer_cast<const SyncedStatistics>(repeated_value());
     if (!kept || kept->layer != &layer) {

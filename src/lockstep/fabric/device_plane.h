@@ -59,8 +59,12 @@ class DevicePlane {
   /// Otherwise prepare() throws UsageError for them. A captured call is done once it is enqueued:
   /// no result exists before a replay.
   virtual void allow_capture(bool allowed) noexcept = 0;
-  /// Called when a replay of captured calls has been enqueued on `stream`: its end has the group's
-  /// timeout, and until then the other ranks are watched. Throws SystemError.
+  /// Called before a replay of captured calls is enqueued on `stream`, when all earlier calls are
+  /// done for the host: the replay follows their work, because it uses the same memory of the
+  /// transport. Throws SystemError.
+  virtual void begin_replay(void* stream) = 0;
+  /// Called when the replay has been enqueued: its end has the group's timeout, until then the
+  /// other ranks are watched, and the work of later calls follows it. Throws SystemError.
   virtual void note_replay(void* stream) = 0;
 
   /// Allocates zeroed memory of `bytes` on the device of every rank, with calls of `group`.

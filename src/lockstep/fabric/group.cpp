@@ -208,12 +208,12 @@ std::uint64_t Group::num_entered(int rank) {
   return control_->counters().value(rank, Condition::Of::entered);
 }
 
-void Group::note_replay(void* stream) {
+void Group::enqueue_replay(void (DevicePlane::*part)(void* stream), void* stream) {
   if (!device_) return;
   const Lock lock(mutex_);
   expect_usable();
   try {
-    device_->note_replay(stream);
+    (*device_.*part)(stream);
   } catch (const SystemError& error) {
     fail({rank(), fmt::format("{}: {}", rank_in_words(rank()), error.what())});
   }

@@ -121,11 +121,13 @@ class Group final : private GroupRegistryMember {
   /// The number of calls that `rank` has entered, as far as this rank knows.
   [[nodiscard]] std::uint64_t num_entered(int rank);
 
-  /// DevicePlane::allow_capture() and note_replay(). Nothing without a device plane.
+  /// DevicePlane::allow_capture(), begin_replay() and note_replay(). Nothing without a device
+  /// plane.
   void allow_capture(bool allowed) noexcept {
     if (device_) device_->allow_capture(allowed);
   }
-  void note_replay(void* stream);
+  void begin_replay(void* stream) { enqueue_replay(&DevicePlane::begin_replay, stream); }
+  void note_replay(void* stream) { enqueue_replay(&DevicePlane::note_replay, stream); }
 
   /// The page of this rank; every call is noted in it.
   [[nodiscard]] RankPage& page() noexcept { return page_; }
@@ -136,6 +138,8 @@ class Group final : private GroupRegistryMember {
 
   void try_advance() noexcept override;
   [[nodiscard]] std::optional<std::string> awaits_this_rank(int global_rank) override;
+
+  void enqueue_replay(void (DevicePlane::*part)(void* stream), void* stream);
 
   // Called with mutex_ held. Functions that wait release it while they sleep.
   std::shared_ptr<CallOperation> start_call(const Call& call, std::shared_ptr<const void> keep);

@@ -195,8 +195,14 @@ Recipe DeviceDataPlane::begin(CallOperation& operation) {
 
 std::shared_ptr<DeviceMessage> DeviceDataPlane::make_message(const Message& message) {
   open(message.device.index);
-  drop_ended();
   const auto selected = context_->scope();
+  if (context_->functions().is_capturing(message.stream)) {
+    throw UsageError(fmt::format(
+        "a message with tag {} cannot be part of a CUDA graph: it moves through memory of the "
+        "host; send and receive outside of the captured function",
+        message.tag));
+  }
+  drop_ended();
   auto own = std::make_shared<DeviceMessage>(std::make_unique<EventResult>(
       *this, context_, membership_.rank, [rank = membership_.rank] { return rank; }));
   own->message = message;

@@ -44,6 +44,7 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
                                                           std::span<std::byte> bytes) override;
   void retire(Operation& operation) noexcept override;
   void allow_capture(bool allowed) noexcept override { allows_capture_ = allowed; }
+  void begin_replay(void* stream) override;
   void note_replay(void* stream) override;
   [[nodiscard]] std::shared_ptr<RegisteredMemory> allocate(Group& group,
                                                            std::size_t bytes) override;

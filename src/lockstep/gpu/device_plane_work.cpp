@@ -22,11 +22,19 @@ constexpr milliseconds kPatience{50};
 
 }  // namespace
 
-void DeviceDataPlane::note_replay(void* stream) {
+void DeviceDataPlane::begin_replay(void* stream) {
   if (!is_connected_.load()) return;  // no call was captured
   const auto selected = context_->scope();
+  context_->make_wait(stream, context_->record(context_->stream()).get());
+}
+
+void DeviceDataPlane::note_replay(void* stream) {
+  if (!is_connected_.load()) return;
+  const auto selected = context_->scope();
   drop_ended();
-  add_outstanding({.event = context_->record(stream),
+  auto end = context_->record(stream);
+  context_->make_wait(context_->stream(), end.get());
+  add_outstanding({.event = std::move(end),
                    .keep = nullptr,
                    .deadline = Deadline::after(timeout_),
                    .label = {.kind = Label::Kind::replay, .number = ++replays_}});

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <chrono>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -16,17 +18,20 @@ void expect_nccl(const DeviceStatus& status, std::string_view what) {
 }
 
 constexpr auto* kAborted = "NCCL: the communicator has been aborted";
+constexpr std::chrono::seconds kAbortTime{5};
 
 }  // namespace
 
 NcclComm::NcclComm(std::shared_ptr<NcclFunctions> functions, const NcclId& id,
-                   const NcclPlace& place, NcclFunctions::Mode mode)
+                   const NcclPlace& place)
     : functions_(std::move(functions)) {
-  expect_nccl(functions_->connect(comm_, id, place.rank, place.size, mode),
-              "cannot connect the ranks");
+  expect_nccl(functions_->connect(comm_, id, place.rank, place.size), "cannot connect the ranks");
 }
 
-NcclComm::~NcclComm() { abort(); }
+NcclComm::~NcclComm() {
+  abort();
+  if (is_freed_.valid()) (void)is_freed_.wait_for(kAbortTime);
+}
 
 bool NcclComm::ready() {
   const std::lock_guard lock(mutex_);
@@ -60,14 +65,25 @@ void NcclComm::enqueue(const Calls& calls) {
   expect_nccl(ended, "cannot enqueue a call");
 }
 
+// The thread owns all that it uses: it may outlive this object.
 void NcclComm::abort() noexcept {
-  void* comm = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    comm = std::exchange(comm_, nullptr);
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return;
+  const auto free = [functions = functions_, comm = std::exchange(comm_, nullptr)] {
+    (void)functions->abort(comm).ok();
+  };
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);  // signals are for the threads of the program
+  try {
+    std::packaged_task<void()> task(free);
+    is_freed_ = task.get_future();
+    std::thread(std::move(task)).detach();
+  } catch (const std::system_error&) {
+    free();  // there is no thread to be had
   }
-  // Not under the lock: it returns when the device has stopped.
-  if (comm != nullptr) (void)functions_->abort(comm).ok();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 bool NcclComm::close(Deadline deadline, const std::function<void()>& check) noexcept {

@@ -2,11 +2,15 @@
 //
 //   - A non-blocking communicator works on a call after the call has returned. Until then nothing
 //     may be enqueued behind it: no other call, no event. ready() states it.
-//   - abort() frees the communicator. Another thread must not be in a call then, and none may
-//     follow. A lock here keeps both apart; calls return at once, so abort() waits briefly.
+//   - ncclCommAbort frees the communicator. Another thread must not be in a call then, and none may
+//     follow. A lock here keeps both apart; calls return at once, so abort() waits briefly. It ends
+//     the kernels at once, and returns when all CUDA graphs that contain calls of the communicator
+//     have been destroyed: their owner may wait for the error that abort() is part of. So a thread
+//     of its own calls it.
 #pragma once
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,13 +29,12 @@ struct NcclPlace {
 class NcclComm {
  public:
   /// Starts to connect with the other ranks that use `id`, on the current device. Collective.
-  /// Returns at once unless `mode` is blocking; ready() states when the ranks are connected. Throws
-  /// SystemError.
-  NcclComm(std::shared_ptr<NcclFunctions> functions, const NcclId& id, const NcclPlace& place,
-           NcclFunctions::Mode mode = NcclFunctions::Mode::non_blocking);
+  /// Returns at once; ready() states when the ranks are connected. Throws SystemError.
+  NcclComm(std::shared_ptr<NcclFunctions> functions, const NcclId& id, const NcclPlace& place);
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
-  /// Aborts unless closed.
+  /// Aborts unless closed. Waits for the end of an abort, for up to 5 s: after that, the thread
+  /// that aborts is on its own.
   ~NcclComm();
 
   /// Whether NCCL has enqueued all earlier calls. Throws SystemError if one has failed, or after
@@ -45,8 +48,8 @@ class NcclComm {
   using Calls = std::function<DeviceStatus(NcclFunctions&, void* communicator)>;
   void enqueue(const Calls& calls);
 
-  /// Ends all work of this communicator on the device, without its result. Any thread; the second
-  /// call does nothing.
+  /// Ends all work of this communicator on the device, without its result: it starts to do so, and
+  /// the streams state when it has. Any thread; the second call does nothing.
   void abort() noexcept;
   /// Ends the communicator in order, after its work. Collective. `check` is called while this rank
   /// waits for the others and throws if one of them is lost. Aborts instead if it throws, if NCCL
@@ -60,7 +63,8 @@ class NcclComm {
 
   const std::shared_ptr<NcclFunctions> functions_;
   mutable std::mutex mutex_;
-  void* comm_ = nullptr;  // mutex_; null once closed or aborted
+  void* comm_ = nullptr;        // mutex_; null once closed or aborted
+  std::future<void> is_freed_;  // mutex_; of the thread that aborts
   // mutex_; of the first query that failed. Kept: work behind calls that were not enqueued must
   // never count as done, whatever a later query says.
   DeviceStatus failure_ = {};

@@ -43,19 +43,17 @@ class NcclFunctions {
   /// 2.28.9 is 22809.
   virtual DeviceStatus version(int& version) = 0;
   virtual DeviceStatus make_id(NcclId& id) = 0;
-  /// Starts to connect rank `rank` of `size` on the current device. Blocking: returns when all are
-  /// connected, and the later functions when their work is enqueued.
-  enum class Mode { non_blocking, blocking };
-  virtual DeviceStatus connect(void*& communicator, const NcclId& id, int rank, int size,
-                               Mode mode) = 0;
+  /// Starts to connect rank `rank` of `size` on the current device.
+  virtual DeviceStatus connect(void*& communicator, const NcclId& id, int rank, int size) = 0;
   /// `ready`: nothing is in progress on the host's side. Fails with the asynchronous error of the
   /// communicator, if there is one.
   virtual DeviceStatus query(void* communicator, bool& ready) = 0;
   /// Ends the communicator in order: all ranks call finalize(), then destroy().
   virtual DeviceStatus finalize(void* communicator) = 0;
   virtual DeviceStatus destroy(void* communicator) = 0;
-  /// Ends it at once, also with kernels that wait for a dead rank. It is freed: no other thread may
-  /// use it at the same time or later.
+  /// Ends it, also with kernels that wait for a dead rank: these end at once. It is freed: no other
+  /// thread may use it at the same time or later. Returns when the CUDA graphs that contain its
+  /// calls have been destroyed.
   virtual DeviceStatus abort(void* communicator) = 0;
 
   // Between start_group() and end_group(), the calls of one communicator start together.

@@ -96,9 +96,8 @@ class LibraryNccl final : public NcclFunctions {
     return status(result, nullptr);
   }
 
-  DeviceStatus connect(void*& communicator, const NcclId& id, int rank, int size,
-                       Mode mode) override {
-    NcclConfig config{.blocking = mode == Mode::blocking ? 1 : 0};
+  DeviceStatus connect(void*& communicator, const NcclId& id, int rank, int size) override {
+    NcclConfig config;
     return status(nccl_.init_rank(&communicator, size, {id}, rank, &config), nullptr);
   }
 

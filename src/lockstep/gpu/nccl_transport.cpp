@@ -118,7 +118,7 @@ NcclTransport::NcclTransport(const DeviceTransportParts& parts, std::unique_ptr<
 }
 
 NcclTransport::~NcclTransport() {
-  comm_->abort();  // does nothing after leave()
+  comm_.reset();  // aborts unless leave() has closed it: no kernel uses the memory then
   (void)parts_.context->functions().release(scratch_).ok();
 }
 

@@ -16,7 +16,7 @@ struct NcclConfig {
   std::size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeefU;
   unsigned version = 21400;
-  int blocking = 0;
+  int blocking = 0;  // its functions return at once
 };
 
 // ncclResult_t

@@ -15,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -65,10 +64,12 @@ class DeviceDouble final : public DeviceFunctions {
     streams_[stream].tasks.push_back({std::move(runnable), std::move(action), polls});
     changed_.notify_all();
   }
-  /// Work for the stream counts as part of a graph. It is executed nevertheless.
+  /// Work for the stream counts as part of a graph, and that of streams that wait for it. It is
+  /// executed nevertheless.
   void capture(void* stream, bool captured) {
     const std::lock_guard lock(mutex_);
-    captured ? (void)captured_.insert(stream) : (void)captured_.erase(stream);
+    std::erase_if(captured_, [&](const auto& each) { return each.second == stream; });
+    if (captured) captured_[stream] = stream;
   }
   /// While frozen, no task is executed: a device that hangs.
   void freeze(bool frozen) {
@@ -151,6 +152,8 @@ class DeviceDouble final : public DeviceFunctions {
     std::uint64_t number = 0;
     {
       const std::lock_guard lock(mutex_);
+      const auto found = captured_.find(stream);
+      events_[event].captured_by = found == captured_.end() ? nullptr : found->second;
       if (auto status = fault_of("make_wait"); !status.ok()) return status;
       number = events_[event].recorded;
     }
@@ -164,6 +167,8 @@ class DeviceDouble final : public DeviceFunctions {
     return fault_of("query_event");
   }
 
+      auto* const captured_by = events_[event].captured_by;
+      if (captured_.contains(captured_by)) captured_[stream] = captured_by;
   DeviceStatus allocate(std::size_t bytes, std::byte*& memory) override {
     const std::lock_guard lock(mutex_);
     if (auto status = fault_of("allocate"); !status.ok()) return status;
@@ -278,6 +283,7 @@ class DeviceDouble final : public DeviceFunctions {
     pid_t process = 0;
     int descriptor = 0;
     std::size_t bytes = 0;
+    void* captured_by = nullptr;
   };
 
   static int& selected() {
@@ -326,7 +332,7 @@ class DeviceDouble final : public DeviceFunctions {
   bool frozen_ = false;
   std::uintptr_t handles_ = 0;
   std::map<void*, Stream> streams_;
-  std::set<void*> captured_;
+  std::map<void*, void*> captured_;  // the stream whose capture began it
   std::map<void*, Event> events_;
   std::map<std::byte*, std::unique_ptr<SharedMemory>> memory_;
   std::jthread scheduler_;  // the last member

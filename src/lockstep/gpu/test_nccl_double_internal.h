@@ -3,8 +3,10 @@
 // As in NCCL, a call returns before its work is enqueued on the stream: the double enqueues it
 // after a number of queries that is drawn at random, so that work which a caller enqueues behind it
 // too early runs before it. The work of a group of calls starts when the streams of all ranks have
-// reached it, and otherwise waits until abort(). Errors are scripted. What NCCL forbids is noted as
-// a violation: use after abort() or destroy(), abort() during a call, a call before ready.
+// reached it, and otherwise waits until abort(). As in NCCL, a communicator whose calls are part of
+// CUDA graphs is not finalized, and abort() does not return, before these graphs are destroyed.
+// Errors are scripted. What NCCL forbids is noted as a violation: use after abort() or destroy(),
+// abort() during a call, a call before ready.
 #pragma once
 
 #include <fmt/format.h>
@@ -76,6 +78,12 @@ class NcclDouble final : public NcclFunctions {
     apart_ = false;
     stalled_ = false;
   }
+  /// Destroys all CUDA graphs that contain calls.
+  void drop_graphs() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [handle, comm] : communicators_) comm->is_in_graph = false;
+    changed_.notify_all();
+  }
   [[nodiscard]] std::vector<std::string> violations() {
     const std::lock_guard lock(mutex_);
     return violations_;
@@ -83,6 +91,11 @@ class NcclDouble final : public NcclFunctions {
   [[nodiscard]] int num_aborted() {
     const std::lock_guard lock(mutex_);
     return num_aborted_;
+  }
+  /// Aborted ones that have been freed: abort() has returned, or is about to.
+  [[nodiscard]] int num_freed() {
+    const std::lock_guard lock(mutex_);
+    return num_freed_;
   }
   [[nodiscard]] int num_destroyed() {
     const std::lock_guard lock(mutex_);
@@ -105,11 +118,10 @@ class NcclDouble final : public NcclFunctions {
     return fault_of("make_id");
   }
 
-  DeviceStatus connect(void*& communicator, const NcclId& id, int rank, int size,
-                       Mode mode) override {
+  DeviceStatus connect(void*& communicator, const NcclId& id, int rank, int size) override {
     int device = 0;
     if (auto status = device_->current_device(device); !status.ok()) return status;
-    std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (auto status = fault_of("connect"); !status.ok()) return status;
     std::uint64_t number = 0;
     std::memcpy(&number, id.data(), sizeof number);
@@ -129,11 +141,6 @@ class NcclDouble final : public NcclFunctions {
     clique->members[static_cast<std::size_t>(rank)] = comm;
     communicator = comm.get();
     communicators_[communicator] = comm;
-    changed_.notify_all();
-    if (mode == Mode::blocking) {
-      changed_.wait(lock, [&] { return clique->is_complete(); });
-      comm->queries_left = 0;
-    }
     return {};
   }
 
@@ -149,6 +156,7 @@ class NcclDouble final : public NcclFunctions {
         return DeviceStatus::failed(error->second);
       }
       if (stalled_ && use.comm->waiting) return {};
+      if (use.comm->is_finalized && use.comm->is_in_graph) return {};
       if (!apart_ && !use.comm->clique->is_complete()) return {};
       if (use.comm->queries_left > 0) {
         --use.comm->queries_left;
@@ -166,6 +174,7 @@ class NcclDouble final : public NcclFunctions {
     const Use use(*this, communicator, "finalize");
     const std::lock_guard lock(mutex_);
     if (!use.comm) return DeviceStatus::failed("invalid argument");
+    use.comm->is_finalized = true;
     use.comm->queries_left = random_.below(options_.most_queries + 1);
     return fault_of("finalize");
   }
@@ -181,8 +190,14 @@ class NcclDouble final : public NcclFunctions {
       end(communicator, "abort");
       ++num_aborted_;
     }
-    device_->poke();
-    return fault_in("abort");
+    device_->poke();  // its work ends now
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+      const auto found = communicators_.find(communicator);
+      return found == communicators_.end() || !found->second->is_in_graph;
+    });
+    ++num_freed_;
+    return fault_of("abort");
   }
 
   DeviceStatus start_group() override {
@@ -202,7 +217,9 @@ class NcclDouble final : public NcclFunctions {
     }
     // A group without a call does nothing in NCCL.
     if (!group.comm) return {};
+    const bool is_captured = device_->is_capturing(group.stream);
     const std::lock_guard lock(mutex_);
+    if (is_captured) group.comm->is_in_graph = true;
     group.comm->waiting = std::make_shared<Launch>();
     group.comm->waiting->calls = std::move(group.calls);
     group.comm->waiting->stream = group.stream;
@@ -273,6 +290,8 @@ class NcclDouble final : public NcclFunctions {
     std::vector<std::shared_ptr<Launch>> launches = {};
     int users = 0;
     bool ended = false;
+    bool is_in_graph = false;
+    bool is_finalized = false;
   };
   struct Clique {
     std::vector<std::shared_ptr<Communicator>> members;  // by rank; null: not connected yet
@@ -471,6 +490,7 @@ class NcclDouble final : public NcclFunctions {
   std::vector<std::string> violations_;
   std::uint64_t ids_ = 0;
   int num_aborted_ = 0;
+  int num_freed_ = 0;
   int num_destroyed_ = 0;
   std::map<std::uint64_t, std::shared_ptr<Clique>> cliques_;
   std::map<void*, std::shared_ptr<Communicator>> communicators_;

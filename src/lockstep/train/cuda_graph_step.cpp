@@ -64,6 +64,21 @@ void follow(const c10::cuda::CUDAStream& stream, const c10::cuda::CUDAStream& le
   event.block(stream);
 }
 
+// While it exists, calls of `groups` become part of the graph that is captured.
+class Allowed {
+ public:
+  explicit Allowed(const std::vector<ProcessGroup>& groups) : groups_(groups) { set(true); }
+  Allowed(const Allowed&) = delete;
+  Allowed& operator=(const Allowed&) = delete;
+  ~Allowed() { set(false); }
+
+ private:
+  void set(bool allowed) const noexcept {
+    for (const auto& group : groups_) CapturedCalls(group).allow(allowed);
+  }
+  const std::vector<ProcessGroup>& groups_;
+};
+
 }  // namespace
 
 struct CudaGraphStep::State {
@@ -71,7 +86,6 @@ struct CudaGraphStep::State {
       : function(std::move(the_function)), options(the_options) {}
 
   void take(const std::vector<at::Tensor>& batch);
-  void allow_captures(bool allowed);
   void replay();
   void run_aside();
   void capture();
@@ -105,12 +119,8 @@ at::Tensor CudaGraphStep::operator()(const std::vector<at::Tensor>& batch) {
   return state.loss;
 }
 
-void CudaGraphStep::State::allow_captures(bool allowed) {
-  for (const auto& group : options.groups) CapturedCalls(group).allow(allowed);
-}
-
 void CudaGraphStep::State::replay() {
-  for (const auto& group : options.groups) CapturedCalls(group).enter_replay();
+  for (const auto& group : options.groups) CapturedCalls(group).enter_replay(loss.device());
   graph->replay();
   for (const auto& group : options.groups) CapturedCalls(group).note_replay(loss.device());
 }
@@ -166,15 +176,16 @@ void CudaGraphStep::State::capture() {
   const CaptureWatch watch;
   std::exception_ptr error;
   const auto pool = at::cuda::graph_pool_handle();
-  allow_captures(true);
-  captured->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   at::Tensor result;
-  try {
-    result = function(inputs).detach();
-  } catch (...) {
-    error = std::current_exception();
+  {
+    const Allowed allowed(options.groups);
+    captured->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    try {
+      result = function(inputs).detach();
+    } catch (...) {
+      error = std::current_exception();
+    }
   }
-  allow_captures(false);
   const auto last = watch.last_operator();
   std::string refusal;
   try {
