@@ -30,6 +30,7 @@ struct Mode {
 };
 const std::array kModes{Mode{"plain Ddp"}, Mode{"shards", Shard::optimizer},
                         Mode{"one copy", Shard::optimizer, Copies::per_host},
+                        Mode{"sharded gradients, a copy per rank", Shard::gradients},
                         Mode{"sharded gradients", Shard::gradients, Copies::per_host}};
 
 // Odd lengths; a weight in channels-last memory; buffers that differ between ranks; a frozen layer.

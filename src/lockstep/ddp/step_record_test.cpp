@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -58,6 +59,31 @@ TEST(StepRecord, TracesWhenBucketsWereReadyLaunchedEnteredByAllAndDone) {
     EXPECT_NEAR(static_cast<double>(spans.at(0).second), 1e6 * end, 1e4);
   }
   EXPECT_STREQ(drained.back().name, "exposed communication");
+}
+
+TEST(StepRecord, TracesAWaitForMemoryOfGradientsThatEndsWhenTheBucketIsLaunched) {
+  const auto start = StepClock::now() - 20ms;
+  StepRecord record;
+  for (const auto room : {0ms, 3ms}) {
+    record.buckets.push_back({.bytes = 64,
+                              .ready = start,
+                              .launched = start + 4ms,
+                              .all_entered = start + 4ms,
+                              .done = start + 5ms,
+                              .room = room});
+  }
+  Trace events;
+  trace(record, events);
+  const auto anchor = TickAnchor::now();
+  int found = 0;
+  for (const auto& event : events.drain()) {
+    if (event.kind != EventKind::span) continue;
+    if (std::string_view(event.name) != "wait for memory of gradients") continue;
+    ++found;
+    EXPECT_NEAR(static_cast<double>((anchor.steady(event.begin) - start).count()), 1e6, 1e4);
+    EXPECT_NEAR(static_cast<double>((anchor.steady(event.end) - start).count()), 4e6, 1e4);
+  }
+  EXPECT_EQ(found, 1) << "of the second bucket only";
 }
 
 TEST(StepRecord, TheTimeOfOverlappingReductionsCountsOnce) {
