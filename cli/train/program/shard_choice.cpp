@@ -46,6 +46,9 @@ ShardDecision choose_shard(const ShardFacts& facts) {
       return sharded(facts, Shard::gradients, "--shard gradients");
     case Sharding::automatic:
       if (facts.num_ranks == 1) return whole("one rank has nothing to divide");
+      if (facts.cuda_graph) {
+        return whole("with --cuda-graph, because a CUDA graph cannot contain the calls of shards");
+      }
       // Ranks on several hosts would send new values after backward, when nothing else runs.
       if (facts.num_hosts > 1) {
         return whole(

@@ -13,6 +13,7 @@ struct ShardFacts {
   Sharding shard = Sharding::none;            // --shard
   CopiesKind copies = CopiesKind::automatic;  // --copies
   bool is_on_cpu = true;
+  bool cuda_graph = false;  // --cuda-graph
   int num_ranks = 1;
   int num_hosts = 1;
 };

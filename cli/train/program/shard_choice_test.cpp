@@ -25,6 +25,10 @@ TEST(ShardChoice, AutoStatesWhyItDoesNotShard) {
   EXPECT_EQ(hosts.shard, Shard::none);
   EXPECT_NE(hosts.reason.find("with 2 hosts"), std::string::npos) << hosts.reason;
   EXPECT_NE(hosts.reason.find("give --shard optimizer"), std::string::npos) << hosts.reason;
+  const auto graph = choose_shard(
+      {.shard = Sharding::automatic, .is_on_cpu = false, .cuda_graph = true, .num_ranks = 2});
+  EXPECT_EQ(graph.shard, Shard::none);
+  EXPECT_NE(graph.reason.find("with --cuda-graph, because"), std::string::npos) << graph.reason;
 }
 
 TEST(ShardChoice, IsTheGivenOneOtherwise) {

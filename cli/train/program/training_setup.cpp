@@ -90,6 +90,7 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
       sharding_(choose_shard({.shard = config_.shard,
                               .copies = config_.copies,
                               .is_on_cpu = device_.is_cpu(),
+                              .cuda_graph = config_.cuda_graph,
                               .num_ranks = world.size(),
                               .num_hosts = world.num_hosts()})),
       ddp_(task_->net(), group_, ddp_options(config_, sizes_, sharding_)),
