@@ -1,4 +1,4 @@
-// `lockstep bench <verb>`: measurements on this machine. One line per verb.
+// `lockstep bench <verb>`: measurements of this machine and its network. One line per verb.
 #include <array>
 
 #include "cli/bench/comm/comm.h"
@@ -30,7 +30,7 @@ int run_bench_data(const std::vector<std::string>& arguments, Streams /*streams*
 }
 
 constexpr std::array kVerbs{
-    Verb{"comm", "collectives among ranks of this machine", run_bench_comm},
+    Verb{"comm", "collectives among ranks", run_bench_comm},
     Verb{"link", "the network between ranks", run_bench_link},
     Verb{"data", "the input of a training step", run_bench_data},
     Verb{"comm-rank", "", run_bench_comm_rank},  // started by comm; not listed in the help

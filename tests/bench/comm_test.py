@@ -104,7 +104,7 @@ class BenchComm(unittest.TestCase):
                                  preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         scratch = self.folder / "scratch"
         deadline = time.monotonic() + 60
-        while not list(scratch.glob("*/shm-0/logs/*")):  # the ranks run
+        while not list(scratch.glob("*/lockstep-0/logs/*")):  # the ranks run
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
         bench.send_signal(signal.SIGINT)

@@ -44,7 +44,9 @@ std::vector<ChartSeries> lines_of(const CommReport& report,
     const auto bytes = static_cast<double>(row->timed.bytes);
     add(lines[row->timed.memory == MemoryKind::registered ? 0 : 1], bytes,
         row->backends.front().value().p50);
-    add(lines[2], bytes, rates_of(*row, report.request.ranks).bound);
+    if (report.request.on_one_host) {
+      add(lines[2], bytes, rates_of(*row, report.request.ranks).bound);
+    }
     for (std::size_t peer = 1; peer < row->backends.size(); ++peer) {
       if (row->backends[peer]) add(lines[peer + 2], bytes, row->backends[peer]->p50);
     }
@@ -54,10 +56,9 @@ std::vector<ChartSeries> lines_of(const CommReport& report,
 }
 
 Chart panel(const CommReport& report, const CommRow& first) {
-  return {.title = fmt::format("{}, {}, {} ranks on {} cores: time of one call (p50 of the slowest "
-                               "rank)",
+  return {.title = fmt::format("{}, {}, {}: time of one call (p50 of the slowest rank)",
                                to_string(first.timed.op), to_string(first.timed.dtype),
-                               report.request.ranks, report.machine.cpu.num_cores()),
+                               ranks_in_words(report)),
           .x = {.title = "size of the array", .unit = Unit::bytes, .logarithmic = true},
           .y = {.unit = Unit::seconds, .logarithmic = true},
           .series = lines_of(report, panel_rows(report, first)),

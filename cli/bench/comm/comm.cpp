@@ -1,65 +1,34 @@
 #include "cli/bench/comm/comm.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <stdlib.h>  // NOLINT: getloadavg is not in <cstdlib>
-
 #include <csignal>
-#include <cstdlib>
 
 #include "build_facts.h"
-#include "cli/bench/comm/buffer_plan.h"
 #include "cli/bench/comm/jobs.h"
-#include "cli/bench/comm/options.h"
-#include "cli/bench/comm/report.h"
+#include "cli/bench/comm/steps.h"
 #include "cli/scratch_folder.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
 #include "lockstep/launch/exit_code.h"
 #include "lockstep/machine/core_plan.h"
+#include "lockstep/rendezvous/launcher_environment.h"
 
 namespace lockstep::cli {
 namespace {
 
-CommRequest request_of(const BenchCommOptions& options, const Machine& machine) {
-  CommRequest request{.ranks = options.num_ranks > 0 ? options.num_ranks : machine.cpu.num_cores(),
-                      .seconds = std::chrono::duration<double>(options.time).count(),
-                      .iterations = options.iterations};
-  for (const auto op : options.ops) {
-    for (const auto dtype : options.dtypes) {
-      for (const auto memory : options.memory) {
-        for (const auto bytes : options.sizes) {
-          request.cases.push_back(whole_case(
-              {.op = op, .dtype = dtype, .bytes = bytes, .memory = memory}, request.ranks));
-        }
-      }
-    }
-  }
-  plan_memory(request, machine.last_level_cache());
-  const auto assignments = plan_cores(machine.cpu, request.ranks);
-  for (const auto& assignment : assignments) request.processors.push_back(assignment.processors);
-  return request;
-}
-
-std::optional<double> load_average() {
-  double load = 0;
-  return ::getloadavg(&load, 1) == 1 ? std::optional(load) : std::nullopt;
-}
-
-void write_file(const std::string& path, const std::string& text, std::ostream& out) {
-  if (path.empty()) return;
-  const auto file = FileDescriptor::open(path, O_WRONLY | O_CREAT | O_TRUNC);
-  write_all(file.number(), std::as_bytes(std::span(text)), path);
-  out << "written: " << path << '\n';
-}
-
 // The backends take turns, so that a change of load or clock frequency affects all of them equally.
 int measure_and_report(const BenchCommOptions& options, const Environment& environment,
                        Streams streams) {
-  CommReport report{
-      .machine = describe_machine(environment), .load = load_average(), .build = kBuildType};
-  report.request = request_of(options, report.machine);
-  report.rounds = options.rounds > 0 ? options.rounds : options.compare.empty() ? 1 : 3;
+  CommReport report{.machine = describe_machine(environment),
+                    .load = load_average(),
+                    .rounds = rounds_of(options),
+                    .build = kBuildType};
+  const auto& machine = report.machine;
+  const int ranks = options.num_ranks > 0 ? options.num_ranks : machine.cpu.num_cores();
+  report.request = plan_request(options, ranks, machine.last_level_cache());
+  for (const auto& assignment : plan_cores(machine.cpu, ranks)) {
+    report.request.processors.push_back(assignment.processors);
+  }
+  auto& host = report.hosts.emplace_back(CommHost{.name = host_name()});
+  for (int rank = 0; rank < ranks; ++rank) host.ranks.push_back(rank);
   const auto backends =
       find_backends(options, report.request.ranks, report.machine.cpu.num_cores(), environment);
   streams.out << header_text(report) << std::flush;
@@ -77,14 +46,7 @@ int measure_and_report(const BenchCommOptions& options, const Environment& envir
       answers[backend].push_back(std::get<CommAnswer>(std::move(outcome)));
     }
   }
-  for (std::size_t backend = 0; backend < backends.size(); ++backend) {
-    report.names.push_back(backends[backend].name);
-    report.abouts.push_back(answers[backend].front().about);
-  }
-  report.rows = rows_of(report.request, answers);
-  streams.out << table_text(report);
-  write_file(options.json, json_text(report), streams.out);
-  write_file(options.svg, svg_text(report), streams.out);
+  finish_report(report, answers, options, streams.out);
   return kSuccess;
 }
 
@@ -97,7 +59,11 @@ int run_bench_comm(const std::vector<std::string>& arguments, Streams streams) {
       streams.out << bench_comm_help();
       return kSuccess;
     }
-    return measure_and_report(options, Environment::of_process(), streams);
+    const auto environment = Environment::of_process();
+    if (find_placement(environment).source != PlacementSource::none) {
+      return run_bench_comm_in_job(options, environment, streams.out);
+    }
+    return measure_and_report(options, environment, streams);
   } catch (const Error& error) {
     return report("bench comm", error, streams.error,
                   launcher_exit_code({.cause = RunCause::environment}));

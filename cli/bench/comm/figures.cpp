@@ -72,6 +72,7 @@ CommRates rates_of(const CommRow& row, int ranks) {
   CommRates rates;
   rates.algorithm_bandwidth = static_cast<double>(row.timed.bytes) / ours.p50;
   rates.bus_bandwidth = rates.algorithm_bandwidth * bus_factor(row.timed.op, ranks);
+  if (ours.add_bytes_per_second <= 0) return rates;
   rates.bound = least_traffic(row.timed, ranks) / ours.add_bytes_per_second;
   rates.bound_share = rates.bound / ours.p50;
   return rates;

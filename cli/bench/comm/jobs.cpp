@@ -98,7 +98,7 @@ BackendJob find_mpi(int num_ranks, int cores, const Environment& environment) {
 
 std::vector<BackendJob> find_backends(const BenchCommOptions& options, int num_ranks, int cores,
                                       const Environment& environment) {
-  std::vector<BackendJob> jobs{{.name = "shm",
+  std::vector<BackendJob> jobs{{.name = "lockstep",
                                 .command = {own_program().string(), "bench", "comm-rank"},
                                 .num_ranks = num_ranks}};
   for (const auto peer : options.compare) {
@@ -114,7 +114,7 @@ std::variant<CommAnswer, int> run_backend(const BackendJob& job, const CommReque
   const auto files = fmt::format("{}/{}-{}", folder, job.name, round);
   const auto request_path = files + ".request.json";
   const auto answer_path = files + ".answer.json";
-  write_request(job.name == "shm" ? request : peer_request(request), request_path);
+  write_request(job.name == "lockstep" ? request : peer_request(request), request_path);
   auto command = job.command;
   command.insert(command.end(), {request_path, answer_path});
   auto variables = environment;
@@ -128,7 +128,9 @@ std::variant<CommAnswer, int> run_backend(const BackendJob& job, const CommReque
                             .run_dir = files},
                            variables);
   if (code != 0) return code;
-  return read_answer(answer_path);
+  auto answer = read_answer(answer_path);
+  if (answer.name.empty()) answer.name = job.name;
+  return answer;
 }
 
 CommRequest peer_request(const CommRequest& request) {

@@ -14,7 +14,7 @@
 namespace lockstep::cli {
 
 struct BackendJob {
-  std::string name = {};                  // shm, gloo, mpi
+  std::string name = {};                  // lockstep, gloo, mpi
   std::vector<std::string> command = {};  // the paths of request and answer are appended
   int num_ranks = 1;  // started by the launcher; 1 if the command starts its own ranks
 };

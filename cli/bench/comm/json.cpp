@@ -27,9 +27,14 @@ ordered_json row_json(const CommReport& report, const CommRow& row) {
                     {"bytes", row.timed.bytes},
                     {"algbw", rates.algorithm_bandwidth},
                     {"busbw", rates.bus_bandwidth},
-                    {"in_place_add", ours.add_bytes_per_second},
-                    {"bound_us", rates.bound * 1e6},
-                    {"bound_share", rates.bound_share}};
+                    {"in_place_add", nullptr},
+                    {"bound_us", nullptr},
+                    {"bound_share", nullptr}};
+  if (report.request.on_one_host) {
+    json["in_place_add"] = ours.add_bytes_per_second;
+    json["bound_us"] = rates.bound * 1e6;
+    json["bound_share"] = rates.bound_share;
+  }
   for (std::size_t backend = 0; backend < report.names.size(); ++backend) {
     const auto& figures = row.backends[backend];
     auto& entry = json["backends"][report.names[backend]];
@@ -48,19 +53,24 @@ std::string json_text(const CommReport& report) {
                     {"lockstep", kVersion},
                     {"build", report.build},
                     {"ranks", request.ranks},
-                    {"cores", report.machine.cpu.num_cores()},
+                    {"hosts", ordered_json::array()},
+                    {"cores", nullptr},
                     {"processors", request.processors},
                     {"last_level_cache", report.machine.last_level_cache()},
                     {"rotation_bytes", request.rotation_bytes},
                     {"rounds", report.rounds},
                     {"load", nullptr}};
+  for (const auto& host : report.hosts) {
+    json["hosts"].push_back({{"name", host.name}, {"ranks", host.ranks}});
+  }
+  if (request.on_one_host) json["cores"] = report.machine.cpu.num_cores();
   if (report.load) json["load"] = *report.load;
   for (std::size_t backend = 0; backend < report.names.size(); ++backend) {
     json["backends"][report.names[backend]] = report.abouts[backend];
   }
   json["rows"] = ordered_json::array();
   for (const auto& row : report.rows) json["rows"].push_back(row_json(report, row));
-  return json.dump(1) + '\n';
+  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace lockstep::cli

@@ -154,7 +154,9 @@ CommSamples measure_case(TimedBackend& backend, const CommRequest& request, cons
   // the first step. The adds then evict the buffers from the caches.
   rotation.restart();
   (void)time_calls(backend, timed, layout, std::min(iterations, rotation.num_buffers()), rotated);
-  samples.add_bytes_per_second = add_bytes_per_second(backend, request, timed.bytes);
+  if (request.on_one_host) {
+    samples.add_bytes_per_second = add_bytes_per_second(backend, request, timed.bytes);
+  }
   rotation.restart();
   samples.cold = time_calls(backend, timed, layout, iterations, rotated);
   (void)time_calls(backend, timed, layout, kWarmUp, same);

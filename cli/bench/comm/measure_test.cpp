@@ -59,6 +59,21 @@ TEST(BenchCommMeasure, AShortRunNeedsNoMoreMemoryThanItTouches) {
   }
 }
 
+TEST(BenchCommMeasure, InPlaceAddsAreTimedOnlyWhereAllRanksShareOneMemory) {
+  CommRequest request{.ranks = 1,
+                      .cases = {{.bytes = 1000, .memory = MemoryKind::ordinary}},
+                      .iterations = 2,
+                      .processors = {{0}}};
+  plan_memory(request, kMebi);
+  for (const bool on_one_host : {true, false}) {
+    request.on_one_host = on_one_host;
+    Recorder backend(request.arena_bytes);
+    const auto answer = measure(backend, request, "");
+    EXPECT_EQ(answer.samples.at(0).value().add_bytes_per_second > 0, on_one_host);
+    EXPECT_EQ(request_from_text(to_text(request), "").on_one_host, on_one_host);
+  }
+}
+
 TEST(BenchCommMeasure, ARunByTimeRotatesThroughTwiceTheCacheAsBefore) {
   CommRequest request{.ranks = 2, .cases = {{.bytes = 64 << 10}}};
   plan_memory(request, 64 * kMebi);

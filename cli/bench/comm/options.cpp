@@ -146,7 +146,9 @@ BenchCommOptions parse_bench_comm_options(const std::vector<std::string>& argume
 }
 
 std::string bench_comm_help() {
-  return "lockstep bench comm [options]: times collectives among pinned ranks of this machine\n"
+  return "lockstep bench comm [options]: times collectives among ranks\n"
+         "\n"
+         "Starts pinned ranks on this machine; under a launcher, measures among the job's ranks.\n"
          "\n"
          "  -n N                     ranks; may exceed the cores (default: one per core)\n"
          "  --sizes 1K,64K,1M,25M    bytes of the whole array; K, M, G are powers of 1024\n"
@@ -165,7 +167,8 @@ std::string bench_comm_help() {
          "Examples\n"
          "  lockstep bench comm\n"
          "  lockstep bench comm -n 2 --sizes 1K,64K,1M,16M,128M --compare gloo,mpi --svg comm.svg\n"
-         "  lockstep bench comm --ops all --dtypes float32,bfloat16 --json comm.json\n";
+         "  lockstep bench comm --ops all --dtypes float32,bfloat16 --json comm.json\n"
+         "  lockstep run --nnodes 2 --node-rank 0 --rendezvous node0:29400 lockstep bench comm\n";
 }
 
 }  // namespace lockstep::cli

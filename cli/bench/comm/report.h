@@ -28,9 +28,15 @@ struct CommRow {
   std::vector<std::optional<CommFigures>> backends = {};  // in the order of CommReport::names
 };
 
+struct CommHost {
+  std::string name = {};
+  std::vector<int> ranks = {};
+};
+
 struct CommReport {
   CommRequest request = {};
-  Machine machine = {};
+  Machine machine = {};  // of rank 0
+  std::vector<CommHost> hosts = {};
   std::optional<double> load = {};  // load average of the last minute
   int rounds = 1;
   std::string build = {};                // "Release"
@@ -43,7 +49,7 @@ struct CommReport {
 struct CommRates {
   double algorithm_bandwidth = 0;  // S / p50, bytes per second
   double bus_bandwidth = 0;
-  double bound = 0;        // seconds that the minimum traffic takes at the rate of in-place adds
+  double bound = 0;  // seconds of the minimum traffic at the rate of in-place adds; 0 without these
   double bound_share = 0;  // bound / p50
 };
 [[nodiscard]] CommRates rates_of(const CommRow& row, int ranks);
@@ -59,6 +65,8 @@ struct CommRates {
 [[nodiscard]] std::vector<CommRow> rows_of(const CommRequest& request,
                                            const std::vector<std::vector<CommAnswer>>& answers);
 
+/// "2 ranks on 2 cores", "4 ranks on 2 hosts".
+[[nodiscard]] std::string ranks_in_words(const CommReport& report);
 /// Ranks, processors and buffers, above the table. Lines of both have at most 100 columns.
 [[nodiscard]] std::string header_text(const CommReport& report);
 [[nodiscard]] std::string table_text(const CommReport& report);

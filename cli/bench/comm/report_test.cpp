@@ -24,6 +24,7 @@ CommReport example() {
   report.machine = {.cpu = {.nodes = {{{{{0}}, {{1}}}}}},
                     .caches = {{.level = 3, .bytes = 32 << 20}}};
   report.load = 0.1;
+  report.hosts = {{.name = "here", .ranks = {0, 1}}};
   report.build = "Release";
   report.names = {"shm", "gloo", "mpi"};
   report.abouts = {"lockstep 1", "Gloo 2", "Open MPI 3"};
@@ -53,6 +54,46 @@ TEST(BenchCommReport, RoundsAreCombinedByTheirMediansAndTheMaximum) {
   EXPECT_EQ(figures.max, 30);
   EXPECT_EQ(figures.hot, 2);
   EXPECT_EQ(figures.iterations, 9);
+}
+
+// Four ranks on two hosts: no in-place adds, so no bound.
+CommReport over_hosts() {
+  CommReport report;
+  report.request = {.ranks = 4,
+                    .cases = {{.bytes = 1024}, {.bytes = 1 << 20}},
+                    .on_one_host = false,
+                    .processors = {{0}, {1}, {0}, {1}}};
+  report.hosts = {{.name = "h0", .ranks = {0, 1}}, {.name = "h1", .ranks = {2, 3}}};
+  report.build = "Release";
+  report.names = {"hierarchical"};
+  report.abouts = {"lockstep 1"};
+  const CommSamples samples{.cold = {1e-3}, .hot = {1e-3}};
+  report.rows = rows_of(report.request, {{{.samples = {samples, samples}}}});
+  return report;
+}
+
+TEST(BenchCommReport, OfSeveralHostsNamesThemAndHasNoBound) {
+  const auto report = over_hosts();
+  const auto header = header_text(report);
+  EXPECT_NE(header.find("bench comm: 4 ranks on 2 hosts,"), std::string::npos) << header;
+  EXPECT_NE(header.find("hosts: h0 with ranks 0,1, h1 with ranks 2,3\n"), std::string::npos);
+  const auto table = table_text(report);
+  EXPECT_EQ(table.find('%'), std::string::npos) << table;
+  EXPECT_NE(table.find("bound: only\nwhere all ranks share one memory"), std::string::npos);
+  const auto json = nlohmann::json::parse(json_text(report));
+  EXPECT_EQ(json["hosts"][1]["ranks"], (std::vector{2, 3}));
+  EXPECT_TRUE(json["cores"].is_null());
+  for (const auto* key : {"in_place_add", "bound_us", "bound_share"}) {
+    EXPECT_TRUE(json["rows"][0].at(key).is_null()) << key;
+  }
+  EXPECT_DOUBLE_EQ(json["rows"][1]["backends"]["hierarchical"]["p50_us"], 1000);
+  const auto svg = svg_text(report);
+  EXPECT_NE(svg.find("4 ranks on 2 hosts"), std::string::npos);
+  EXPECT_EQ(svg.find("bound by in-place add"), std::string::npos);
+  for (const auto* word : {"nan", "inf"}) {
+    EXPECT_EQ(svg.find(word), std::string::npos);
+    EXPECT_EQ(table.find(word), std::string::npos);
+  }
 }
 
 TEST(BenchCommReport, RatesFollowTheTwoSRule) {
@@ -106,6 +147,8 @@ TEST(BenchCommReport, JsonHoldsEveryFigureAndNullForAnUnsupportedCase) {
   const auto json = nlohmann::json::parse(json_text(example()));
   EXPECT_EQ(json["schema"], "lockstep-bench-comm-2");
   EXPECT_EQ(json["backends"]["mpi"], "Open MPI 3");
+  EXPECT_EQ(json["cores"], 2);
+  EXPECT_EQ(json["hosts"][0]["name"], "here");
   ASSERT_EQ(json["rows"].size(), 4U);
   const auto& row = json["rows"][0];
   EXPECT_EQ(row["memory"], "registered");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <iterator>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
@@ -19,14 +20,18 @@ void write_text(const std::string& text, const std::string& path) {
   write_all(file.number(), std::as_bytes(std::span(text)), path);
 }
 
-template <typename Read>
-auto read_json(const std::string& path, Read read) {
+std::string read_text(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw SystemError(fmt::format("cannot read {}", path), errno);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+template <typename Read>
+auto read_json(const std::string& text, const std::string& origin, Read read) {
   try {
-    return read(ordered_json::parse(file));
+    return read(ordered_json::parse(text));
   } catch (const nlohmann::json::exception& error) {
-    throw UsageError(fmt::format("{} is not a file of bench comm: {}", path, error.what()));
+    throw UsageError(fmt::format("{} is not of bench comm: {}", origin, error.what()));
   }
 }
 
@@ -69,7 +74,7 @@ std::optional<DType> try_dtype(std::string_view word) {
   return std::nullopt;
 }
 
-void write_request(const CommRequest& request, const std::string& path) {
+std::string to_text(const CommRequest& request) {
   ordered_json cases = ordered_json::array();
   for (const auto& timed : request.cases) {
     cases.push_back({{"op", to_string(timed.op)},
@@ -83,21 +88,31 @@ void write_request(const CommRequest& request, const std::string& path) {
                           {"iterations", request.iterations},
                           {"rotation_bytes", request.rotation_bytes},
                           {"arena_bytes", request.arena_bytes},
+                          {"on_one_host", request.on_one_host},
                           {"processors", request.processors}};
-  write_text(json.dump(), path);
+  return json.dump();
 }
 
-CommRequest read_request(const std::string& path) {
-  return read_json(path, [](const ordered_json& json) {
+CommRequest request_from_text(const std::string& text, const std::string& origin) {
+  return read_json(text, origin, [](const ordered_json& json) {
     CommRequest request{.ranks = json.at("ranks"),
                         .seconds = json.at("seconds"),
                         .iterations = json.at("iterations"),
                         .rotation_bytes = json.at("rotation_bytes"),
                         .arena_bytes = json.at("arena_bytes"),
+                        .on_one_host = json.at("on_one_host"),
                         .processors = json.at("processors")};
     for (const auto& timed : json.at("cases")) request.cases.push_back(case_of(timed));
     return request;
   });
+}
+
+void write_request(const CommRequest& request, const std::string& path) {
+  write_text(to_text(request), path);
+}
+
+CommRequest read_request(const std::string& path) {
+  return request_from_text(read_text(path), path);
 }
 
 void write_answer(const CommAnswer& answer, const std::string& path) {
@@ -111,12 +126,13 @@ void write_answer(const CommAnswer& answer, const std::string& path) {
                      {"hot", samples->hot},
                      {"add_bytes_per_second", samples->add_bytes_per_second}});
   }
-  write_text(ordered_json{{"about", answer.about}, {"cases", cases}}.dump(), path);
+  write_text(ordered_json{{"name", answer.name}, {"about", answer.about}, {"cases", cases}}.dump(),
+             path);
 }
 
 CommAnswer read_answer(const std::string& path) {
-  return read_json(path, [](const ordered_json& json) {
-    CommAnswer answer{.about = json.at("about")};
+  return read_json(read_text(path), path, [](const ordered_json& json) {
+    CommAnswer answer{.name = json.value("name", ""), .about = json.at("about")};
     for (const auto& samples : json.at("cases")) answer.samples.push_back(samples_of(samples));
     return answer;
   });

@@ -3,8 +3,8 @@
 // job whose ranks read the same request; rank 0 writes the answer.
 //
 // request: {"ranks", "cases": [{"op", "dtype", "bytes", "memory"}], "seconds", "iterations",
-//           "rotation_bytes", "arena_bytes", "processors": [[…] per rank]}
-// answer:  {"about", "cases": [null | {"cold": [s], "hot": [s], "add_bytes_per_second"}]}
+//           "rotation_bytes", "arena_bytes", "on_one_host", "processors": [[…] per rank]}
+// answer:  {"name", "about", "cases": [null | {"cold": [s], "hot": [s], "add_bytes_per_second"}]}
 // cold and hot hold one time per iteration, in seconds: the maximum over all ranks.
 #pragma once
 
@@ -24,6 +24,7 @@ struct CommRequest {
   int iterations = 0;              // calls per case; 0: as many as fit into seconds
   std::size_t rotation_bytes = 0;  // calls rotate through at least this much memory
   std::size_t arena_bytes = 0;     // per kind of memory and rank
+  bool on_one_host = true;  // otherwise in-place adds are not timed: there is no common memory
   std::vector<std::vector<int>> processors = {};  // of each rank
 };
 
@@ -34,9 +35,14 @@ struct CommSamples {
 };
 
 struct CommAnswer {
-  std::string about = {};                                // the backend's name and version
+  std::string name = {};   // of lockstep's backend, by its group: "shm"; empty from a peer
+  std::string about = {};  // the backend's name and version
   std::vector<std::optional<CommSamples>> samples = {};  // one per case; nullopt: unsupported
 };
+
+/// The request as text, and back. The latter throws UsageError that names `origin`.
+[[nodiscard]] std::string to_text(const CommRequest& request);
+[[nodiscard]] CommRequest request_from_text(const std::string& text, const std::string& origin);
 
 /// Throw UsageError for a file with other contents, SystemError when the file cannot be read or
 /// written.

@@ -44,10 +44,11 @@ std::string row_line(const CommRow& row, int ranks) {
   const auto& ours = row.backends.front().value();
   const auto rates = rates_of(row, ranks);
   auto line =
-      fmt::format("{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}{:>6.0f}%{:>9}", size_in_words(row.timed.bytes),
+      fmt::format("{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}{:>7}{:>9}", size_in_words(row.timed.bytes),
                   microseconds(ours.p50), microseconds(ours.p99), microseconds(ours.max),
                   gigabytes(rates.algorithm_bandwidth), gigabytes(rates.bus_bandwidth),
-                  100 * rates.bound_share, microseconds(ours.hot));
+                  rates.bound > 0 ? fmt::format("{:.0f}%", 100 * rates.bound_share) : "-",
+                  microseconds(ours.hot));
   for (std::size_t peer = 1; peer < row.backends.size(); ++peer) {
     const auto& theirs = row.backends[peer];
     line += fmt::format("{:>9}{:>7}", theirs ? microseconds(theirs->p50) : "-",
@@ -61,12 +62,12 @@ bool same_group(const CommCase& a, const CommCase& b) {
 }
 
 // "0", "0-3", "0,2,4".
-std::string processors_in_words(const std::vector<int>& processors) {
-  const bool contiguous = processors.back() - processors.front() + 1 == std::ssize(processors);
-  if (processors.size() > 2 && contiguous) {
-    return fmt::format("{}-{}", processors.front(), processors.back());
+std::string numbers_in_words(const std::vector<int>& numbers) {
+  const bool contiguous = numbers.back() - numbers.front() + 1 == std::ssize(numbers);
+  if (numbers.size() > 2 && contiguous) {
+    return fmt::format("{}-{}", numbers.front(), numbers.back());
   }
-  return fmt::format("{}", fmt::join(processors, ","));
+  return fmt::format("{}", fmt::join(numbers, ","));
 }
 
 // "rank 0 on 0, ranks 1-3 on 1", cut to one line.
@@ -79,7 +80,7 @@ std::string processors_text(const CommRequest& request) {
     const auto ranks = fmt::format(
         "{}{} on {}", first > 0 ? ", " : "",
         first == last ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, last),
-        processors_in_words(processors[first]));
+        numbers_in_words(processors[first]));
     if (text.size() + ranks.size() > 80) return text + ", ...";
     text += ranks;
     first = last + 1;
@@ -87,16 +88,36 @@ std::string processors_text(const CommRequest& request) {
   return text;
 }
 
+// "h0 with ranks 0-3, h1 with ranks 4,6", cut to one line.
+std::string hosts_text(const std::vector<CommHost>& hosts) {
+  std::string text;
+  for (const auto& host : hosts) {
+    const auto one = fmt::format("{}{} with rank{} {}", text.empty() ? "" : ", ", host.name,
+                                 host.ranks.size() == 1 ? "" : "s", numbers_in_words(host.ranks));
+    if (text.size() + one.size() > 85) return text + ", ...";
+    text += one;
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string ranks_in_words(const CommReport& report) {
+  const bool one_host = report.request.on_one_host;
+  const auto places =
+      one_host ? report.machine.cpu.num_cores() : static_cast<int>(report.hosts.size());
+  return fmt::format("{} rank{} on {} {}{}", report.request.ranks,
+                     report.request.ranks == 1 ? "" : "s", places, one_host ? "core" : "host",
+                     places == 1 ? "" : "s");
+}
 
 std::string header_text(const CommReport& report) {
   const auto& request = report.request;
   const auto cache = report.machine.last_level_cache();
   auto text =
-      fmt::format("lockstep bench comm: {} rank{} on {} core{}, one thread each, {} build{}\n",
-                  request.ranks, request.ranks == 1 ? "" : "s", report.machine.cpu.num_cores(),
-                  report.machine.cpu.num_cores() == 1 ? "" : "s", report.build,
-                  report.build == "Release" ? "" : ": slower than Release");
+      fmt::format("lockstep bench comm: {}, one thread each, {} build{}\n", ranks_in_words(report),
+                  report.build, report.build == "Release" ? "" : ": slower than Release");
+  if (!request.on_one_host) text += fmt::format("hosts: {}\n", hosts_text(report.hosts));
   text += fmt::format("processors: {}\n", processors_text(request));
   text +=
       fmt::format("buffers: rotate through {} per rank (last-level cache {}); limit {} per rank\n",
@@ -124,14 +145,18 @@ std::string table_text(const CommReport& report) {
     text += row_line(row, report.request.ranks);
     fastest_add = std::max(fastest_add, row.backends.front().value().add_bytes_per_second);
   }
-  text += fmt::format(
-      "\n{} round{}. Each time is the maximum over all ranks. algbw, busbw: GB/s. bound: percent "
-      "of\n"
-      "the rate of in-place adds of all ranks, timed before each row (at most {} GB/s). hot: p50 "
-      "on\n"
-      "one buffer, as in OSU's benchmarks.{}\n",
-      report.rounds, report.rounds == 1 ? "" : "s", gigabytes(fastest_add),
-      report.names.size() > 1 ? " ratio: p50 of the peer / p50 of lockstep." : "");
+  text += fmt::format("\n{} round{}. Each time is the maximum over all ranks. algbw, busbw: GB/s. ",
+                      report.rounds, report.rounds == 1 ? "" : "s");
+  text +=
+      report.request.on_one_host
+          ? fmt::format(
+                "bound: percent of\nthe rate of in-place adds of all ranks, timed before "
+                "each row (at most {} GB/s). hot: p50 on\none buffer, as in OSU's "
+                "benchmarks.",
+                gigabytes(fastest_add))
+          : "bound: only\nwhere all ranks share one memory. hot: p50 on one buffer, as in OSU's "
+            "benchmarks.";
+  text += report.names.size() > 1 ? " ratio: p50 of the peer / p50 of lockstep.\n" : "\n";
   return text;
 }
 
