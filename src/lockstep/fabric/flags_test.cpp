@@ -18,6 +18,13 @@ INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(3)));
+INSTANTIATE_TEST_SUITE_P(DeviceThreads, GroupTest,
+                         ::testing::Combine(kThreadDeviceTransports,
+                                            ::testing::Values(Ranks::threads),
+                                            ::testing::Values(1, 2, 3, 8)));
+INSTANTIATE_TEST_SUITE_P(DeviceProcesses, GroupTest,
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(3)));
 
 void check_flags(Group& group, Collective kind) {
   const int last = group.size() - 1;
@@ -28,14 +35,14 @@ void check_flags(Group& group, Collective kind) {
                         .equal = group.rank() == 0 ? 7U : 8U,
                         .any = group.rank() == last ? 4U : 0U,
                         .absent = group.rank() != 0};
-    const auto operation = group.start({.kind = kind,
-                                        .count = count,
-                                        .input = data,
-                                        .output = data,
-                                        .flags = own,
-                                        .owners = has_owners(kind) ? &owners : nullptr},
-                                       nullptr);
-    group.wait(*operation);
+    const Call call{.kind = kind,
+                    .count = count,
+                    .input = data,
+                    .output = data,
+                    .flags = own,
+                    .owners = has_owners(kind) ? &owners : nullptr};
+    const auto operation = group.start(on_device(group, call), nullptr);
+    finish(group, *operation);
     const auto& all = operation->flags();
     EXPECT_EQ(all.sum, (last + 1) * (last + 2) / 2);
     EXPECT_EQ(all.all_equal, last == 0);
@@ -64,17 +71,17 @@ void check_weights(Group& group, Collective kind, std::int64_t count, std::int64
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = out ? 0 : static_cast<float>(i % 9);
   const auto before = data;
   const auto bytes = std::as_writable_bytes(std::span(data));
-  const auto operation = group.start({.kind = kind,
-                                      .dtype = DType::float32,
-                                      .op = ReduceOp::weighted_average,
-                                      .count = count,
-                                      .input = bytes,
-                                      .output = bytes,
-                                      .flags = CallFlags{.absent = out},
-                                      .weight = out ? 0 : each,
-                                      .owners = has_owners(kind) ? &owners : nullptr},
-                                     nullptr);
-  group.wait(*operation);
+  const Call call{.kind = kind,
+                  .dtype = DType::float32,
+                  .op = ReduceOp::weighted_average,
+                  .count = count,
+                  .input = bytes,
+                  .output = bytes,
+                  .flags = CallFlags{.absent = out},
+                  .weight = out ? 0 : each,
+                  .owners = has_owners(kind) ? &owners : nullptr};
+  const auto operation = group.start(on_device(group, call), nullptr);
+  finish(group, *operation);
   EXPECT_EQ(operation->flags().first_present, size == 1 ? -1 : 0);
   const auto weight = std::max<std::int64_t>(1, each * (size - 1));
   for (std::size_t i = 0; i < data.size(); ++i) {
@@ -97,17 +104,11 @@ TEST_P(GroupTest, AWeightedAverageDividesByTheSumOfTheWeights) {
 
 TEST_P(GroupTest, AWeightedAverageNeedsAWeight) {
   run_group(setting(), [](Group& group) {
-    EXPECT_THROW((void)group.start({.kind = Collective::all_reduce,
-                                    .dtype = DType::float32,
-                                    .op = ReduceOp::weighted_average},
-                                   nullptr),
-                 UsageError);
-    EXPECT_THROW((void)group.start({.kind = Collective::all_reduce,
-                                    .dtype = DType::float32,
-                                    .op = ReduceOp::weighted_average,
-                                    .weight = -1},
-                                   nullptr),
-                 UsageError);
+    Call call{
+        .kind = Collective::all_reduce, .dtype = DType::float32, .op = ReduceOp::weighted_average};
+    EXPECT_THROW((void)group.start(on_device(group, call), nullptr), UsageError);
+    call.weight = -1;
+    EXPECT_THROW((void)group.start(on_device(group, call), nullptr), UsageError);
   });
 }
 

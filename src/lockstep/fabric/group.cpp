@@ -61,7 +61,9 @@ Group::~Group() {
       control_->poll();
       if (const auto cause = reported_failure()) throw PeerError(cause->culprit, cause->text);
       for (int other = 0; other < size(); ++other) {
-        if (other == rank() || !control_->is_gone(other)) continue;
+        if (other == rank()) continue;
+        if (has_left_before(other, last_device_call_)) throw PeerError(other, "it has left");
+        if (!control_->is_gone(other)) continue;
         if (control_->standing(other) != Standing::left) throw PeerError(other, "it has ended");
       }
     });
@@ -69,6 +71,11 @@ Group::~Group() {
   control_->set_standing(Standing::left);
   // Other ranks may still write to the memory of a call that is not complete.
   if (queue_.empty()) return;
+  const bool others_may_have_begun =
+      std::any_of(queue_.begin(), queue_.end(), [&](const auto& operation) {
+        return operation->device.kind != DeviceKind::cpu && !entered(*operation).lagging();
+      });
+  if (others_may_have_begun) device_->cut_off();
   try {
     data_->cut_off();
   } catch (const Error& error) {

@@ -177,6 +177,10 @@ class Group final : private GroupRegistryMember {
   static constexpr auto kEveryCall = std::numeric_limits<std::uint64_t>::max();
   [[nodiscard]] std::optional<Cause> reported_failure(std::uint64_t number = kEveryCall) const;
   [[nodiscard]] std::optional<Cause> find_failure(const Awaited& awaited) const;
+  // A rank that has left before it completed call `number` never does its part of it.
+  [[nodiscard]] bool has_left_before(int rank, std::uint64_t number) const noexcept;
+  [[nodiscard]] Cause departure_of(int rank) const;
+  void expect_nobody_left(const CallOperation& operation);
   // Whether `rank` has completed the oldest call that this rank has not.
   [[nodiscard]] bool has_completed_front(int rank) const noexcept;
   [[nodiscard]] std::string call_in_words(int rank, std::uint64_t number) const;
@@ -218,6 +222,7 @@ class Group final : private GroupRegistryMember {
   RankPage page_ = membership_.page;
   std::optional<Cause> failure_;
   std::chrono::steady_clock::time_point last_check_{};
+  std::uint64_t last_device_call_ = 0;  // that is complete: its work is enqueued
 };
 
 /// Creates the group of all ranks of `world`, with the planes of `connect`.

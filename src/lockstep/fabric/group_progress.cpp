@@ -120,6 +120,7 @@ void Group::move_all(bool is_whole, std::optional<Ticks> now) {
     if (!is_whole && operation != queue_.front()) break;
     if (!operation->begun) {
       if (!may_begin || entered(*operation).lagging()) break;
+      if (operation->device.kind != DeviceKind::cpu) expect_nobody_left(*operation);
       begin(*operation, std::exchange(now, {}));
     }
     if (operation->done) continue;
@@ -134,6 +135,7 @@ void Group::move_all(bool is_whole, std::optional<Ticks> now) {
       data_->retire(*queue_.front(), /*is_last=*/number == calls_);
     } else {
       device_->retire(*queue_.front());
+      last_device_call_ = number;
     }
     control_->complete(number);
     recorder_.complete(number, queue_.front()->done_at);

@@ -55,6 +55,13 @@ void pause_core() noexcept {
 #endif
 }
 
+// The end of an operation's work on the device, which needs every rank's part of the call.
+Awaited end_of(Operation& operation) {
+  Awaited awaited{.local = operation.device_result()};
+  if (operation.is_call) awaited.condition.value = static_cast<CallOperation&>(operation).number;
+  return awaited;
+}
+
 }  // namespace
 
 void Group::wait_for(Operation& operation, std::optional<Deadline> deadline) {
@@ -85,7 +92,7 @@ void Group::synchronize(Operation& operation, std::optional<Deadline> deadline) 
   wait_for(operation, deadline);
   if (operation.device.kind == DeviceKind::cpu) return;
   Wait wait{deadline};
-  const Awaited awaited{.local = operation.device_result()};
+  const auto awaited = end_of(operation);
   while (const auto lagging = awaited.lagging()) {
     expect_usable();
     wait_a_little(awaited, *lagging, wait);
@@ -107,7 +114,7 @@ bool Group::has_ended(Operation& operation) {
     expect_result();
   } else {
     expect_usable();
-    check_sometimes({.local = operation.device_result()});
+    check_sometimes(end_of(operation));
   }
   return ended;
 }
@@ -252,8 +259,10 @@ std::optional<Cause> Group::find_failure(const Awaited& awaited) const {
     // Reads "gone" before "left": a rank that leaves and then ends counts as left.
     const bool dead = control_->is_gone(other);
     const bool left = control_->standing(other) == Standing::left;
-    // The device work of a rank has ended before it leaves.
-    if (left && awaited.local != nullptr) continue;
+    // The device work of a rank has ended before it leaves, except of calls that it had not begun.
+    if (left && awaited.local != nullptr && !has_left_before(other, awaited.condition.value)) {
+      continue;
+    }
     // Between hosts, what a rank has sent before it left may still be on the way.
     const bool has_messages = awaited.word != nullptr && !messages_.empty();
     const bool has_completed = has_completed_front(other);
@@ -271,9 +280,26 @@ std::optional<Cause> Group::find_failure(const Awaited& awaited) const {
     if (!leaver) leaver = other;
   }
   if (!leaver) return std::nullopt;
-  return Cause{*leaver, fmt::format("rank {} has left group {} while others are in {}: {}",
-                                    global_rank(*leaver), options_.name, what_waits(),
-                                    last_call_in_words(*leaver))};
+  return departure_of(*leaver);
+}
+
+// Its counters do not change any more once it has left.
+bool Group::has_left_before(int rank, std::uint64_t number) const noexcept {
+  return control_->standing(rank) == Standing::left &&
+         control_->counters().lags(rank, {Condition::Of::completed, number});
+}
+
+Cause Group::departure_of(int rank) const {
+  return {rank,
+          fmt::format("rank {} has left group {} while others are in {}: {}", global_rank(rank),
+                      options_.name, what_waits(), last_call_in_words(rank))};
+}
+
+// What this rank would enqueue on a device would wait for a rank that has left.
+void Group::expect_nobody_left(const CallOperation& operation) {
+  for (int other = 0; other < size(); ++other) {
+    if (other != rank() && has_left_before(other, operation.number)) fail(departure_of(other));
+  }
 }
 
 std::string Group::call_in_words(int rank, std::uint64_t number) const {

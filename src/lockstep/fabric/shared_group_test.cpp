@@ -18,26 +18,41 @@ INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2)));
+INSTANTIATE_TEST_SUITE_P(DeviceThreads, GroupTest,
+                         ::testing::Combine(kThreadDeviceTransports,
+                                            ::testing::Values(Ranks::threads),
+                                            ::testing::Values(2, 3)));
+INSTANTIATE_TEST_SUITE_P(DeviceProcesses, GroupTest,
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::processes),
+                                            ::testing::Values(2)));
+
+// The messages of a suite, of one byte, in the memory that it tests.
+void send(Group& group, Message message, std::byte& value) {
+  message.count = 1;
+  finish(group, *group.send(on_device(group, message), std::span(&value, 1), nullptr));
+}
+std::shared_ptr<Operation> start_to_receive(Group& group, Message message, std::byte& value) {
+  message.count = 1;
+  return group.receive(on_device(group, message), std::span(&value, 1), nullptr);
+}
 
 // One thread waits for an answer to the question that another thread sends.
 TEST_P(GroupTest, AWaitingThreadDoesNotBlockASend) {
   run_group(setting(), [](Group& group) {
     const int other = 1 - group.rank();
     std::byte value{5};
-    const std::span one(&value, 1);
     const auto begin = std::chrono::steady_clock::now();
     if (group.rank() == 0) {
-      const auto answer = group.receive({.peer = other, .tag = 2, .count = 1}, one, nullptr);
+      const auto answer = start_to_receive(group, {.peer = other, .tag = 2}, value);
       const std::jthread asks([&group, other] {
         std::this_thread::sleep_for(std::chrono::milliseconds(30));
         std::byte question{4};
-        group.wait(
-            *group.send({.peer = other, .tag = 1, .count = 1}, std::span(&question, 1), nullptr));
+        send(group, {.peer = other, .tag = 1}, question);
       });
-      group.wait(*answer);
+      finish(group, *answer);
     } else if (group.rank() == 1) {
-      group.wait(*group.receive({.peer = other, .tag = 1, .count = 1}, one, nullptr));
-      group.wait(*group.send({.peer = other, .tag = 2, .count = 1}, one, nullptr));
+      finish(group, *start_to_receive(group, {.peer = other, .tag = 1}, value));
+      send(group, {.peer = other, .tag = 2}, value);
     }
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   });
@@ -50,14 +65,13 @@ TEST_P(GroupTest, TwoThreadsReceiveWithOneTag) {
     if (group.rank() == 1) {
       std::byte value{7};
       for (int i = 0; i < 2 * kMessages; ++i) {
-        group.wait(*group.send({.peer = 0, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
+        send(group, {.peer = 0, .tag = 5}, value);
       }
     } else if (group.rank() == 0) {
       const auto receive = [&group] {
         for (int i = 0; i < kMessages; ++i) {
           std::byte value{};
-          group.wait(
-              *group.receive({.peer = 1, .tag = 5, .count = 1}, std::span(&value, 1), nullptr));
+          finish(group, *start_to_receive(group, {.peer = 1, .tag = 5}, value));
           EXPECT_EQ(value, std::byte{7});
         }
       };

@@ -12,6 +12,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
+#include "lockstep/base/test_stay_internal.h"
 #include "lockstep/fabric/test_calls_internal.h"
 #include "lockstep/fabric/test_group_internal.h"
 
@@ -25,7 +26,7 @@ using testing::Rank;
 // Large enough that a call takes milliseconds, so that a stop falls into it. With sockets it must
 // fit into their buffers, because the report of a failure is queued behind the data.
 std::size_t large_bytes(TransportKind kind) {
-  return kind == TransportKind::shm ? 16U << 20 : 64U << 10;
+  return kind == TransportKind::shm ? 16U << 20 : is_on_device(kind) ? 1U << 20 : 64U << 10;
 }
 
 // Sums spans filled with rank + 1 until a call fails; returns the error.
@@ -62,11 +63,12 @@ void stop_one_of(TransportKind kind, int size, std::uint64_t seed) {
   RandomStream random({seed, random_purpose("stop")}, 0, 0);
   const int victim = static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
   const std::chrono::microseconds delay(random.below(30'000));
+  set_suite_device(kind, seed);
   const auto body = [&](Rank& self) {
     const auto world = world_of_processes(self.rank(), size);
     const auto group = make_test_group(
         kind, world, {.timeout = 1500ms, .stall_report = 300ms, .one_shot_bytes = 4096});
-    const auto memory = group->allocate(large_bytes(kind));
+    const auto memory = allocate_on_device(*group, large_bytes(kind));
     self.note("working");
     const auto error = sum_until_failure(*group, *memory);
     if (self.rank() == victim) {
@@ -77,7 +79,8 @@ void stop_one_of(TransportKind kind, int size, std::uint64_t seed) {
     EXPECT_EQ(error.rank(), victim) << error.what();
     expect_words(error.what(),
                  {"rank " + std::to_string(victim) + " (pid ", "stopped by a signal", "call ",
-                  "all_reduce(sum, " + std::to_string(large_bytes(kind)) + " × uint8, \"large\")"});
+                  "all_reduce(sum, " + std::to_string(large_bytes(kind)) + " × uint8, " +
+                      (is_on_device(kind) ? "on CUDA, " : "") + "\"large\")"});
     // From here on the memory is private to this rank, whatever the victim does when it resumes.
     std::fill(memory->bytes().begin(), memory->bytes().end(), std::byte{0x5A});
     self.note("given up");
@@ -110,11 +113,13 @@ void stop_one_of(TransportKind kind, int size, std::uint64_t seed) {
 
 class Stop : public TransportTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, Stop, kTransports);
+INSTANTIATE_TEST_SUITE_P(Devices, Stop, kDeviceTransports);
 
 TEST_P(Stop, AStoppedRankIsReportedAndNamedAndWritesNothingWhenItResumes) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t first = soak ? std::stoull(*soak) : 1;
-  for (std::uint64_t i = 0; i < (soak ? 30U : 5U) && !HasFailure(); ++i) {
+  const std::uint64_t count = soak ? 30 : is_on_device(GetParam()) ? 1 : 5;
+  for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) {
     stop_one_of(GetParam(), 2 + static_cast<int>(i % 3), first + i);
   }
 }
@@ -122,9 +127,10 @@ TEST_P(Stop, AStoppedRankIsReportedAndNamedAndWritesNothingWhenItResumes) {
 TEST_P(Stop, RanksThatAreStoppedAndResumedGiveCorrectSums) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t seed = soak ? std::stoull(*soak) : 1;
-  const int stops = soak ? 500 : 40;
+  const int stops = soak ? 500 : is_on_device(GetParam()) ? 10 : 40;
   constexpr int kSize = 3;
   const auto kind = GetParam();
+  set_suite_device(kind, seed);
   const auto body = [&](Rank& self) {
     const auto world = world_of_processes(self.rank(), kSize);
     const auto group = make_test_group(kind, world, {.one_shot_bytes = 4096});
@@ -160,7 +166,10 @@ TEST_P(Stop, RanksThatAreStoppedAndResumedGiveCorrectSums) {
 }
 
 // Ctrl-Z and fg: no rank takes the time in which it was stopped itself for waiting or for silence.
-TEST_P(Stop, AJobThatIsStoppedAsAWholeForLongerThanItsTimeoutContinues) {
+class StopOfJob : public TransportTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, StopOfJob, kTransports);
+
+TEST_P(StopOfJob, AJobThatIsStoppedAsAWholeForLongerThanItsTimeoutContinues) {
   constexpr int kSize = 2;
   constexpr std::uint64_t kCalls = 2000;
   const auto kind = GetParam();
@@ -188,6 +197,51 @@ TEST_P(Stop, AJobThatIsStoppedAsAWholeForLongerThanItsTimeoutContinues) {
                                           std::this_thread::sleep_for(stopped_for);
                                           for (int rank = 0; rank < kSize; ++rank)
                                             ranks.send_signal(rank, SIGCONT);
+                                        }});
+}
+
+// The host of rank 0 waits in the driver for work of rank 1, so that only the watcher, with the
+// deadline of that work, looks at the group. Rank 1 is resumed later than rank 0.
+TEST(StopOfDevices, TheDeadlineOfEnqueuedWorkExcludesTheTimeInWhichTheJobWasStopped) {
+  set_suite_device(TransportKind::ipc);
+  const auto body = [](Rank& self) {
+    const StayUntilTold stay;
+    const auto world = world_of_processes(self.rank(), 2);
+    const auto group = make_test_group(TransportKind::ipc, world, {.timeout = 1500ms});
+    std::byte value{1};
+    const std::span span(&value, 1);
+    const auto call = on_device(
+        *group, {.kind = Collective::all_reduce, .count = 1, .input = span, .output = span});
+    finish(*group, *group->start(call, nullptr));
+    run(*group, {.kind = Collective::barrier});
+    if (self.rank() == 1) {
+      const auto operation = group->start(call, nullptr);
+      self.barrier(self.deadline());
+      self.note("entered");
+      stay.wait();
+      finish(*group, *operation);
+    } else {
+      self.barrier(self.deadline());
+      const auto operation = group->start(call, nullptr);
+      EXPECT_TRUE(operation->done) << "the work is not enqueued";
+      group->make_wait(*operation, call.stream);
+      self.note("enqueued");
+      EXPECT_TRUE(SuiteDevice::get()->synchronize(call.stream).ok());
+      finish(*group, *operation);
+    }
+    EXPECT_EQ(value, std::byte{4});
+    self.barrier(self.deadline());
+  };
+  (void)testing::run_ranks_as_processes(2, body, {.meanwhile = [](const auto& ranks) {
+                                          ranks.wait_for_note(0, "enqueued", soon());
+                                          ranks.wait_for_note(1, "entered", soon());
+                                          for (const int rank : {0, 1})
+                                            ranks.send_signal(rank, SIGSTOP);
+                                          std::this_thread::sleep_for(2000ms);
+                                          ranks.send_signal(0, SIGCONT);
+                                          std::this_thread::sleep_for(200ms);
+                                          ranks.send_signal(1, SIGCONT);
+                                          ranks.send_signal(1, StayUntilTold::kSignal);
                                         }});
 }
 

@@ -15,6 +15,7 @@
 #include "lockstep/fabric/group.h"
 #include "lockstep/fabric/test_plain_transport_internal.h"
 #include "lockstep/gpu/test_device_suite_internal.h"
+#include "lockstep/gpu/watcher.h"
 #include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/shm/connect.h"
 #include "lockstep/shm/test_thread_memory_internal.h"
@@ -79,6 +80,7 @@ struct GroupSetting {
       .timeout = std::chrono::seconds(30), .inline_bytes = 1024, .one_shot_bytes = 256};
   std::chrono::milliseconds limit{240'000};
   std::uint64_t seed = 1;  // of the device double's schedule
+  std::size_t lag = 0;     // likewise
 };
 
 using GroupBody = std::function<void(Group&)>;
@@ -136,21 +138,25 @@ inline std::string nth_call(std::uint64_t number) {
   return "call " + std::to_string(number + calls_of_connect.load());
 }
 
-/// Sets the device double of a transport. `seed` is that of its schedule.
-inline void set_suite_device(TransportKind kind, std::uint64_t seed = 1) {
+/// Sets the device double of a transport, and the watcher that products use too. `seed` and `lag`
+/// are those of the double's schedule.
+inline void set_suite_device(TransportKind kind, std::uint64_t seed = 1, std::size_t lag = 0) {
   if (!is_on_device(kind)) return SuiteDevice::set(std::nullopt);
   const auto backend = kind == TransportKind::ipc    ? BackendKind::ipc
                        : kind == TransportKind::nccl ? BackendKind::nccl
                                                      : BackendKind::staged;
   constexpr int kMostRanks = 8;  // NCCL needs a device per rank
-  SuiteDevice::set(SuiteDevice::Setting{
-      .backend = backend,
-      .device = {.seed = seed, .num_devices = kind == TransportKind::nccl ? kMostRanks : 1}});
+  SuiteDevice::set(
+      SuiteDevice::Setting{.backend = backend,
+                           .device = {.seed = seed,
+                                      .num_devices = kind == TransportKind::nccl ? kMostRanks : 1,
+                                      .lag = lag},
+                           .watcher = &watcher_of_process});
 }
 
 inline void run_group(const GroupSetting& setting, const GroupBody& own_body) {
   using testing::Rank;
-  set_suite_device(setting.transport, setting.seed);
+  set_suite_device(setting.transport, setting.seed, setting.lag);
   const GroupBody body = [&](Group& group) {
     calls_of_connect = connect_device(group);
     own_body(group);

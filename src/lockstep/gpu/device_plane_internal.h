@@ -54,6 +54,7 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
   [[nodiscard]] const std::vector<Peer>& peers() const noexcept override { return watched_peers_; }
   [[nodiscard]] std::optional<Deadline> next_deadline() noexcept override;
   [[nodiscard]] bool may_sleep() noexcept override;
+  void extend_deadlines(std::chrono::nanoseconds time) noexcept override;
   [[nodiscard]] std::optional<Cause> find_cause() noexcept override;
   void fail(const Cause& cause) noexcept override;
   [[nodiscard]] bool release() noexcept override;
@@ -83,6 +84,8 @@ class DeviceDataPlane final : public DevicePlane, public WatchedGroup {
   void expect_capturable() const;
   void add_outstanding(Outstanding&& own) noexcept;
   [[nodiscard]] const Outstanding* oldest_outstanding() noexcept;
+  [[nodiscard]] std::optional<Cause> published_failure() const;
+  [[nodiscard]] std::optional<Cause> find_lost_rank(const Label& label) const;
   [[nodiscard]] bool is_idle() noexcept;
   [[nodiscard]] bool try_cut_off() noexcept;
   [[nodiscard]] bool has_lost_rank() const noexcept;

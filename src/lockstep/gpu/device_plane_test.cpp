@@ -168,6 +168,53 @@ TEST_P(DevicePlaneTest, AFailureOfEveryFunctionReachesAllRanks) {
   }
 }
 
+// Rank 0 has entered a call, and leaves before it has enqueued its part; the work of rank 1 waits
+// for it. The host of rank 1 waits for the group, or for its stream, or leaves too.
+TEST_P(DevicePlaneTest, ARankThatLeavesWithoutItsPartOfACallIsNamed) {
+  enum class Wait { for_group, for_stream, for_nothing };
+  for (const auto wait : {Wait::for_group, Wait::for_stream, Wait::for_nothing}) {
+    set_suite_device(GetParam());
+    const auto memory = std::make_shared<ThreadMemory>();
+    std::array<std::byte, 2> bytes{};
+    const auto begin = std::chrono::steady_clock::now();
+    testing::run_ranks_as_threads(2, [&](testing::Rank& self) {
+      auto group =
+          thread_group(memory, self.rank(), 2, {.timeout = 60s}, {}, &SuiteDevice::connect);
+      const auto call =
+          sum_of(*group, std::span(bytes).subspan(static_cast<std::size_t>(self.rank()), 1));
+      finish(*group, *group->start(call, nullptr));
+      finish(*group, *group->start({.kind = Collective::barrier}, nullptr));
+      auto* const stream = call.stream;
+      if (self.rank() == 0) {
+        const auto entered = group->start(call, nullptr);
+        self.barrier(self.deadline());
+        self.barrier(self.deadline());
+        group.reset();
+        return;
+      }
+      self.barrier(self.deadline());
+      const auto operation = group->start(call, nullptr);
+      const bool is_enqueued = operation->done;
+      EXPECT_EQ(is_enqueued, GetParam() == TransportKind::ipc);
+      if (is_enqueued && wait == Wait::for_stream) group->make_wait(*operation, stream);
+      self.barrier(self.deadline());
+      if (wait == Wait::for_nothing) return;
+      if (wait == Wait::for_stream) {
+        EXPECT_TRUE(SuiteDevice::get()->synchronize(stream).ok());
+      }
+      try {
+        finish(*group, *operation);
+        ADD_FAILURE() << "no error";
+      } catch (const PeerError& error) {
+        EXPECT_EQ(error.rank(), 0) << error.what();
+        EXPECT_NE(std::string(error.what()).find("has left group"), std::string::npos)
+            << error.what();
+      }
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+  }
+}
+
 // A rank that has the result of a call keeps it when the device of another rank fails after that:
 // its next call reports the failure.
 TEST_P(DevicePlaneTest, AFailureAfterTheResultOfAnotherRankReachesTheNextCallOfThatRank) {

@@ -49,7 +49,9 @@ void DeviceDataPlane::retire(Operation& operation) noexcept {
                   .deadline = Deadline::after(timeout_)};
   if (operation.is_call) {
     const auto& call = static_cast<const DeviceCall&>(operation);
-    own.label = {.number = call.number, .call = descriptor_of(call.call)};
+    // The call itself no longer has its name.
+    own.label = {.number = call.number,
+                 .call = control_.record(membership_.rank, call.number).descriptor};
   } else {
     auto& message = static_cast<DeviceMessage&>(operation);
     own.label = {.kind = Label::Kind::message,
@@ -148,6 +150,53 @@ bool DeviceDataPlane::may_sleep() noexcept {
   return !is_watched_;
 }
 
+void DeviceDataPlane::extend_deadlines(std::chrono::nanoseconds time) noexcept {
+  const std::lock_guard lock(outstanding_mutex_);
+  for (auto& operation : outstanding_) {
+    operation.deadline = Deadline(operation.deadline.at() + time);
+  }
+}
+
+std::optional<Cause> DeviceDataPlane::published_failure() const {
+  for (int rank = 0; rank < membership_.size(); ++rank) {
+    if (rank == membership_.rank || control_.standing(rank) != Standing::failed) continue;
+    auto cause = control_.cause(rank);
+    if (cause.culprit == membership_.rank) {
+      cause.text =
+          fmt::format("rank {} has given up on this rank: {}",
+                      parts_.peers[static_cast<std::size_t>(rank)].global_rank, cause.text);
+    }
+    return cause;
+  }
+  return std::nullopt;
+}
+
+// A rank whose process has ended, or that has left the group without its part of a call.
+std::optional<Cause> DeviceDataPlane::find_lost_rank(const Label& label) const {
+  for (const auto& peer : watched_peers_) {
+    pollfd watched{peer.process->number(), POLLIN, 0};
+    if (::poll(&watched, 1, 0) <= 0 || control_.standing(peer.rank) == Standing::left) continue;
+    const auto global_rank = parts_.peers[static_cast<std::size_t>(peer.rank)].global_rank;
+    return Cause{
+        peer.rank,
+        fmt::format("rank {} ({}) has ended while others have enqueued {} of group {} on a "
+                    "GPU; see its own output for the reason",
+                    global_rank, control_.describe(peer.rank), label.words(), group_name_)};
+  }
+  if (label.kind != Label::Kind::call) return std::nullopt;
+  for (int rank = 0; rank < membership_.size(); ++rank) {
+    if (rank == membership_.rank || control_.standing(rank) != Standing::left) continue;
+    if (!control_.counters().lags(rank, {Condition::Of::completed, label.number})) continue;
+    return Cause{
+        rank,
+        fmt::format("rank {} has left group {} without its part of {}, which others have enqueued "
+                    "on a GPU",
+                    parts_.peers[static_cast<std::size_t>(rank)].global_rank, group_name_,
+                    label.words())};
+  }
+  return std::nullopt;
+}
+
 std::optional<Cause> DeviceDataPlane::find_cause() noexcept {
   try {
     std::unique_lock lock(outstanding_mutex_);
@@ -156,28 +205,17 @@ std::optional<Cause> DeviceDataPlane::find_cause() noexcept {
     const auto label = oldest->label;
     const auto deadline = oldest->deadline;
     lock.unlock();
-    for (int rank = 0; rank < membership_.size(); ++rank) {
-      if (rank == membership_.rank || control_.standing(rank) != Standing::failed) continue;
-      return control_.cause(rank);
-    }
-    for (const auto& peer : watched_peers_) {
-      pollfd watched{peer.process->number(), POLLIN, 0};
-      if (::poll(&watched, 1, 0) <= 0 || control_.standing(peer.rank) == Standing::left) continue;
-      const auto global_rank = parts_.peers[static_cast<std::size_t>(peer.rank)].global_rank;
-      return Cause{
-          peer.rank,
-          fmt::format("rank {} ({}) has ended while others have enqueued {} of group {} on a "
-                      "GPU; see its own output for the reason",
-                      global_rank, control_.describe(peer.rank), label.words(), group_name_)};
-    }
+    if (auto cause = published_failure()) return cause;
+    if (auto cause = find_lost_rank(label)) return cause;
     if (deadline.expired()) {
       const int lagging = transport_->lagging();
       const auto global_rank = parts_.peers[static_cast<std::size_t>(lagging)].global_rank;
-      return Cause{lagging,
-                   fmt::format("{} of group {} has not ended on the GPU after {:.1f} s, waiting "
-                               "for the device of rank {}",
-                               label.words(), group_name_,
-                               std::chrono::duration<double>(timeout_).count(), global_rank)};
+      return Cause{
+          lagging,
+          fmt::format("{} of group {} has not ended on the GPU after {:.1f} s, waiting "
+                      "for the device of rank {} ({})",
+                      label.words(), group_name_, std::chrono::duration<double>(timeout_).count(),
+                      global_rank, control_.describe(lagging))};
     }
     return transport_ ? transport_->find_error() : std::nullopt;
   } catch (const std::exception& error) {

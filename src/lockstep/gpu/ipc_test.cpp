@@ -141,7 +141,7 @@ TEST(EndWord, MemoryThatAStreamStillWaitsForIsKept) {
     const auto functions = std::make_shared<DeviceDouble>(DoubleOptions{});
     std::atomic<int> releases = 0;
     functions->set_fault([&](std::string_view function) {
-      if (function == "release") ++releases;
+      if (function == "release_host") ++releases;
       return DeviceStatus();
     });
     const auto context = std::make_shared<DeviceContext>(functions, 0);

@@ -1,7 +1,9 @@
 // For tests. A double of DeviceFunctions: device memory is memory of the host, a stream is a queue
 // of tasks, and one thread executes the first task of a stream that it draws at random, so that
-// every seed gives another order. Ranks may be threads, which share one double, or processes, which
-// have one each and map each other's memory. Errors are scripted.
+// every seed gives another order. With a lag, streams are held back too: work that should wait for
+// another stream and does not is then executed before it, even if it was enqueued long after it.
+// Ranks may be threads, which share one double, or processes, which have one each and map each
+// other's memory. Errors are scripted.
 #pragma once
 
 #include <fcntl.h>
@@ -32,6 +34,7 @@ struct DoubleOptions {
   std::uint64_t seed = 1;
   int num_devices = 1;
   bool maps_memory = true;
+  std::size_t lag = 0;  // the most draws for which a stream is held back
 };
 
 class DeviceDouble final : public DeviceFunctions {
@@ -41,6 +44,8 @@ class DeviceDouble final : public DeviceFunctions {
   /// Whether a task can be executed. Called with the double's lock.
   using IsRunnable = std::function<bool()>;
   using Action = std::function<void()>;
+  /// Called before every task, without the double's lock.
+  using BeforeTask = std::function<void()>;
 
   explicit DeviceDouble(DoubleOptions options)
       : options_(options),
@@ -56,12 +61,18 @@ class DeviceDouble final : public DeviceFunctions {
     const std::lock_guard lock(mutex_);
     fault_ = std::move(fault);
   }
+  void set_before_task(BeforeTask before_task) {
+    const std::lock_guard lock(mutex_);
+    before_task_ = std::move(before_task);
+  }
 
   /// Appends a task to a stream; `runnable` null: it waits for nothing else. `polls`: nothing wakes
   /// the double when the task becomes runnable.
   void enqueue(void* stream, IsRunnable runnable, Action action, bool polls = false) {
     const std::lock_guard lock(mutex_);
-    streams_[stream].tasks.push_back({std::move(runnable), std::move(action), polls});
+    auto& queue = streams_[stream];
+    if (queue.tasks.empty()) hold_back(queue);
+    queue.tasks.push_back({std::move(runnable), std::move(action), polls});
     changed_.notify_all();
   }
   /// Work for the stream counts as part of a graph, and that of streams that wait for it. It is
@@ -141,6 +152,8 @@ class DeviceDouble final : public DeviceFunctions {
       const std::lock_guard lock(mutex_);
       if (auto status = fault_of("record"); !status.ok()) return status;
       number = ++events_[event].recorded;
+      const auto found = captured_.find(stream);
+      events_[event].captured_by = found == captured_.end() ? nullptr : found->second;
     }
     enqueue(stream, nullptr, [this, event, number] {
       const std::lock_guard lock(mutex_);
@@ -152,10 +165,10 @@ class DeviceDouble final : public DeviceFunctions {
     std::uint64_t number = 0;
     {
       const std::lock_guard lock(mutex_);
-      const auto found = captured_.find(stream);
-      events_[event].captured_by = found == captured_.end() ? nullptr : found->second;
       if (auto status = fault_of("make_wait"); !status.ok()) return status;
       number = events_[event].recorded;
+      auto* const captured_by = events_[event].captured_by;
+      if (captured_.contains(captured_by)) captured_[stream] = captured_by;
     }
     enqueue(
         stream, [this, event, number] { return events_[event].passed >= number; }, [] {});
@@ -167,27 +180,16 @@ class DeviceDouble final : public DeviceFunctions {
     return fault_of("query_event");
   }
 
-      auto* const captured_by = events_[event].captured_by;
-      if (captured_.contains(captured_by)) captured_[stream] = captured_by;
   DeviceStatus allocate(std::size_t bytes, std::byte*& memory) override {
-    const std::lock_guard lock(mutex_);
-    if (auto status = fault_of("allocate"); !status.ok()) return status;
-    auto made = std::make_unique<SharedMemory>(bytes);
-    memory = made->bytes().data();
-    // Other than zeros, as memory of a device is.
-    std::memset(memory, 0xA5, bytes);
-    memory_[memory] = std::move(made);
-    return {};
+    return make_memory("allocate", bytes, memory);
   }
-  DeviceStatus release(std::byte* memory) override {
-    const std::lock_guard lock(mutex_);
-    memory_.erase(memory);
-    return fault_of("release");
-  }
+  DeviceStatus release(std::byte* memory) override { return drop_memory("release", memory); }
   DeviceStatus allocate_host(std::size_t bytes, std::byte*& memory) override {
-    return allocate(bytes, memory);
+    return make_memory("allocate_host", bytes, memory);
   }
-  DeviceStatus release_host(std::byte* memory) override { return release(memory); }
+  DeviceStatus release_host(std::byte* memory) override {
+    return drop_memory("release_host", memory);
+  }
   DeviceStatus register_host(std::span<std::byte> memory, std::byte*& on_device) override {
     on_device = memory.data();
     return fault_in("register_host");
@@ -221,7 +223,9 @@ class DeviceDouble final : public DeviceFunctions {
     }
     return {};
   }
-  DeviceStatus close_memory(std::byte* memory) override { return release(memory); }
+  DeviceStatus close_memory(std::byte* memory) override {
+    return drop_memory("close_memory", memory);
+  }
 
   DeviceStatus copy(std::byte* to, const std::byte* from, std::size_t bytes,
                     void* stream) override {
@@ -274,17 +278,34 @@ class DeviceDouble final : public DeviceFunctions {
   };
   struct Stream {
     std::deque<Task> tasks;  // the first one may be running
+    std::size_t held = 0;    // the number of draws for which it is held back
   };
   struct Event {
     std::uint64_t recorded = 0;
     std::uint64_t passed = 0;
+    void* captured_by = nullptr;
   };
   struct Exported {
     pid_t process = 0;
     int descriptor = 0;
     std::size_t bytes = 0;
-    void* captured_by = nullptr;
   };
+
+  DeviceStatus make_memory(std::string_view function, std::size_t bytes, std::byte*& memory) {
+    const std::lock_guard lock(mutex_);
+    if (auto status = fault_of(function); !status.ok()) return status;
+    auto made = std::make_unique<SharedMemory>(bytes);
+    memory = made->bytes().data();
+    // Other than zeros, as memory of a device is.
+    std::memset(memory, 0xA5, bytes);
+    memory_[memory] = std::move(made);
+    return {};
+  }
+  DeviceStatus drop_memory(std::string_view function, std::byte* memory) {
+    const std::lock_guard lock(mutex_);
+    memory_.erase(memory);
+    return fault_of(function);
+  }
 
   static int& selected() {
     thread_local int device = 0;
@@ -298,6 +319,11 @@ class DeviceDouble final : public DeviceFunctions {
     return fault_of(function);
   }
 
+  // Every second time.
+  void hold_back(Stream& stream) {
+    if (options_.lag > 0 && random_.below(2) == 0) stream.held = random_.below(options_.lag) + 1;
+  }
+
   void schedule(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (!stop.stop_requested()) {
@@ -305,6 +331,11 @@ class DeviceDouble final : public DeviceFunctions {
       std::vector<Stream*> runnable;
       for (auto& [handle, stream] : streams_) {
         if (frozen_ || stream.tasks.empty()) continue;
+        if (stream.held > 0) {
+          --stream.held;
+          polls = true;
+          continue;
+        }
         const auto& first = stream.tasks.front();
         if (!first.runnable || first.runnable()) runnable.push_back(&stream);
         polls = polls || first.polls;
@@ -316,7 +347,9 @@ class DeviceDouble final : public DeviceFunctions {
       }
       auto& stream = *runnable[random_.below(runnable.size())];
       const auto action = stream.tasks.front().action;
+      const auto before_task = before_task_;
       lock.unlock();
+      if (before_task) before_task();
       action();
       lock.lock();
       stream.tasks.pop_front();
@@ -329,6 +362,7 @@ class DeviceDouble final : public DeviceFunctions {
   std::condition_variable changed_;
   RandomStream random_;
   Fault fault_;
+  BeforeTask before_task_;
   bool frozen_ = false;
   std::uintptr_t handles_ = 0;
   std::map<void*, Stream> streams_;

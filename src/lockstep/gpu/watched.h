@@ -39,6 +39,8 @@ class WatchedGroup {
   /// call would cost a system call, and a thread that queries the device beside the one that
   /// launches.
   [[nodiscard]] virtual bool may_sleep() noexcept { return true; }
+  /// This process was stopped for `time` (SIGSTOP, Ctrl-Z): the deadlines are later by it.
+  virtual void extend_deadlines(std::chrono::nanoseconds /*time*/) noexcept {}
   /// Whether a rank's process has ended without leaving the group, the deadline has passed, or the
   /// transport has an error; in words that name the rank.
   [[nodiscard]] virtual std::optional<Cause> find_cause() noexcept = 0;

@@ -13,6 +13,7 @@
 #include <set>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
@@ -21,6 +22,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kReleaseInterval{1};
+// The thread is awake much sooner after its timeout. If it is not, this process was stopped: that
+// time was no waiting, and a resumed rank must not blame the others for it.
+constexpr std::chrono::milliseconds kLongestDelay{500};
 
 class ThreadWatcher final : public Watcher {
  public:
@@ -66,9 +70,13 @@ class ThreadWatcher final : public Watcher {
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the threads of the program
     std::vector<pollfd> descriptors;
+    auto last_look = Deadline::Clock::now();
     while (!stop.stop_requested()) {
       const int timeout = prepare(descriptors);
       const int ready = ::poll(descriptors.data(), descriptors.size(), timeout);
+      const auto before = std::exchange(last_look, Deadline::Clock::now());
+      const auto delay = last_look - before - std::chrono::milliseconds(timeout);
+      if (timeout >= 0 && delay > kLongestDelay) extend_deadlines(delay);
       if (ready < 0) continue;
       std::uint64_t count = 0;
       [[maybe_unused]] const auto read = ::read(event_.number(), &count, sizeof count);
@@ -97,6 +105,11 @@ class ThreadWatcher final : public Watcher {
       }
     }
     return until.at() == Deadline::Clock::time_point::max() ? -1 : until.poll_milliseconds();
+  }
+
+  void extend_deadlines(std::chrono::nanoseconds time) {
+    const std::lock_guard lock(mutex_);
+    for (auto& entry : entries_) entry.group->extend_deadlines(time);
   }
 
   void check_all(const std::vector<pollfd>& descriptors) {
