@@ -62,7 +62,10 @@ TEST_F(GpusOfMachine, HaveALoadThatGrowsWithTheMemoryInUse) {
   ASSERT_TRUE(functions_->set_device(0).ok());
   ASSERT_TRUE(functions_->allocate(kBytes, memory).ok());
   const auto after = read_gpu_load(*nvml, gpus.front());
-  for (const auto& [name, value] : named_figures(after)) std::cout << name << ' ' << value << '\n';
+  std::cout << after.memory_used_bytes.value_or(0) << " bytes, " << after.utilization.value_or(0)
+            << " busy, " << after.sm_clock_mhz.value_or(0) << " and "
+            << after.memory_clock_mhz.value_or(0) << " MHz, " << after.power_watts.value_or(0)
+            << " W\n";
   ASSERT_TRUE(before.memory_used_bytes && after.memory_used_bytes);
   EXPECT_GE(*after.memory_used_bytes - *before.memory_used_bytes, static_cast<double>(kBytes) / 2);
   EXPECT_TRUE(functions_->release(memory).ok());

@@ -14,21 +14,26 @@ namespace {
 constexpr std::size_t kRecentIntervals = 100;
 constexpr std::chrono::seconds kClockTime{60};
 
-}  // namespace
-
-GpuMeter::GpuMeter(int index) : nvml_(Nvml::open()) {
+// The GPU that has this index among those that the process may use.
+std::optional<Gpu> try_gpu(int index) {
   const auto gpus = list_gpus(Environment::of_process());
-  if (index >= 0 && static_cast<std::size_t>(index) < gpus.size()) {
-    gpu_ = gpus[static_cast<std::size_t>(index)];
-  }
+  if (index < 0 || static_cast<std::size_t>(index) >= gpus.size()) return std::nullopt;
+  return gpus[static_cast<std::size_t>(index)];
 }
 
+}  // namespace
+
+GpuMeter::GpuMeter(std::shared_ptr<const Nvml> nvml, Gpu gpu)
+    : nvml_(std::move(nvml)), gpu_(std::move(gpu)) {}
+
 void GpuMeter::look() {
-  if (!nvml_ || !gpu_) return;
-  const auto load = read_gpu_load(*nvml_, *gpu_);
+  if (!nvml_) return;
+  const auto load = read_gpu_load(*nvml_, gpu_);
   seen_ = GpuFigures{.utilization = load.utilization.value_or(0),
                      .memory_bytes = load.memory_used_bytes.value_or(0),
-                     .clock_mhz = load.sm_clock_mhz.value_or(0)};
+                     .clock_mhz = load.sm_clock_mhz.value_or(0),
+                     .memory_clock_mhz = load.memory_clock_mhz,
+                     .power_watts = load.power_watts};
 }
 
 std::optional<GpuFigures> GpuMeter::take(std::int64_t steps) {
@@ -44,7 +49,9 @@ RankLog::RankLog(const World& world, const ProcessGroup& group, Reporter& report
       reporter_(reporter),
       facts_(options.facts),
       clock_(align_clocks(world, "train", Deadline::after(kClockTime))) {
-  if (options.gpu) gpu_.emplace(*options.gpu);
+  if (options.gpu) {
+    if (auto gpu = try_gpu(*options.gpu)) gpu_.emplace(Nvml::open(), *std::move(gpu));
+  }
   counts_ = link_counts(world);
 }
 

@@ -28,8 +28,8 @@ namespace lockstep::cli {
 /// The GPU of a rank, read through NVML, and how often the host waits for it.
 class GpuMeter {
  public:
-  /// `index` counts the GPUs that this process may use.
-  explicit GpuMeter(int index);
+  /// `nvml` is null where NVML is not installed: then there are no figures.
+  GpuMeter(std::shared_ptr<const Nvml> nvml, Gpu gpu);
   /// Reads the GPU. Takes milliseconds: call it while the GPU still computes.
   void look();
   /// The figures of the last look, and the waits per step of `steps` steps.
@@ -38,8 +38,8 @@ class GpuMeter {
  private:
   std::optional<GpuFigures> seen_;
   HostSyncs syncs_;
-  std::shared_ptr<const Nvml> nvml_;  // null: not installed
-  std::optional<Gpu> gpu_;
+  std::shared_ptr<const Nvml> nvml_;
+  Gpu gpu_;
 };
 
 struct RankLogOptions {

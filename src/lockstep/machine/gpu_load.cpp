@@ -21,18 +21,4 @@ GpuLoad read_gpu_load(const Nvml& nvml, const Gpu& gpu) {
   return load;
 }
 
-std::vector<std::pair<std::string_view, double>> named_figures(const GpuLoad& load) {
-  std::vector<std::pair<std::string_view, double>> figures;
-  const auto add = [&](std::string_view name, const std::optional<double>& value) {
-    if (value) figures.emplace_back(name, *value);
-  };
-  add("gpu_memory_used_bytes", load.memory_used_bytes);
-  add("gpu_memory_total_bytes", load.memory_total_bytes);
-  add("gpu_utilization", load.utilization);
-  add("gpu_sm_clock_mhz", load.sm_clock_mhz);
-  add("gpu_memory_clock_mhz", load.memory_clock_mhz);
-  add("gpu_power_watts", load.power_watts);
-  return figures;
-}
-
 }  // namespace lockstep

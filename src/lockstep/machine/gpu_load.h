@@ -2,9 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "lockstep/machine/gpus.h"
 #include "lockstep/machine/nvml.h"
@@ -20,12 +17,11 @@ struct GpuLoad {
   std::optional<double> sm_clock_mhz = {};
   std::optional<double> memory_clock_mhz = {};
   std::optional<double> power_watts = {};
+
+  friend bool operator==(const GpuLoad&, const GpuLoad&) = default;
 };
 
 /// Reads the figures now; about a millisecond. Never throws: a figure that NVML refuses is nullopt.
 [[nodiscard]] GpuLoad read_gpu_load(const Nvml& nvml, const Gpu& gpu);
-
-/// The figures that exist, with their names in metrics rows: "gpu_power_watts".
-[[nodiscard]] std::vector<std::pair<std::string_view, double>> named_figures(const GpuLoad& load);
 
 }  // namespace lockstep

@@ -75,6 +75,10 @@ MetricRow to_row(const RankInterval& interval) {
     add(row, "gpu_utilization", interval.gpu->utilization);
     add(row, "gpu_memory_bytes", interval.gpu->memory_bytes);
     add(row, "gpu_clock_mhz", interval.gpu->clock_mhz);
+    if (interval.gpu->memory_clock_mhz) {
+      add(row, "gpu_memory_clock_mhz", *interval.gpu->memory_clock_mhz);
+    }
+    if (interval.gpu->power_watts) add(row, "gpu_power_watts", *interval.gpu->power_watts);
     if (interval.gpu->host_syncs) add(row, "host_syncs", *interval.gpu->host_syncs);
   }
   return row;
@@ -117,6 +121,8 @@ std::optional<RankInterval> try_rank_interval(const MetricRow& row) {
     result.gpu = {.utilization = number("gpu_utilization"),
                   .memory_bytes = number("gpu_memory_bytes"),
                   .clock_mhz = number("gpu_clock_mhz"),
+                  .memory_clock_mhz = row.number("gpu_memory_clock_mhz"),
+                  .power_watts = row.number("gpu_power_watts"),
                   .host_syncs = row.number("host_syncs")};
   }
   return result;

@@ -37,7 +37,12 @@ TEST_F(RankRowsInAFile, KeepEveryFigure) {
   on_gpu.slowest_peer = 3;
   on_gpu.slowest_peer_mb_per_s = 12.5;
   on_gpu.fastest_peer_mb_per_s = 900;
-  on_gpu.gpu = {.utilization = 0.5, .memory_bytes = 3e9, .clock_mhz = 1500, .host_syncs = 2};
+  on_gpu.gpu = {.utilization = 0.5,
+                .memory_bytes = 3e9,
+                .clock_mhz = 1500,
+                .memory_clock_mhz = 3201,
+                .power_watts = 650.5,
+                .host_syncs = 2};
   const BucketFigures bucket{.bucket = 3,
                              .bytes = 1 << 20,
                              .ready_ms = 1,

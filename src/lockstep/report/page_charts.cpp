@@ -277,6 +277,12 @@ std::vector<Chart> machine_charts(const RunRecord& run) {
     add("gpu-use", "GPU utilization", "Fraction of the time in which a kernel ran.", Unit::fraction,
         [](const RankInterval& row) { return row.gpu ? row.gpu->utilization : std::nan(""); });
   }
+  const RankValue watts = [](const RankInterval& row) {
+    return row.gpu ? row.gpu->power_watts.value_or(std::nan("")) : std::nan("");
+  };
+  if (any_above(metrics, watts, 0)) {
+    add("gpu-power", "GPU power", "Watts that each rank's GPU draws.", Unit::plain, watts);
+  }
   return charts;
 }
 

@@ -58,6 +58,18 @@ TEST(Page, StatesOutcomeAndFigures) {
   EXPECT_FALSE(has(page, "refresh"));
 }
 
+TEST(Page, OfRanksOnGpusShowsTheirPowerIfTheCardsTellIt) {
+  auto run = example(RunOutcome::finished);
+  EXPECT_FALSE(has(run_page(run, {}), "GPU memory"));
+  for (auto& rank : run.metrics.ranks) {
+    for (auto& row : rank) row.gpu = {.utilization = 0.5, .memory_bytes = 1e9};
+  }
+  EXPECT_TRUE(has(run_page(run, {}), "GPU memory"));
+  EXPECT_FALSE(has(run_page(run, {}), "GPU power"));
+  for (auto& row : run.metrics.ranks.front()) row.gpu->power_watts = 650.5;
+  EXPECT_TRUE(has(run_page(run, {}), "GPU power"));
+}
+
 TEST(Page, OfAnActiveRunReloadsItselfAndShowsItsProgress) {
   const auto page = run_page(example(RunOutcome::running), {.now = 1200, .reload_after = 7});
   EXPECT_TRUE(has(page, "<meta http-equiv=\"refresh\" content=\"7\">"));

@@ -251,6 +251,10 @@ void MetricsReader::add_rank() {
     row.gpu = GpuFigures{.utilization = cursor.number("gpu_utilization"),
                          .memory_bytes = cursor.number("gpu_memory_bytes"),
                          .clock_mhz = cursor.number("gpu_clock_mhz")};
+    if (line_.find("gpu_memory_clock_mhz")) {
+      row.gpu->memory_clock_mhz = cursor.number("gpu_memory_clock_mhz");
+    }
+    if (line_.find("gpu_power_watts")) row.gpu->power_watts = cursor.number("gpu_power_watts");
   }
   if (line_.find("slowest_peer")) {
     row.slowest_peer = cursor.number("slowest_peer", -1);

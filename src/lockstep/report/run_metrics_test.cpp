@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "lockstep/metrics/metrics_log.h"
+#include "lockstep/metrics/rank_rows.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +33,24 @@ std::string rank_row(int step, int rank, double late) {
          ",\"time\":" + std::to_string(step) + ",\"rank\":" + std::to_string(rank) +
          ",\"host\":0,\"steps\":1,\"step_ms\":10,\"max_ms\":" + std::to_string(10 + step) +
          ",\"data_wait_ms\":4,\"late_ms\":" + std::to_string(late) + "}\n";
+}
+
+TEST_F(RunMetricsTest, ARowOfAGpuHasItsClocksAndPowerIfTheCardTellsThem) {
+  RankInterval interval{.step = 1, .rank = 0, .steps = 1};
+  interval.gpu = {.utilization = 0.5, .memory_bytes = 2e9, .clock_mhz = 1980};
+  auto telling = interval;
+  telling.rank = 1;
+  telling.gpu->memory_clock_mhz = 3201;
+  telling.gpu->power_watts = 650.5;
+  {
+    MetricsLog log(folder_, {.csv = false, .tensorboard = false});
+    log.write(to_row(interval));
+    log.write(to_row(telling));
+  }
+  MetricsReader reader(path_);
+  EXPECT_TRUE(reader.read_more());
+  EXPECT_EQ(reader.metrics().ranks.at(0).at(0).gpu, interval.gpu);
+  EXPECT_EQ(reader.metrics().ranks.at(1).at(0).gpu, telling.gpu);
 }
 
 // The independent oracle is read_metrics(), which uses a JSON library.

@@ -106,6 +106,8 @@ std::vector<double> to_numbers(const RankInterval& interval, std::span<const dou
     numbers.push_back(interval.gpu->utilization);
     numbers.push_back(interval.gpu->memory_bytes);
     numbers.push_back(interval.gpu->clock_mhz);
+    numbers.push_back(interval.gpu->memory_clock_mhz.value_or(-1));
+    numbers.push_back(interval.gpu->power_watts.value_or(-1));
     numbers.push_back(interval.gpu->host_syncs.value_or(-1));
   }
   numbers.insert(numbers.end(), entries.begin(), entries.end());
@@ -131,7 +133,9 @@ GatheredInterval interval_from_numbers(std::span<const double> numbers) {
     gpu.utilization = next();
     gpu.memory_bytes = next();
     gpu.clock_mhz = next();
-    if (const auto syncs = next(); syncs >= 0) gpu.host_syncs = syncs;
+    for (auto* optional : {&gpu.memory_clock_mhz, &gpu.power_watts, &gpu.host_syncs}) {
+      if (const auto value = next(); value >= 0) *optional = value;
+    }
   }
   result.entries.assign(numbers.begin() + static_cast<std::ptrdiff_t>(at), numbers.end());
   return result;

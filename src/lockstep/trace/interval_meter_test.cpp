@@ -65,6 +65,10 @@ TEST(IntervalMeter, FiguresTravelAsNumbers) {
   interval.gpu = {.utilization = 0.5, .memory_bytes = 2, .clock_mhz = 3};
   const auto numbers = to_numbers(interval, entries);
   EXPECT_EQ(interval_from_numbers(numbers).interval, interval);
+  interval.gpu->memory_clock_mhz = 4;
+  interval.gpu->power_watts = 5;
+  interval.gpu->host_syncs = 6;
+  EXPECT_EQ(interval_from_numbers(to_numbers(interval, entries)).interval, interval);
   EXPECT_THROW((void)interval_from_numbers(std::span(numbers).first(20)), UsageError);
   // One call of gather_values carries 496 bytes per rank.
   EXPECT_LE((numbers.size() + 7) * sizeof(double), 496U);

@@ -11,11 +11,13 @@
 
 namespace lockstep {
 
-/// Present on GPUs only.
+/// Present on GPUs only. A GPU may not tell the optional figures, such as a MIG device its power.
 struct GpuFigures {
   double utilization = 0;  // 0 to 1: fraction of the time in which a kernel ran
   double memory_bytes = 0;
-  double clock_mhz = 0;
+  double clock_mhz = 0;  // of the multiprocessors
+  std::optional<double> memory_clock_mhz = {};
+  std::optional<double> power_watts = {};
   std::optional<double> host_syncs = {};  // per step: the host waited for the device
 
   friend bool operator==(const GpuFigures&, const GpuFigures&) = default;
