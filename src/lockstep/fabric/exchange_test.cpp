@@ -2,12 +2,15 @@
 // the ring's order.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <numeric>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/fabric/network_data_plane_internal.h"
 #include "lockstep/fabric/ring.h"
 #include "lockstep/fabric/test_calls_internal.h"
@@ -41,13 +44,13 @@ void run_ranks(const Setting& setting, const GroupBody& body) {
   });
 }
 
-// All dtypes and operations; counts that leave parts short or empty; several blocks.
-void check_reductions(Group& group) {
+// All operations; counts that leave parts short or empty; several blocks.
+void check_reductions(Group& group, std::span<const DType> dtypes = kDTypes) {
   const auto size = static_cast<std::size_t>(group.size());
   const CallMemory memory(group, 2 * size * 8 * 701 + 64);
   std::uint64_t seed = 0;
   for (const auto kind : kReductions) {
-    for (const auto dtype : kDTypes) {
+    for (const auto dtype : dtypes) {
       for (const auto op : kReduceOps) {
         if (!is_valid_reduction(dtype, op)) continue;
         const auto where = kMemoryKinds[++seed % kMemoryKinds.size()];
@@ -73,7 +76,7 @@ class ExactExchange : public ::testing::TestWithParam<std::tuple<ExchangeAlgorit
 };
 
 TEST_P(ExactExchange, EveryDtypeAndOperationHasTheBitsOfTheTree) {
-  run_ranks(setting(), check_reductions);
+  run_ranks(setting(), [](Group& group) { check_reductions(group); });
 }
 
 // Large calls in flight at the same time, in place: blocks arrive while others are combined.
@@ -117,6 +120,16 @@ INSTANTIATE_TEST_SUITE_P(Rails, ExactExchange,
                                            std::tuple(ExchangeAlgorithm::doubling, 5, 1),
                                            std::tuple(ExchangeAlgorithm::halving, 12, 4)),
                          name_of);
+
+// No power of two, and more levels than above.
+TEST(ExactExchangeOfManyRanks, HasTheBitsOfTheTree) {
+  (void)raise_descriptor_limit();  // of one process for all ranks
+  for (const auto algorithm : kInSteps) {
+    run_ranks({.size = 24, .exchange = {.algorithm = algorithm}}, [](Group& group) {
+      check_reductions(group, std::array{DType::bfloat16, DType::int8});
+    });
+  }
+}
 
 // Ranks that would choose other algorithms are told so when the group is created.
 TEST(ExchangeSettings, MustBeEqualOnAllRanks) {
