@@ -1,9 +1,11 @@
-// A group of more ranks than are connected to each other. Ranks are threads; each has a network of
-// its own.
+// A group of more ranks than are connected to each other. Ranks are threads, each with a network of
+// its own, or processes if one of them is killed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -17,6 +19,7 @@
 #include "lockstep/fabric/relay.h"
 #include "lockstep/rendezvous/test_world_internal.h"
 #include "lockstep/tcp/connect.h"
+#include "lockstep/testing/processes.h"
 #include "lockstep/testing/threads.h"
 
 namespace lockstep {
@@ -127,6 +130,47 @@ TEST(LargeGroup, ARankThatLeavesIsNamedByAll) {
       EXPECT_EQ(error.rank(), kLeaver) << error.what();
     }
   });
+}
+
+// In the middle of a call: most ranks have no connection to it.
+TEST(LargeGroup, AKilledRankIsNamedByAll) {
+  static constexpr int kVictim = 41;
+  static constexpr std::int64_t kCount = 300'000;
+  const auto outcomes = testing::run_ranks_as_processes(
+      kSize,
+      [](testing::Rank& self) {
+        const auto world = world_of_processes(self.rank(), self.size());
+        // Many ranks on few cores may be silent for seconds.
+        const auto group =
+            make_group(world, {}, connect_by_tcp({.heartbeat = std::chrono::seconds(60)}));
+        sum_numbers(*group, 10);
+        if (self.rank() == kVictim) {
+          std::vector<std::byte> bytes(4 * kCount);
+          const auto call = group->start({.kind = Collective::all_reduce,
+                                          .dtype = DType::int32,
+                                          .count = kCount,
+                                          .input = bytes,
+                                          .output = bytes},
+                                         nullptr);
+          (void)std::raise(SIGKILL);
+        }
+        try {
+          sum_numbers(*group, kCount);
+          ADD_FAILURE() << "the sum lacks a rank";
+        } catch (const PeerError& error) {
+          EXPECT_EQ(error.rank(), kVictim) << error.what();
+          EXPECT_NE(std::string(error.what()).find("has ended"), std::string::npos) << error.what();
+        }
+      },
+      {.expect = testing::Expect::anything});
+  for (int rank = 0; rank < kSize; ++rank) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+    if (rank == kVictim) {
+      EXPECT_EQ(outcome.signal, SIGKILL) << outcome.output;
+    } else {
+      EXPECT_TRUE(outcome.succeeded()) << "rank " << rank << ":\n" << outcome.output;
+    }
+  }
 }
 
 }  // namespace
