@@ -12,6 +12,7 @@ import subprocess
 import unittest
 
 from job_under_test import LOCKSTEP, JobTest
+from two_hosts_test import mpirun_over_hosts, start_slurm
 
 EXAMPLE = os.environ["LOCKSTEP_EXAMPLE_RESUME"]
 SMALL = ["--layers", "1", "--width", "32", "--heads", "2", "--context", "32", "--batch", "2", "--sample-tokens", "0",
@@ -55,6 +56,17 @@ class TrainingOverHosts(JobTest):
             self.finish(self.on_nodes([sum(sizes)], ["run"], [EXAMPLE, f"one{port}"], 0))
             self.finish(self.on_nodes(sizes, ["run"], [EXAMPLE, f"two{port}"], port))
             self.assert_same_checkpoint(f"one{port}", f"two{port}")
+        with self.subTest("mpirun"):
+            mpirun, variables = mpirun_over_hosts(self)
+            self.run_job(*mpirun, "-x", "OMP_NUM_THREADS", "-host", "h0:2,h1:2", "-np", "4", EXAMPLE, "by_mpirun",
+                         limit=120, LOCKSTEP_RENDEZVOUS="h0:29428", **variables)
+            self.assert_same_checkpoint("one29422", "by_mpirun")
+        with self.subTest("srun"):
+            daemons, slurm = start_slurm(self)
+            self.run_job("srun", "-N2", "-n4", EXAMPLE, "by_srun", limit=120, **slurm)
+            for daemon in daemons:
+                daemon.terminate()
+            self.assert_same_checkpoint("one29422", "by_srun")
 
     def train(self, sizes, run, port, *more):
         return self.on_nodes(sizes, ["train", "gpt"], ["--data", str(self.text), "--run", run, *SMALL, *more], port)
