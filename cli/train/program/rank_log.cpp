@@ -53,6 +53,7 @@ RankLog::RankLog(const World& world, const ProcessGroup& group, Reporter& report
     if (auto gpu = try_gpu(*options.gpu)) gpu_.emplace(Nvml::open(), *std::move(gpu));
   }
   counts_ = link_counts(world);
+  network_seconds_ = network_thread_seconds(world);
 }
 
 void RankLog::add(const StepSplit& split, const StepRecord& record,
@@ -84,6 +85,9 @@ void RankLog::end_interval(std::int64_t step, double loss) {
   own.slowest_peer = speeds.slowest_peer;
   own.slowest_peer_mb_per_s = speeds.slowest_mb_per_s;
   own.fastest_peer_mb_per_s = speeds.fastest_mb_per_s;
+  const auto seconds = network_thread_seconds(world_);
+  own.network_ms = 1e3 * (seconds - std::exchange(network_seconds_, seconds)) /
+                   static_cast<double>(std::max<std::int64_t>(own.steps, 1));
   const auto numbers = to_numbers(own, entries);
   std::vector<GatheredInterval> ranks;
   for (const auto& each : gather_values(group_, std::span(numbers), {.name = "figures of ranks"})) {

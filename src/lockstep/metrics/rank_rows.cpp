@@ -18,7 +18,7 @@ constexpr std::array<std::pair<const char*, double RankInterval::*>, 4> kTimes{{
     {"p95_ms", &RankInterval::p95_ms},
     {"max_ms", &RankInterval::max_ms},
 }};
-constexpr std::array<std::pair<const char*, double RankInterval::*>, 13> kFigures{{
+constexpr std::array<std::pair<const char*, double RankInterval::*>, 14> kFigures{{
     {"late_ms", &RankInterval::late_ms},
     {"last", &RankInterval::last},
     {"reduce_ms", &RankInterval::reduce_ms},
@@ -27,6 +27,7 @@ constexpr std::array<std::pair<const char*, double RankInterval::*>, 13> kFigure
     {"rss_bytes", &RankInterval::rss_bytes},
     {"peak_rss_bytes", &RankInterval::peak_rss_bytes},
     {"cpu_ms", &RankInterval::cpu_ms},
+    {"network_ms", &RankInterval::network_ms},
     {"run_queue_ms", &RankInterval::run_queue_ms},
     {"voluntary_switches", &RankInterval::voluntary_switches},
     {"involuntary_switches", &RankInterval::involuntary_switches},

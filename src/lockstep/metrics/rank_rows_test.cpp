@@ -22,6 +22,7 @@ RankInterval some_interval(int rank, std::int64_t step) {
   result.rss_bytes = 1e9;
   result.peak_rss_bytes = 2e9;
   result.cpu_ms = 33;
+  result.network_ms = 7;
   result.run_queue_ms = 0.125;
   result.voluntary_switches = 3;
   result.involuntary_switches = 4;

@@ -39,6 +39,7 @@ constexpr std::array kRankFields{
     RankField{"rss_bytes", &RankInterval::rss_bytes},
     RankField{"peak_rss_bytes", &RankInterval::peak_rss_bytes},
     RankField{"cpu_ms", &RankInterval::cpu_ms},
+    RankField{"network_ms", &RankInterval::network_ms},
     RankField{"run_queue_ms", &RankInterval::run_queue_ms},
     RankField{"voluntary_switches", &RankInterval::voluntary_switches},
     RankField{"involuntary_switches", &RankInterval::involuntary_switches},

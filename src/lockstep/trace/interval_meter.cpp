@@ -43,6 +43,7 @@ void visit_numbers(Interval& interval, const Visit& visit) {
   visit(interval.rss_bytes);
   visit(interval.peak_rss_bytes);
   visit(interval.cpu_ms);
+  visit(interval.network_ms);
   visit(interval.run_queue_ms);
   visit(interval.voluntary_switches);
   visit(interval.involuntary_switches);

@@ -58,6 +58,7 @@ TEST(IntervalMeter, FiguresTravelAsNumbers) {
   RankInterval interval{.step = 70, .time = 1.5, .rank = 3, .host = 1, .steps = 10, .loss = 0.5};
   interval.split_ms = {1, 2, 3, 4, 5, 6, 7, 8};
   interval.throttled_ms = 9;
+  interval.network_ms = 10;
   const std::vector<double> entries{1, 2, 3};
   const auto plain = interval_from_numbers(to_numbers(interval, entries));
   EXPECT_EQ(plain.interval, interval);

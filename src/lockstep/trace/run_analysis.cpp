@@ -62,6 +62,7 @@ RankMeans means_of(const std::vector<const RankInterval*>& intervals) {
     add(mean.reduce_ms, each->reduce_ms);
     add(mean.launch_ms, each->launch_ms);
     add(mean.cpu_ms, each->cpu_ms);
+    add(mean.network_ms, each->network_ms);
     add(mean.run_queue_ms, each->run_queue_ms);
     add(mean.steal, each->steal);
     add(mean.throttled_ms, each->throttled_ms);
