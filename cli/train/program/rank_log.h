@@ -77,6 +77,7 @@ class RankLog {
   IntervalMeter meter_;
   BucketMeter bucket_meter_;
   std::vector<LinkCount> counts_;  // at the begin of the interval
+  double network_seconds_ = 0;     // likewise
   // Of rank 0.
   std::deque<std::vector<RankInterval>> recent_;  // by interval
   std::vector<BucketFigures> buckets_;            // the newest
