@@ -95,6 +95,18 @@ class TrainingOverHosts(JobTest):
         self.assertIn(digest, first)
         self.assert_same_checkpoint("one", "cut")
 
+    def test_shards_give_the_bits_of_one_host_without_them(self):
+        [output] = self.finish(self.train([2], "one", 0))
+        digest = re.search(r"bit-identical on 2 ranks.*", output)[0]
+        for port, shard in ((29430, "optimizer"), (29432, "gradients")):
+            [first, _] = self.finish(self.train([1, 1], shard, port, "--shard", shard))
+            self.assertIn("divided among 2 ranks", first)
+            self.assertIn(digest, first)
+            for part in ("model", "optimizer"):
+                files = [list(self.folder.glob(f"{run}/checkpoints/step-*20/{part}*")) for run in ("one", shard)]
+                self.assertEqual([len(found) for found in files], [1, 1], files)
+                self.assertEqual(files[0][0].read_bytes(), files[1][0].read_bytes(), f"{part} with --shard {shard}")
+
     def test_a_node_that_cannot_reach_the_first_says_what_to_check(self):
         job = self.start("on", "h1", LOCKSTEP, "run", "-n", "1", "--nnodes", "2", "--node-rank", "1", "--rendezvous",
                          "10.77.0.10:29429", "--run-dir", "run1", "--timeout", "1s", "true")
