@@ -176,7 +176,13 @@ void Shards::update(std::span<const at::Tensor> values,
                     const std::function<void(int segment, const Part& part)>& keep) {
   std::deque<Work> calls;
   const auto wait_for_first = [&] {
-    calls.front().wait();
+    // On a GPU wait() returns when all ranks have begun the call, and a rank may be lost after
+    // that.
+    if (group_.size() > 1) {
+      calls.front().synchronize();
+    } else {
+      calls.front().wait();
+    }
     calls.pop_front();
   };
   is_torn_ = is_sharded() && !keep;  // until all ranks have the new values
