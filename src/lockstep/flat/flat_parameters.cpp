@@ -299,6 +299,9 @@ void FlatParameters::allocate() {
   if (shards_->packs_gradients() && !host_copies_ && StagedValues::fits(group_, layout_)) {
     staged_ = std::make_unique<StagedValues>(group_, layout_, shards_->ownership());
   }
+  receives_apart_ = shards_->packs_gradients() && !host_copies_ && !staged_ &&
+                    layout_.is_on_cpu() && group_.size() > 1;
+  arriving_.clear();
   for (const auto& segment : layout_.segments) {
     const auto number = static_cast<int>(values_.size());
     const auto bytes = segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));

@@ -151,8 +151,8 @@ class FlatParameters {
   void update(const std::function<bool(int segment, const Shards::Part& part)>& update);
 
   /// Where update() writes. With Copies::per_host: the next copy. With Copies::per_rank and shards
-  /// on the CPU: the memory of the averages, each of which is needed until its value is written.
-  /// Otherwise: values().
+  /// on the CPU: the memory of the averages, each of which is needed until its value is written;
+  /// with Shard::gradients and several hosts memory of its own. Otherwise: values().
   [[nodiscard]] const at::Tensor& next_values(int segment) const;
   /// Whether next_values() is packed memory (shards.h).
   [[nodiscard]] bool next_is_packed() const noexcept { return staged_ != nullptr; }
@@ -227,6 +227,8 @@ class FlatParameters {
   void bind_owned();
   void copy_to_owned();
   void exchange_memory();
+  void update_apart(const std::function<bool(int segment, const Shards::Part& part)>& update);
+  void keep_values(int segment, const Shards::Part& part) const;
   void note_written(bool bumps);
   [[nodiscard]] ShardCheck::Memory own_shards(
       const std::function<at::Tensor(int segment)>& copy) const;
@@ -258,6 +260,10 @@ class FlatParameters {
   // Values and gradients exchange their memory in each update(): a rank that is lost inside it
   // leaves the values as they were.
   bool exchanges_memory_ = false;
+  // With Shard::gradients per rank and ranks of several hosts, on the CPU: an update() writes and
+  // receives new values in memory of its own, and copies them when all are there.
+  bool receives_apart_ = false;
+  std::vector<at::Tensor> arriving_;    // that memory, by segment; empty outside of update()
   bool gradients_are_used_ = false;     // by an update(), which has written to their memory
   std::vector<std::int64_t> versions_;  // of the parameters, as lockstep last wrote them
   ShardCheck value_check_;              // of own_shards(); each note is compared once

@@ -2,6 +2,7 @@
 // rank updates, and how other ranks get the new values.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/view_as_real.h>
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include "lockstep/flat/flat_parameters.h"
 #include "lockstep/flat/host_copies.h"
 #include "lockstep/flat/staged_values.h"
+#include "lockstep/kernels/moved_bytes.h"
 
 namespace lockstep {
 
@@ -145,27 +147,47 @@ bool FlatParameters::is_averaged(int parameter) const {
 
 void FlatParameters::update(
     const std::function<bool(int segment, const Shards::Part& part)>& update) {
-  if (exchanges_memory_ || staged_) {
+  if (exchanges_memory_ || staged_ || receives_apart_) {
     // Gradients that wait for their average are in that memory, and stay.
     if (std::find(averaged_.begin(), averaged_.end(), true) == averaged_.end()) return;
-    gradients_are_used_ = true;
+    gradients_are_used_ = !receives_apart_;
   }
   if (host_copies_) {
     host_copies_->update(*shards_, update);
     owned_copied_at_.reset();
   } else if (exchanges_memory_) {
-    const auto keep = [this](int segment, const Shards::Part& part) {
-      const auto& [begin, count] = part.range;
-      gradients(segment).narrow(0, begin, count).copy_(values(segment).narrow(0, begin, count));
-    };
-    shards_->update(gradients_[static_cast<std::size_t>(buffer_)], update, keep);
+    shards_->update(gradients_[static_cast<std::size_t>(buffer_)], update,
+                    [this](int segment, const Shards::Part& part) { keep_values(segment, part); });
     exchange_memory();
   } else if (staged_) {
     staged_->update(*shards_, values_, update);
+  } else if (receives_apart_) {
+    update_apart(update);
   } else {
     shards_->update(values_, update);
   }
   note_written(/*bumps=*/false);
+}
+
+// The memory exists only here, when backward has freed what it needed. If this throws, it stays
+// until the next update: transfers of a lost group may end late.
+void FlatParameters::update_apart(
+    const std::function<bool(int segment, const Shards::Part& part)>& update) {
+  arriving_.clear();
+  for (const auto& segment : values_) arriving_.push_back(at::empty_like(segment));
+  shards_->update(arriving_, update,
+                  [this](int segment, const Shards::Part& part) { keep_values(segment, part); });
+  for (int i = 0; i < num_segments(); ++i) {
+    const auto bytes = static_cast<std::uint64_t>(values(i).nbytes());
+    note_moved({.loaded = bytes, .stored = bytes});
+    values(i).copy_(next_values(i));
+  }
+  arriving_.clear();
+}
+
+void FlatParameters::keep_values(int segment, const Shards::Part& part) const {
+  const auto& [begin, count] = part.range;
+  next_values(segment).narrow(0, begin, count).copy_(values(segment).narrow(0, begin, count));
 }
 
 // Every view of a segment, such as a parameter of the module, has its storage, and so gets the
@@ -181,12 +203,13 @@ void FlatParameters::exchange_memory() {
 
 const at::Tensor& FlatParameters::next_values(int segment) const {
   if (host_copies_) return host_copies_->next(segment);
+  if (!arriving_.empty()) return arriving_[static_cast<std::size_t>(segment)];
   return exchanges_memory_ || staged_ ? average_memory(segment) : values(segment);
 }
 
 at::Tensor FlatParameters::old_values(int segment) const {
   if (host_copies_) return host_copies_->shared(segment);
-  return exchanges_memory_ || staged_ ? values(segment) : at::Tensor();
+  return exchanges_memory_ || staged_ || receives_apart_ ? values(segment) : at::Tensor();
 }
 
 void FlatParameters::expect_gradients() const {
