@@ -3,17 +3,19 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "lockstep/ddp/compress_16bit.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
+#include "lockstep/train/autocast.h"
 #include "lockstep/train/clip.h"
 #include "lockstep/train/grad_scaler.h"
 #include "lockstep/train/sgd.h"
@@ -29,21 +31,41 @@ struct Setting {
   MakeOptimizer make;
   at::ScalarType dtype = at::kFloat;
   DdpOptions ddp = {};
-  double max_norm = 0;  // clips if above 0
-  bool scales = false;  // with a GradScaler, whose first steps overflow
+  double max_norm = 0;         // clips if above 0
+  double scale = 0;            // above 0: with a GradScaler with this first scale
+  bool is_half = false;        // forward computes in float16
+  bool overflows = false;      // the loss of one step
+  bool sum_overflows = false;  // in one step the gradients of each rank are finite, their sum not
   bool sits_out = false;
   bool unfreezes = false;
-  bool hooked = false;  // gradients are sent in bfloat16
-  bool fails = false;   // one backward of one rank
-  bool uneven = false;  // only rank 0 uses the branch
+  bool hooked = false;   // gradients are sent in bfloat16
+  bool fails = false;    // one backward of one rank
+  bool uneven = false;   // only rank 0 uses the branch
+  bool is_long = false;  // 20 steps of four ranks
 };
 
 struct Result {
   std::vector<at::Tensor> parameters;
-  std::map<std::string, at::Tensor> state;
-  ShardedTensors shards;
+  OptimizerState state;
   std::vector<double> norms;
+  std::int64_t num_skipped = 0;  // by the scaler
 };
+
+at::Tensor loss_of(ShardedNet& net, const at::Tensor& x, bool with_branch, int step,
+                   const Setting& setting) {
+  at::Tensor loss;
+  {
+    std::optional<Autocast> lower;
+    if (setting.is_half) lower.emplace(at::kHalf, x.device().type());
+    loss = net->forward(x, with_branch).to(torch::kFloat).square().mean();
+  }
+  if (setting.overflows && step == 1) loss = loss * 1e36;
+  if (setting.sum_overflows && step == 1) {
+    constexpr double kLargeGradient = 3e38;  // the largest float32 is 3.4e38
+    loss = loss + net->head->bias.sum() * (kLargeGradient / setting.scale);
+  }
+  return loss;
+}
 
 void run_step(ShardedNet& net, Ddp& ddp, FlatOptimizer& optimizer, GradScaler& scaler,
               const ProcessGroup& group, int step, const Setting& setting,
@@ -64,19 +86,18 @@ void run_step(ShardedNet& net, Ddp& ddp, FlatOptimizer& optimizer, GradScaler& s
       EXPECT_THROW(net->forward(x, with_branch).square().mean().backward(), std::exception);
       return net->zero_grad();
     }
-    auto loss = net->forward(x, with_branch).to(torch::kFloat).square().mean();
-    if (setting.scales && step == 1) loss = loss * 1e30;
-    (setting.scales ? scaler.scale(loss) : loss).backward();
+    const auto loss = loss_of(net, x, with_branch, step, setting);
+    (setting.scale > 0 ? scaler.scale(loss) : loss).backward();
   }
   if (!ddp.should_step()) return optimizer.zero_grad();
-  if (setting.scales) scaler.unscale(ddp.flat());
+  norms.push_back(ddp.non_finite() ? 1 : 0);
+  if (setting.scale > 0) scaler.unscale(ddp.flat());
   if (setting.max_norm > 0) norms.push_back(clip_grad_norm(ddp.flat(), setting.max_norm));
-  if (setting.scales) {
+  if (setting.scale > 0) {
     scaler.step(optimizer);
     scaler.update();
     norms.push_back(scaler.current_scale());
   } else {
-    norms.push_back(ddp.non_finite() ? 1 : 0);
     optimizer.step(0.001 / (1 + step));
   }
   optimizer.zero_grad();
@@ -94,9 +115,12 @@ Result train(ProcessGroup& group, const Setting& setting, Shard shard,
   Ddp ddp(*net, group, options);
   if (setting.hooked) ddp.set_hook(compress_bf16());
   const auto optimizer = setting.make(ddp.flat());
-  GradScaler scaler({.initial_scale = 1024});
+  // From 2^40, the first scale of float16, to 2^22 in two steps.
+  GradScaler scaler(
+      {.initial_scale = setting.scale > 0 ? setting.scale : 1, .backoff_factor = 0x1p-9});
   Result result;
-  for (int step = 0; step < 7; ++step) {
+  const int num_steps = group.size() < 4 ? 7 : setting.is_long && group.size() == 4 ? 20 : 5;
+  for (int step = 0; step < num_steps; ++step) {
     if (setting.unfreezes && step == 3) {
       for (auto& parameter : net->frozen->parameters()) parameter.set_requires_grad(true);
     }
@@ -106,32 +130,9 @@ Result train(ProcessGroup& group, const Setting& setting, Shard shard,
     }
   }
   result.parameters = copies_of_parameters(*net);
-  for (const auto& [name, tensor] : optimizer->named_tensors()) result.state[name] = tensor.clone();
-  result.shards = optimizer->sharded_tensors();
+  result.state = state_of(*optimizer);
+  result.num_skipped = scaler.num_skipped();
   return result;
-}
-
-void expect_same_state(const Result& plain, const Result& sharded, const ProcessGroup& group) {
-  for (const auto& [name, tensor] : sharded.state) {
-    ASSERT_TRUE(plain.state.contains(name)) << name;
-    EXPECT_TRUE(are_same(plain.state.at(name), tensor)) << name;
-  }
-  EXPECT_EQ(sharded.state.size() + sharded.shards.size(), plain.state.size());
-  for (const auto& tensor : sharded.shards) {
-    ASSERT_TRUE(plain.state.contains(tensor.name)) << tensor.name;
-    const auto& whole = plain.state.at(tensor.name);
-    EXPECT_EQ(whole.sizes().vec(), tensor.sizes);
-    std::int64_t count = 0;
-    for (const auto& piece : tensor.pieces) {
-      EXPECT_TRUE(
-          are_same(whole.flatten().narrow(0, piece.begin, piece.values.numel()), piece.values))
-          << tensor.name << " from " << piece.begin;
-      count += piece.values.numel();
-    }
-    auto all = torch::full({1}, count, torch::kLong);
-    group.all_reduce(all, ReduceOp::sum).wait();
-    EXPECT_EQ(all.item<std::int64_t>(), whole.numel()) << tensor.name;
-  }
 }
 
 std::unique_ptr<FlatOptimizer> sgd(FlatParameters& flat) {
@@ -140,11 +141,22 @@ std::unique_ptr<FlatOptimizer> sgd(FlatParameters& flat) {
 
 std::vector<Setting> settings() {
   return {
-      {.name = "AdamW", .make = adam_w},
-      {.name = "Sgd", .make = sgd},
-      {.name = "Bfloat16", .make = adam_w, .dtype = at::kBFloat16, .max_norm = 0.01},
-      {.name = "Clipping", .make = adam_w, .max_norm = 0.01},
-      {.name = "Scaler", .make = adam_w, .max_norm = 0.1, .scales = true},
+      {.name = "AdamW", .make = adam_w, .is_long = true},
+      {.name = "Sgd", .make = sgd, .is_long = true},
+      {.name = "Bfloat16",
+       .make = adam_w,
+       .dtype = at::kBFloat16,
+       .max_norm = 0.01,
+       .is_long = true},
+      {.name = "Clipping", .make = adam_w, .max_norm = 0.01, .is_long = true},
+      {.name = "Scaler", .make = adam_w, .max_norm = 0.1, .scale = 1024, .overflows = true},
+      // Gradients of activations overflow with the first scales.
+      {.name = "Float16", .make = adam_w, .max_norm = 0.1, .scale = 0x1p40, .is_half = true},
+      {.name = "SumThatOverflows",
+       .make = adam_w,
+       .max_norm = 0.1,
+       .scale = 1024,
+       .sum_overflows = true},
       {.name = "Accumulation", .make = adam_w, .ddp = {.accumulate = 3}, .max_norm = 0.01},
       {.name = "ByCountAndSittingOut",
        .make = adam_w,
@@ -167,25 +179,49 @@ class ShardedSteps : public ::testing::TestWithParam<Setting> {};
 INSTANTIATE_TEST_SUITE_P(Settings, ShardedSteps, ::testing::ValuesIn(settings()),
                          [](const auto& each) { return each.param.name; });
 
+void expect_same(const Result& plain, const Result& sharded, const ProcessGroup& group) {
+  for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
+    EXPECT_TRUE(are_same(plain.parameters[i], sharded.parameters[i])) << i;
+  }
+  // As bytes: the norm of a step that overflows may be NaN.
+  EXPECT_TRUE(are_same(at::tensor(plain.norms), at::tensor(sharded.norms)));
+  expect_same_state(plain.state, sharded.state, group);
+}
+
 TEST_P(ShardedSteps, HaveTheBitsOfPlainDdp) {
   const auto& setting = GetParam();
   at::globalContext().setDeterministicCuDNN(true);
   const bool on_gpu = test_device().is_cuda();
-  for (const int size : on_gpu ? std::vector{1, 2} : std::vector{1, 2, 3, 5}) {
+  for (const int size : on_gpu ? std::vector{1, 2} : std::vector{1, 2, 3, 4, 5}) {
     with_ddp_groups(size, [&](ProcessGroup& group) {
       const auto plain = train(group, setting, Shard::none);
+      const bool overflows =
+          setting.is_half || setting.overflows || (setting.sum_overflows && size > 1);
+      EXPECT_EQ(plain.num_skipped > 0, overflows);
+      EXPECT_LT(plain.num_skipped, 6) << "steps without an overflow";
       for (const auto& [shard, copies] : kKinds) {
         if (on_gpu && copies == Copies::per_host) continue;
         SCOPED_TRACE(name_of(shard, copies));
         const auto sharded = train(group, setting, shard, copies);
-        for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
-          EXPECT_TRUE(are_same(plain.parameters[i], sharded.parameters[i])) << i;
-        }
-        EXPECT_EQ(plain.norms, sharded.norms);
-        expect_same_state(plain, sharded, group);
+        expect_same(plain, sharded, group);
       }
     });
   }
+}
+
+// One copy per host is for ranks that share memory.
+TEST(ShardedStepsOverTcp, HaveTheBitsOfPlainDdp) {
+  const Setting setting{
+      .name = "Tcp", .make = adam_w, .ddp = {.accumulate = 2}, .max_norm = 0.01, .sits_out = true};
+  with_groups(3,
+              [&](ProcessGroup& group) {
+                const auto plain = train(group, setting, Shard::none);
+                for (const auto shard : {Shard::optimizer, Shard::gradients}) {
+                  SCOPED_TRACE(name_of(shard, Copies::per_rank));
+                  expect_same(plain, train(group, setting, shard), group);
+                }
+              },
+              {.timeout = std::chrono::seconds(20), .backend = Backend::tcp});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -85,6 +86,43 @@ inline std::vector<at::Tensor> copies_of_parameters(const torch::nn::Module& net
   std::vector<at::Tensor> copies;
   for (const auto& parameter : net.parameters()) copies.push_back(parameter.detach().clone());
   return copies;
+}
+
+struct OptimizerState {
+  std::map<std::string, at::Tensor> named;
+  ShardedTensors shards;
+};
+
+inline OptimizerState state_of(FlatOptimizer& optimizer) {
+  OptimizerState state;
+  for (const auto& [name, tensor] : optimizer.named_tensors()) state.named[name] = tensor.clone();
+  state.shards = optimizer.sharded_tensors();
+  return state;
+}
+
+/// `sharded` of all ranks together is `plain`. Collective.
+inline void expect_same_state(const OptimizerState& plain, const OptimizerState& sharded,
+                              const ProcessGroup& group) {
+  for (const auto& [name, tensor] : sharded.named) {
+    ASSERT_TRUE(plain.named.contains(name)) << name;
+    EXPECT_TRUE(are_same(plain.named.at(name), tensor)) << name;
+  }
+  EXPECT_EQ(sharded.named.size() + sharded.shards.size(), plain.named.size());
+  for (const auto& tensor : sharded.shards) {
+    ASSERT_TRUE(plain.named.contains(tensor.name)) << tensor.name;
+    const auto& whole = plain.named.at(tensor.name);
+    EXPECT_EQ(whole.sizes().vec(), tensor.sizes);
+    std::int64_t count = 0;
+    for (const auto& piece : tensor.pieces) {
+      EXPECT_TRUE(
+          are_same(whole.flatten().narrow(0, piece.begin, piece.values.numel()), piece.values))
+          << tensor.name << " from " << piece.begin;
+      count += piece.values.numel();
+    }
+    auto all = torch::full({1}, count, torch::kLong);
+    group.all_reduce(all, ReduceOp::sum).wait();
+    EXPECT_EQ(all.item<std::int64_t>(), whole.numel()) << tensor.name;
+  }
 }
 
 /// `run(shard, copies)` trains and returns the parameters: with shards, those of plain Ddp.
