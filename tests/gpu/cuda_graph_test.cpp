@@ -153,6 +153,27 @@ TEST_F(CudaGraph, CallsOverNcclOfAGroupThatWasNotGivenAreRefused) {
   EXPECT_NE(message.find("CudaGraphStepOptions::groups"), std::string::npos) << message;
 }
 
+// A replay would divide by the number of samples of the capture.
+TEST_F(CudaGraph, NumbersOfSamplesAreRefused) {
+  const ProcessGroup group(World::alone());
+  torch::nn::Linear net(48, 7);
+  net->to(gpu);
+  Ddp ddp(*net, group, {.normalize = Normalize::by_count});
+  CudaGraphStep graph(
+      [&](const std::vector<at::Tensor>& batch) {
+        ddp.count(16);
+        auto loss = net->forward(batch[0]).sum();
+        loss.backward();
+        net->zero_grad();
+        return loss;
+      },
+      {.warmup = 1});
+  const auto input = std::vector<at::Tensor>{torch::ones({16, 48}, gpu)};
+  graph(input);
+  const auto message = message_of([&] { graph(input); });
+  EXPECT_NE(message.find("Normalize::by_count"), std::string::npos) << message;
+}
+
 TEST_F(CudaGraph, ABatchOfAnotherShapeIsRefused) {
   Model model(gpu);
   CudaGraphStep graph([&](const std::vector<at::Tensor>& batch) { return model.step(batch); });
