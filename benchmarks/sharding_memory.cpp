@@ -9,16 +9,23 @@
 // Sums the proportional set sizes of all ranks after some steps, less those before the model was
 // made; a page that several ranks have mapped counts once. LibTorch's allocator on Arm, mimalloc,
 // keeps freed memory unless that variable is 0.
+//
+// Also prints the sum at the last gradient of a backward, and of the largest sizes that a thread
+// sees in each rank inside step().
 #include <fmt/format.h>
 #include <malloc.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bars.h"
@@ -42,11 +49,27 @@ double own_bytes() {
   throw lockstep::UsageError("/proc/self/smaps_rollup has no Pss: this kernel cannot measure it");
 }
 
-double bytes_of_all(const lockstep::ProcessGroup& group) {
-  group.barrier().wait();  // all ranks have their memory
-  auto sum = torch::full({1}, own_bytes(), torch::kDouble);
+double sum_of_all(const lockstep::ProcessGroup& group, double own) {
+  auto sum = torch::full({1}, own, torch::kDouble);
   group.all_reduce(sum, lockstep::ReduceOp::sum).wait();
   return sum.item<double>();
+}
+
+double bytes_of_all(const lockstep::ProcessGroup& group) {
+  group.barrier().wait();  // all ranks have their memory
+  return sum_of_all(group, own_bytes());
+}
+
+// The most bytes that this rank has while `action` runs.
+double most_bytes(const std::function<void()>& action) {
+  double most = 0;
+  {
+    const std::jthread reader([&most](const std::stop_token& stop) {
+      while (!stop.stop_requested()) most = std::max(most, own_bytes());
+    });
+    action();
+  }
+  return most;
 }
 
 torch::nn::Sequential make_net() {
@@ -62,8 +85,10 @@ struct Way {
 };
 
 struct Measured {
-  double bytes = 0;  // per parameter and host
-  double ring = 0;   // of them: the rings of all ranks
+  double bytes = 0;             // per parameter and host
+  double ring = 0;              // of them: the rings of all ranks
+  double at_last_gradient = 0;  // of a backward
+  double most_in_step = 0;
 };
 
 constexpr std::size_t kBucketBytes = 8 << 20;
@@ -82,18 +107,28 @@ Measured bytes_per_parameter(const lockstep::ProcessGroup& group, const Way& way
   lockstep::Ddp ddp(*net, group,
                     {.bucket_bytes = kBucketBytes, .shard = way.shard, .copies = way.copies});
   lockstep::AdamW optimizer(ddp.flat());
+  const auto parameters = net->parameters();
+  std::size_t num_gradients = 0;
+  double at_last_gradient = 0;
+  double most_in_step = 0;
+  for (const auto& parameter : parameters) {
+    parameter.register_hook([&](const at::Tensor&) {
+      if (++num_gradients % parameters.size() == 0) at_last_gradient = own_bytes();
+    });
+  }
   for (int step = 0; step < 3; ++step) {
     net->forward(torch::ones({1, kWidth})).square().mean().backward();
-    optimizer.step();
+    most_in_step = most_bytes([&] { optimizer.step(); });
     optimizer.zero_grad();
   }
   const auto after = bytes_of_all(group);
-  std::int64_t parameters = 0;
-  for (const auto& parameter : net->parameters()) parameters += parameter.numel();
-  const auto count = static_cast<double>(parameters);
+  double count = 0;
+  for (const auto& parameter : parameters) count += static_cast<double>(parameter.numel());
   const bool has_ring = way.shard == lockstep::Shard::gradients;
   return {.bytes = (after - before) / count,
-          .ring = has_ring ? group.size() * ring_bytes(ddp.plan()) / count : 0};
+          .ring = has_ring ? group.size() * ring_bytes(ddp.plan()) / count : 0,
+          .at_last_gradient = (sum_of_all(group, at_last_gradient) - before) / count,
+          .most_in_step = (sum_of_all(group, most_in_step) - before) / count};
 }
 
 }  // namespace
@@ -118,7 +153,7 @@ int main(int num_arguments, char** arguments) {
     return 2;
   }
   const auto& way = ways.at(arguments[1]);
-  const auto [bytes, ring] = bytes_per_parameter(group, way);
+  const auto [bytes, ring, at_last_gradient, most_in_step] = bytes_per_parameter(group, way);
   if (group.rank() != 0) return 0;
   const auto expected = way.formula + ring;
   lockstep::print_bar(fmt::format("{}, {} ranks", arguments[1], group.size()),
@@ -126,5 +161,7 @@ int main(int num_arguments, char** arguments) {
                       fmt::format("{:.2f}{} within 5 %", expected,
                                   ring > 0 ? fmt::format(" ({:.2f} of them rings)", ring) : ""),
                       std::abs(bytes / expected - 1) <= 0.05);
+  fmt::print("{:.2f} at the last gradient of a backward, at most {:.2f} inside step()\n",
+             at_last_gradient, most_in_step);
   return 0;
 }
