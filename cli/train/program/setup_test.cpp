@@ -69,5 +69,30 @@ TEST(PeakLrFor, ScalesWithTheGlobalBatchOnRequest) {
   EXPECT_DOUBLE_EQ(peak_lr_for(scaled, 256).value, 0.2);
 }
 
+TEST(ExpectCapturable, NamesTheOptionThatAGraphCannotContain) {
+  const auto refusal = [](const std::vector<Given>& given, const CaptureFacts& facts) {
+    try {
+      expect_capturable(resolve(ModelKind::resnet, given).config, facts);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const CaptureFacts two{.is_on_cpu = false, .num_ranks = 2, .backend = "nccl"};
+  EXPECT_EQ(refusal({}, two), "");
+  auto ipc = two;
+  ipc.backend = "ipc";
+  EXPECT_NE(refusal({}, ipc).find("backend ipc"), std::string::npos);
+  auto sharded = two;
+  sharded.shard = Shard::optimizer;
+  EXPECT_NE(refusal({}, sharded).find("--shard"), std::string::npos);
+  const std::vector<Given> synced{{"sync-batch-norm", "true", ""}};
+  EXPECT_NE(refusal(synced, two).find("--sync-batch-norm"), std::string::npos);
+  auto alone = sharded;  // it makes no calls
+  alone.num_ranks = 1;
+  EXPECT_EQ(refusal(synced, alone), "");
+  EXPECT_NE(refusal({}, CaptureFacts()).find("--device cuda"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::cli
