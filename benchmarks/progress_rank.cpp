@@ -3,8 +3,8 @@
 // Two ranks send each other 25 MiB while each multiplies matrices for about MILLISECONDS. KIND is
 // the one that moves the bytes:
 //   hooks-N  the training thread, N times during its computation, and then until all has moved
-//   thread   a thread that sleeps in poll() until the socket is ready
-//   uring    a thread that sleeps in io_uring, while the kernel moves the bytes
+//   thread   one more thread, which sleeps in poll() until the socket is ready
+//   uring    one more thread, which sleeps in io_uring, while the kernel moves the bytes
 // Steps with and without communication take turns. Rank 0 writes, per step, in milliseconds and as
 // the maximum over the ranks: from the beginning until all bytes have moved ("moved"); the
 // computation with and without communication; the processor time of the thread. Without io_uring in

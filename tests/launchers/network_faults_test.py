@@ -53,9 +53,8 @@ def half_open(case):
     run("ip", "link", "set", case.hosts[-1], "up")
 
 
-# What a survivor says of the rank that it has lost. In a one-way cut, messages arrive at the last rank while its data are not
-# acknowledged, as where large packets are dropped. The connections of a restarted machine are reset one after the other.
-WORDS = {cut: "its machine does not answer", one_way_cut: "its machine does not answer|data do not",
+# What a survivor says of the rank that it has lost. The connections of a restarted machine are reset one after the other.
+WORDS = {cut: "its machine does not answer", one_way_cut: "its machine does not answer",
          power_off: "its machine does not answer", half_open: "has ended|was reset"}
 
 

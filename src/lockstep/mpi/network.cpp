@@ -204,7 +204,9 @@ void MpiNetwork::run(const std::stop_token& stop) {
         has_arrived = move();
         is_busy = !requests_.empty();
       }
-      if (has_arrived) groups_->advance_others(*this);
+      // In every turn: a group that its caller had locked was left out of the turn before.
+      groups_->advance_others(*this);
+      seen = polls_.load(std::memory_order_relaxed);  // groups that wait for something poll too
       idle = has_arrived || is_busy ? 0 : std::min(idle + 1, 6);
       rest = std::min(kShortestSleep * (1 << idle), kLongestSleep);
     }

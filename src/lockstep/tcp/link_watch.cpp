@@ -110,9 +110,11 @@ bool Link::drops_large_packets(Stripe& stripe, const Sample& sample, Clock::time
     return false;
   }
   if (!stripe.stalled_since) stripe.stalled_since = now;
-  // A link that is cut loses messages too: those that arrived before the stall do not count.
+  // A link that is cut loses messages too, in one direction or in both: those that arrived before
+  // the stall do not count, and the peer must have those of this rank.
   const auto silent = now - pulse_of_messages_.last_heard;
-  return now - *stripe.stalled_since > limit / 2 && silent < limit * 9 / 20;
+  return pulse_of_messages_.acknowledges && now - *stripe.stalled_since > limit / 2 &&
+         silent < limit * 9 / 20;
 }
 
 }  // namespace lockstep

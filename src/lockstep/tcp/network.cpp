@@ -353,7 +353,8 @@ void TcpNetwork::run(const std::stop_token& stop) {
     const int timeout = static_cast<int>(std::min(kSlice, heartbeat_ / 12).count());
     const int count = ::epoll_wait(epoll_.number(), ready.data(), kMostEvents, timeout);
     const auto moved = move(std::max(count, 0), ready.data());
-    if (count <= 0) continue;
+    // Also if nothing has arrived: a group that its caller had locked was left out of the turn
+    // before.
     groups_->advance_others(*this);
     // Groups that wait for something poll too. Without one, the thread serves new connections and
     // heartbeats, which must not wait.
