@@ -35,9 +35,9 @@ struct ExchangeData {
   std::byte* result = nullptr;
   int num_contributions = 0;  // ranks of the group, by which an average divides
   bool ends_call = true;      // no rank awaits what this rank does after the exchange
-  // If set, computes elements of the input when they are first needed: a block is then sent, or
-  // combined, while it is in the cache. Returns where it has put them: in `input`, or in memory for
-  // the next kPreparedBytes. Not called by a ring.
+  // If set, computes elements of the input when they are first needed, so that a block is sent or
+  // combined while it is in the cache. Returns where they are. `again`: in `input`, where they
+  // stay. `once`: at most kPreparedBytes, valid until the next call. Not called by a ring.
   enum class Use { again, once };
   std::function<const std::byte*(const Part& elements, Use use)> prepare = {};
 };

@@ -27,7 +27,7 @@ struct CopyLoops {
   static void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 };
 
-/// As memcpy, past the caches. Later stores of this thread become visible after the copy.
+/// As memcpy, past the caches. A later release store orders it, as it orders memcpy.
 inline void copy_past(std::span<std::byte> to, const std::byte* from,
                       InstructionSet set = best_instruction_set()) noexcept {
   dispatch<CopyLoops>(set, [&](auto loops) { loops.copy(to.data(), from, to.size()); });

@@ -18,7 +18,7 @@ namespace lockstep {
 template <InstructionSet, typename Stored>
 struct NotedLoops {
   /// Copies `from`, which is as long as `to`. Returns whether an element is non-finite.
-  /// Also after Caching::past, later stores of this thread become visible after the copy.
+  /// Also after Caching::past, a later release store orders the copy.
   static bool copy(std::span<Stored> to, const Stored* from, Caching caching) noexcept;
   /// Adds `from` to `to`. Returns whether a sum is non-finite.
   static bool add(std::span<Stored> to, const Stored* from) noexcept;

@@ -8,6 +8,7 @@
 
 #include "lockstep/fabric/test_calls_internal.h"
 #include "lockstep/fabric/test_group_internal.h"
+#include "lockstep/kernels/copy_pass.h"
 #include "lockstep/shm/group_memory_internal.h"
 
 namespace lockstep {
@@ -44,6 +45,19 @@ TEST_P(GroupTest, SpansAtTheEdgesOfTheStagingWindowAreWhole) {
                         .count = bytes / 8};
         CheckedCall(group, call, form, memory.span(where), seed).wait();
       }
+    }
+  });
+}
+
+// Outputs of this size are written past the caches.
+TEST_P(GroupTest, LargeOutputsInOrdinaryMemoryAreWhole) {
+  run_group(setting(), [](Group& group) {
+    constexpr auto kOutput = static_cast<std::int64_t>(kStreamBytes) + 136;
+    std::uint64_t seed = 0;
+    for (const auto kind : {Collective::all_reduce, Collective::all_gather}) {
+      const auto pieces = kind == Collective::all_gather ? group.size() : 1;
+      const Call call{.kind = kind, .dtype = DType::int8, .count = kOutput / pieces + 1};
+      CheckedCall(group, call, Form::apart, std::span<std::byte>{}, ++seed).wait();
     }
   });
 }
