@@ -27,9 +27,9 @@ Part wanted_by(int rank, const Call& call, std::size_t count) {
   return {static_cast<std::size_t>(rank) * piece, piece};
 }
 
-class StepExchange final : public Exchange {
+class TreeExchange final : public Exchange {
  public:
-  StepExchange(NetworkCall& call, ExchangeData data, bool is_doubling);
+  TreeExchange(NetworkCall& call, ExchangeData data, bool is_doubling);
   [[nodiscard]] std::optional<Awaited> advance() override;
 
  private:
@@ -55,15 +55,15 @@ class StepExchange final : public Exchange {
     std::byte* wide = nullptr;  // for sums of inputs that have a narrower dtype
   };
 
-  // Whether results arrive in their final place. In doubling they must not: that may be the place
+  // Whether results arrive in their final memory. In doubling they must not: that may be the memory
   // of the input, which other members have combined, but perhaps not yet this one.
   [[nodiscard]] static bool is_in_place(const Operation& operation) noexcept {
     return operation.is_result && !operation.replaces;
   }
-  void add_steps(const ExchangePlan& plan);
+  void add_transfers(const ExchangePlan& plan);
   void add_returns(const ExchangePlan& plan);
   void add_deliveries();
-  void place();
+  void assign_memory();
   void begin(const Operation& operation);
   void send_fresh_input(const Operation& operation);
   void send_result(const Operation& operation, const Part& block);
@@ -103,7 +103,7 @@ class StepExchange final : public Exchange {
   std::optional<InputSend> input_send_;
 };
 
-StepExchange::StepExchange(NetworkCall& call, ExchangeData data, bool is_doubling)
+TreeExchange::TreeExchange(NetworkCall& call, ExchangeData data, bool is_doubling)
     : call_(call), data_(std::move(data)), is_doubling_(is_doubling) {
   const auto size = static_cast<int>(data_.members.size());
   const auto alignment = kLine / bytes_of(made().dtype);
@@ -114,9 +114,9 @@ StepExchange::StepExchange(NetworkCall& call, ExchangeData data, bool is_doublin
   // Never written.
   sums_ = {const_cast<std::byte*>(data_.input), {0, data_.count}, data_.input_dtype};
   summed_ = {data_.own, data_.own + 1};
-  add_steps(plan);
+  add_transfers(plan);
   if (!is_doubling_ && made().kind == Collective::all_reduce) {
-    if (!plan.steps.empty() && plan.steps.back().receive.length > 0) {
+    if (!plan.transfers.empty() && plan.transfers.back().receive.length > 0) {
       first_return_ = operations_.size();
     }
     add_returns(plan);
@@ -126,7 +126,7 @@ StepExchange::StepExchange(NetworkCall& call, ExchangeData data, bool is_doublin
     if (operations_[i].send.length > 0) last_send_ = i + 1;
   }
   arrived_ = std::vector<Network::Word>(operations_.size());
-  place();
+  assign_memory();
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     const auto& each = operations_[i];
     call_.group->expect(
@@ -136,17 +136,17 @@ StepExchange::StepExchange(NetworkCall& call, ExchangeData data, bool is_doublin
   }
 }
 
-void StepExchange::add_steps(const ExchangePlan& plan) {
-  for (const auto& step : plan.steps) {
-    Operation operation{.peer = data_.members[static_cast<std::size_t>(step.peer)],
-                        .part = kFirstStepPart + step.tag,
-                        .send = step.send,
-                        .sends_results = step.send.length > 0 && is_whole(step.sent),
-                        .is_result = step.replaces && is_whole(step.received),
-                        .members = step.received,
-                        .replaces = step.replaces};
-    const bool is_input = step.received.end - step.received.begin == 1;
-    operation.received = {nullptr, step.receive,
+void TreeExchange::add_transfers(const ExchangePlan& plan) {
+  for (const auto& transfer : plan.transfers) {
+    Operation operation{.peer = data_.members[static_cast<std::size_t>(transfer.peer)],
+                        .part = kFirstTransferPart + transfer.tag,
+                        .send = transfer.send,
+                        .sends_results = transfer.send.length > 0 && is_whole(transfer.sent),
+                        .is_result = transfer.replaces && is_whole(transfer.received),
+                        .members = transfer.received,
+                        .replaces = transfer.replaces};
+    const bool is_input = transfer.received.end - transfer.received.begin == 1;
+    operation.received = {nullptr, transfer.receive,
                           operation.is_result ? made().dtype
                           : is_input          ? data_.input_dtype
                                               : sum_dtype()};
@@ -155,19 +155,19 @@ void StepExchange::add_steps(const ExchangePlan& plan) {
 }
 
 // The results return as the sums came.
-void StepExchange::add_returns(const ExchangePlan& plan) {
-  for (auto step = plan.steps.rbegin(); step != plan.steps.rend(); ++step) {
-    operations_.push_back({.peer = data_.members[static_cast<std::size_t>(step->peer)],
-                           .part = kFirstReturnPart + step->tag,
-                           .send = step->receive,
+void TreeExchange::add_returns(const ExchangePlan& plan) {
+  for (auto transfer = plan.transfers.rbegin(); transfer != plan.transfers.rend(); ++transfer) {
+    operations_.push_back({.peer = data_.members[static_cast<std::size_t>(transfer->peer)],
+                           .part = kFirstReturnPart + transfer->tag,
+                           .send = transfer->receive,
                            .sends_results = true,
-                           .received = {nullptr, step->send, made().dtype},
+                           .received = {nullptr, transfer->send, made().dtype},
                            .is_result = true});
   }
 }
 
 // Each owner sends the elements that a rank keeps to that rank.
-void StepExchange::add_deliveries() {
+void TreeExchange::add_deliveries() {
   const auto size = static_cast<int>(data_.members.size());
   const auto alignment = kLine / bytes_of(made().dtype);
   const auto owned = [&](int member) {
@@ -197,8 +197,8 @@ void StepExchange::add_deliveries() {
   }
 }
 
-// Finds a place for what is received and computed.
-void StepExchange::place() {
+// Finds memory for what is received and computed.
+void TreeExchange::assign_memory() {
   const bool is_narrow = data_.input_dtype != sum_dtype();
   const auto round = [](std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; };
   const auto bytes_of_wide = [&](const Operation& each) {
@@ -212,8 +212,8 @@ void StepExchange::place() {
   std::size_t bytes = 0;
   if (data_.result == nullptr) bytes = round(results_.which.length * bytes_of(made().dtype));
   for (const auto& each : operations_) bytes += bytes_of_received(each) + bytes_of_wide(each);
-  call_.steps_scratch = call_.group->borrow(bytes);
-  auto* next = call_.steps_scratch.data();
+  call_.reduction_scratch = call_.group->borrow(bytes);
+  auto* next = call_.reduction_scratch.data();
   if (data_.result == nullptr) {
     results_.start =
         std::exchange(next, next + round(results_.which.length * bytes_of(made().dtype)));
@@ -233,7 +233,7 @@ void StepExchange::place() {
   }
 }
 
-std::optional<Awaited> StepExchange::advance() {
+std::optional<Awaited> TreeExchange::advance() {
   for (; next_ < operations_.size(); ++next_) {
     const auto& operation = operations_[next_];
     if (!std::exchange(is_begun_, true)) begin(operation);
@@ -264,13 +264,13 @@ std::optional<Awaited> StepExchange::advance() {
   return std::nullopt;
 }
 
-void StepExchange::send_result(const Operation& operation, const Part& block) {
+void TreeExchange::send_result(const Operation& operation, const Part& block) {
   const auto width = bytes_of(results_.dtype);
   call_.send_to(operation.peer, operation.part, (block.begin - operation.send.begin) * width,
                 {results_.at(block.begin), block.length * width});
 }
 
-void StepExchange::send_fresh_input(const Operation& operation) {
+void TreeExchange::send_fresh_input(const Operation& operation) {
   const auto width = bytes_of(sums_.dtype);
   const auto& all = operation.send;
   for (std::size_t done = 0; done < all.length;) {
@@ -282,7 +282,7 @@ void StepExchange::send_fresh_input(const Operation& operation) {
   if (is_doubling_) data_.prepare = nullptr;  // that was the whole input
 }
 
-void StepExchange::begin(const Operation& operation) {
+void TreeExchange::begin(const Operation& operation) {
   if (operation.send.length == 0 || (first_return_ > 0 && next_ == first_return_)) return;
   if (data_.prepare && sums_.start == data_.input) return send_fresh_input(operation);
   const auto& from = operation.sends_results ? results_ : sums_;
@@ -295,7 +295,7 @@ void StepExchange::begin(const Operation& operation) {
                 {start, operation.send.length * bytes_of(from.dtype)});
 }
 
-std::optional<Awaited> StepExchange::blocker_of(const Operation& operation, const Part& block) {
+std::optional<Awaited> TreeExchange::blocker_of(const Operation& operation, const Part& block) {
   const auto until = block.end() - operation.received.which.begin;
   const auto arrived = call_.reaches(arrived_[next_], until * bytes_of(operation.received.dtype),
                                      operation.peer, data_.ends_call && next_ + 1 >= last_send_);
@@ -312,7 +312,7 @@ std::optional<Awaited> StepExchange::blocker_of(const Operation& operation, cons
 }
 
 // Combines a block with this rank's sums, or with its input, which may not have been computed yet.
-void StepExchange::combine_fresh(const Operation& operation, const Part& block) {
+void TreeExchange::combine_fresh(const Operation& operation, const Part& block) {
   if (!data_.prepare || sums_.start != data_.input) {
     return combine(operation, block, sums_.at(block.begin));
   }
@@ -323,7 +323,7 @@ void StepExchange::combine_fresh(const Operation& operation, const Part& block) 
   }
 }
 
-void StepExchange::combine(const Operation& operation, const Part& block, const std::byte* own) {
+void TreeExchange::combine(const Operation& operation, const Part& block, const std::byte* own) {
   static const auto pair = TreePlan::over_ranks(2);
   static const auto one = TreePlan::over_ranks(1);
   const auto count = block.length;
@@ -362,7 +362,7 @@ void StepExchange::combine(const Operation& operation, const Part& block, const 
   reduce_to_partial(sum_dtype(), made().op, pair, ordered(), to, count);
 }
 
-void StepExchange::finish(const Operation& operation) {
+void TreeExchange::finish(const Operation& operation) {
   const auto& received = operation.received;
   if (operation.is_result && operation.replaces) {
     std::memcpy(results_.start, received.start, received.which.length * bytes_of(received.dtype));
@@ -377,7 +377,7 @@ void StepExchange::finish(const Operation& operation) {
 }
 
 // Copies what this rank keeps of its own results, unless they are already in the output.
-void StepExchange::keep_own_piece() {
+void TreeExchange::keep_own_piece() {
   if (data_.result != nullptr) return;
   const auto wanted = wanted_by(call_.group->rank(), made(), data_.count);
   const auto part = overlap_of(results_.which, wanted);
@@ -392,7 +392,7 @@ std::unique_ptr<Exchange> make_exchange(ExchangeAlgorithm algorithm, NetworkCall
                                         ExchangeData data) {
   call.transfers = true;
   if (algorithm == ExchangeAlgorithm::ring) return make_ring(call, std::move(data));
-  return std::make_unique<StepExchange>(call, std::move(data),
+  return std::make_unique<TreeExchange>(call, std::move(data),
                                         algorithm == ExchangeAlgorithm::doubling);
 }
 

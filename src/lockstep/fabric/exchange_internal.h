@@ -1,9 +1,9 @@
-// The data of a reduction in flight that moves in steps between members (exchange_plan.h, ring.h):
-// what this rank sends, where it receives, and what it combines. A recipe calls advance() and
+// The data of a reduction in flight that moves between members (exchange_plan.h, ring.h): what
+// this rank sends, where it receives, and what it combines. A recipe calls advance() and
 // awaits what that returns, until it returns nullopt.
 //
-// All that a rank will receive is expected before it enters the call: peers may be steps ahead.
-// The results of a halving and of a ring arrive in their final place, which may be that of the
+// All that a rank will receive is expected before it enters the call: peers may be transfers ahead.
+// The results of a halving and of a ring arrive in their final memory, which may be that of the
 // input: this rank has sent its input of these elements, or combined it, before their owner can
 // return a result.
 #pragma once
@@ -62,7 +62,7 @@ class Exchange {
 
 /// Parts of transfers (docs/wire_format.md).
 constexpr std::uint32_t kDeliveryPart = 3;
-constexpr std::uint32_t kFirstStepPart = 4;
+constexpr std::uint32_t kFirstTransferPart = 4;
 constexpr std::uint32_t kFirstReturnPart = 4 + 128;
 /// Blocks are combined as soon as they have arrived. One fits into the second-level cache.
 constexpr std::size_t kExchangeBlockBytes = 256U << 10;

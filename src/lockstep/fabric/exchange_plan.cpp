@@ -50,28 +50,28 @@ int largest_power_up_to(int number) {
   return static_cast<int>(std::bit_floor(static_cast<unsigned>(number)));
 }
 
-void add_doubling_steps(const Pair& pair, int member, const Part& all,
-                        std::vector<ExchangeStep>& steps) {
+void add_doubling_transfers(const Pair& pair, int member, const Part& all,
+                            std::vector<ExchangeTransfer>& transfers) {
   const bool in_first = pair.is_in_first(member);
   const int index = member - (in_first ? pair.first : pair.second);
   if (index < pair.others) {
-    steps.push_back({.peer = in_first ? pair.second + index : pair.first + index,
-                     .tag = pair.tag(),
-                     .send = all,
-                     .sent = in_first ? pair.first_members() : pair.second_members(),
-                     .receive = all,
-                     .received = in_first ? pair.second_members() : pair.first_members()});
+    transfers.push_back({.peer = in_first ? pair.second + index : pair.first + index,
+                         .tag = pair.tag(),
+                         .send = all,
+                         .sent = in_first ? pair.first_members() : pair.second_members(),
+                         .receive = all,
+                         .received = in_first ? pair.second_members() : pair.first_members()});
   }
   for (int have = pair.others; in_first && have < pair.full; have *= 2) {
     if (index < have && index + have < pair.full) {
-      steps.push_back(
+      transfers.push_back(
           {.peer = member + have, .tag = pair.tag() + 1, .send = all, .sent = pair.members()});
     } else if (index >= have && index < 2 * have) {
-      steps.push_back({.peer = member - have,
-                       .tag = pair.tag() + 1,
-                       .receive = all,
-                       .received = pair.members(),
-                       .replaces = true});
+      transfers.push_back({.peer = member - have,
+                           .tag = pair.tag() + 1,
+                           .receive = all,
+                           .received = pair.members(),
+                           .replaces = true});
     }
   }
 }
@@ -80,15 +80,15 @@ double log2_up(int number) {
   return static_cast<double>(std::bit_width(static_cast<unsigned>(number) - 1U));
 }
 
-// The steps that follow each other in doubling.
-double doubling_steps(int size) {
-  double steps = 0;
+// The transfers that follow each other in doubling.
+double doubling_transfers(int size) {
+  double transfers = 0;
   for (int full = 1; full < size; full *= 2) {
-    ++steps;
+    ++transfers;
     const int others = size % (2 * full) - full;  // of a short block; not above 0 if there is none
-    for (int have = others; have > 0 && have < full; have *= 2) ++steps;
+    for (int have = others; have > 0 && have < full; have *= 2) ++transfers;
   }
-  return steps;
+  return transfers;
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ double doubling_steps(int size) {
 ExchangePlan plan_doubling(int member, int size, std::size_t count) {
   ExchangePlan plan{.owned = {0, count}};
   for (const auto& pair : pairs_of(member, size)) {
-    add_doubling_steps(pair, member, plan.owned, plan.steps);
+    add_doubling_transfers(pair, member, plan.owned, plan.transfers);
   }
   return plan;
 }
@@ -108,28 +108,29 @@ ExchangePlan plan_halving(int member, int size, std::size_t count, std::size_t a
     const int index = member - (in_first ? pair.first : pair.second);
     if (pair.others == pair.full) {
       const auto kept = half_of(plan.owned, !in_first, alignment);
-      plan.steps.push_back({.peer = in_first ? pair.second + index : pair.first + index,
-                            .tag = pair.tag(),
-                            .send = half_of(plan.owned, in_first, alignment),
-                            .sent = in_first ? pair.first_members() : pair.second_members(),
-                            .receive = kept,
-                            .received = in_first ? pair.second_members() : pair.first_members()});
+      plan.transfers.push_back(
+          {.peer = in_first ? pair.second + index : pair.first + index,
+           .tag = pair.tag(),
+           .send = half_of(plan.owned, in_first, alignment),
+           .sent = in_first ? pair.first_members() : pair.second_members(),
+           .receive = kept,
+           .received = in_first ? pair.second_members() : pair.first_members()});
       plan.owned = kept;
       continue;
     }
     const int holders = largest_power_up_to(pair.others);
     if (in_first) {
-      plan.steps.push_back({.peer = pair.second + index % holders,
-                            .tag = pair.tag(),
-                            .receive = plan.owned,
-                            .received = pair.second_members()});
+      plan.transfers.push_back({.peer = pair.second + index % holders,
+                                .tag = pair.tag(),
+                                .receive = plan.owned,
+                                .received = pair.second_members()});
       continue;
     }
     for (int to = index; index < holders && to < pair.full; to += holders) {
-      plan.steps.push_back({.peer = pair.first + to,
-                            .tag = pair.tag(),
-                            .send = elements_of(to, pair.full, count, alignment),
-                            .sent = pair.second_members()});
+      plan.transfers.push_back({.peer = pair.first + to,
+                                .tag = pair.tag(),
+                                .send = elements_of(to, pair.full, count, alignment),
+                                .sent = pair.second_members()});
     }
     plan.owned = {};
     break;  // this member has handed over its sums
@@ -156,7 +157,7 @@ double seconds_of(ExchangeAlgorithm algorithm, const ExchangeSize& size,
   // A member of a short block hands over its whole sums.
   const bool is_power = std::has_single_bit(static_cast<unsigned>(size.members));
   const double least = is_power ? 2 / members : 0;
-  double steps = 0;
+  double transfers = 0;
   double messages = 0;
   double moved = 0;
   double combined = 2 * bytes * others / members;
@@ -167,24 +168,24 @@ double seconds_of(ExchangeAlgorithm algorithm, const ExchangeSize& size,
       break;
     case ExchangeAlgorithm::direct:
     case ExchangeAlgorithm::ring:
-      steps = algorithm == ExchangeAlgorithm::direct ? 2 : 2 * others;
+      transfers = algorithm == ExchangeAlgorithm::direct ? 2 : 2 * others;
       messages = 2 * others;
       moved = 2 * bytes * others / members;
       if (algorithm == ExchangeAlgorithm::direct) combined = bytes;
       break;
     case ExchangeAlgorithm::doubling:
-      steps = doubling_steps(size.members);
-      messages = steps;
-      moved = bytes * (1 + wide * (steps - 1));  // the first step sends inputs
+      transfers = doubling_transfers(size.members);
+      messages = transfers;
+      moved = bytes * (1 + wide * (transfers - 1));  // the first transfer sends inputs
       combined = 2 * bytes * log2_up(size.members);
       break;
     case ExchangeAlgorithm::halving:
-      steps = 2 * log2_up(size.members);
-      messages = steps;
+      transfers = 2 * log2_up(size.members);
+      messages = transfers;
       moved = bytes / 2 + wide * bytes * (0.5 - least / 2) + bytes * (1 - least / 2);
       break;
   }
-  return steps * link.latency + messages * link.message + moved / link.bandwidth +
+  return transfers * link.latency + messages * link.message + moved / link.bandwidth +
          combined / kCombineBandwidth;
 }
 

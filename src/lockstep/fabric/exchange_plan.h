@@ -1,4 +1,4 @@
-// Reductions between members in few steps, in the order of the reduction tree over the members
+// Reductions between members in few transfers, in the order of the reduction tree over the members
 // (kernels/leaf_tree.h), and the choice between them and the direct exchange. Pure.
 //
 // Terms: the members of an exchange are ranks, or hosts whose ranks form aligned subtrees, numbered
@@ -30,11 +30,11 @@
 
 namespace lockstep {
 
-/// One step of a member: it sends its sums of some elements to a peer, receives the peer's sums of
-/// others, and combines these with its own. Either part may be empty.
-struct ExchangeStep {
+/// One transfer of a member: it sends its sums of some elements to a peer, receives the peer's sums
+/// of others, and combines these with its own. Either part may be empty.
+struct ExchangeTransfer {
   int peer = 0;
-  std::uint32_t tag = 0;       // equal for both members; unique among the steps between them
+  std::uint32_t tag = 0;       // equal for both members; unique among the transfers between them
   Part send = {};              // elements
   LeafInterval sent = {};      // the members in the sums that it sends
   Part receive = {};           // elements
@@ -43,16 +43,16 @@ struct ExchangeStep {
 };
 
 struct ExchangePlan {
-  std::vector<ExchangeStep> steps = {};
-  Part owned = {};  // the elements whose sum over all members this member has after the steps
+  std::vector<ExchangeTransfer> transfers = {};
+  Part owned = {};  // the elements whose sum over all members this member has after the transfers
 };
 
-/// The steps of `member` of `size` for `count` elements. Every member owns all elements then.
+/// The transfers of `member` of `size` for `count` elements. Every member owns all elements then.
 [[nodiscard]] ExchangePlan plan_doubling(int member, int size, std::size_t count);
 /// The same; every element has one owner then. Parts begin at multiples of `alignment`.
 [[nodiscard]] ExchangePlan plan_halving(int member, int size, std::size_t count,
                                         std::size_t alignment);
-/// plan_halving(…).owned, without the steps.
+/// plan_halving(…).owned, without the transfers.
 [[nodiscard]] Part owned_after_halving(int member, int size, std::size_t count,
                                        std::size_t alignment);
 
@@ -79,8 +79,8 @@ struct ExchangeSize {
 /// Bytes per second in which a member combines inputs and sums. Assumed.
 constexpr double kCombineBandwidth = 10e9;
 
-/// The seconds that an all_reduce takes on `link`: steps that follow each other, messages that a
-/// member sends, bytes that it sends or receives, whichever are more, and bytes that it combines.
+/// The seconds that an all_reduce takes on `link`: transfers that follow each other, messages that
+/// a member sends, bytes that it sends or receives, whichever are more, and bytes that it combines.
 [[nodiscard]] double seconds_of(ExchangeAlgorithm algorithm, const ExchangeSize& size,
                                 const NetworkLink& link) noexcept;
 

@@ -1,4 +1,5 @@
-// Every sum that the steps compute, as text, is that of the tree; and the choice of the algorithm.
+// Every sum that the transfers compute, as text, is that of the tree; and the choice of the
+// algorithm.
 #include "lockstep/fabric/exchange_plan.h"
 
 #include <gtest/gtest.h>
@@ -42,19 +43,19 @@ class Simulation {
   }
 
   void reduce() {
-    run([&](std::size_t member) { return plans_[member].steps; }, /*returns=*/false);
+    run([&](std::size_t member) { return plans_[member].transfers; }, /*returns=*/false);
   }
-  // The steps of a halving in reverse, with results.
+  // The transfers of a halving in reverse, with results.
   void gather() {
     run(
         [&](std::size_t member) {
-          auto steps = plans_[member].steps;
-          std::reverse(steps.begin(), steps.end());
-          for (auto& step : steps) {
-            std::swap(step.send, step.receive);
-            step.replaces = true;
+          auto transfers = plans_[member].transfers;
+          std::reverse(transfers.begin(), transfers.end());
+          for (auto& transfer : transfers) {
+            std::swap(transfer.send, transfer.receive);
+            transfer.replaces = true;
           }
-          return steps;
+          return transfers;
         },
         /*returns=*/true);
   }
@@ -69,14 +70,14 @@ class Simulation {
     return sent_[static_cast<std::size_t>(member)];
   }
   [[nodiscard]] std::size_t num_steps(int member) const {
-    return plans_[static_cast<std::size_t>(member)].steps.size();
+    return plans_[static_cast<std::size_t>(member)].transfers.size();
   }
 
  private:
   using Key = std::tuple<int, int, std::uint32_t>;  // from, to, tag
 
   template <typename StepsOf>
-  void run(const StepsOf& steps_of, bool returns) {
+  void run(const StepsOf& transfers_of, bool returns) {
     std::map<Key, Texts> messages;
     std::vector<std::size_t> next(sums_.size());
     std::vector<bool> begun(sums_.size());
@@ -85,33 +86,34 @@ class Simulation {
       has_moved = false;
       for (int member = 0; member < size_; ++member) {
         const auto index = static_cast<std::size_t>(member);
-        const auto steps = steps_of(index);
-        while (next[index] < steps.size()) {
-          const auto& step = steps[next[index]];
+        const auto transfers = transfers_of(index);
+        while (next[index] < transfers.size()) {
+          const auto& transfer = transfers[next[index]];
           auto& own = sums_[index];
-          if (!begun[index] && step.send.length > 0) {
-            const auto begin = own.begin() + static_cast<std::ptrdiff_t>(step.send.begin);
+          if (!begun[index] && transfer.send.length > 0) {
+            const auto begin = own.begin() + static_cast<std::ptrdiff_t>(transfer.send.begin);
             const bool is_new =
                 messages
-                    .emplace(Key{member, step.peer, step.tag},
-                             Texts(begin, begin + static_cast<std::ptrdiff_t>(step.send.length)))
+                    .emplace(
+                        Key{member, transfer.peer, transfer.tag},
+                        Texts(begin, begin + static_cast<std::ptrdiff_t>(transfer.send.length)))
                     .second;
             ASSERT_TRUE(is_new) << "tags are unique";
-            sent_[index] += step.send.length;
-            if (!returns) expect_stated(step.sent, own[step.send.begin]);
+            sent_[index] += transfer.send.length;
+            if (!returns) expect_stated(transfer.sent, own[transfer.send.begin]);
           }
           begun[index] = true;
-          if (step.receive.length > 0) {
-            const auto found = messages.find({step.peer, member, step.tag});
+          if (transfer.receive.length > 0) {
+            const auto found = messages.find({transfer.peer, member, transfer.tag});
             if (found == messages.end()) break;
-            ASSERT_EQ(found->second.size(), step.receive.length);
-            for (std::size_t i = 0; i < step.receive.length; ++i) {
-              auto& sum = own[step.receive.begin + i];
+            ASSERT_EQ(found->second.size(), transfer.receive.length);
+            for (std::size_t i = 0; i < transfer.receive.length; ++i) {
+              auto& sum = own[transfer.receive.begin + i];
               const auto& other = found->second[i];
-              const bool is_first = step.received.begin < member;
-              sum = step.replaces                             ? other
-                    : is_first && step.received.end <= member ? "(" + other + "+" + sum + ")"
-                                                              : "(" + sum + "+" + other + ")";
+              const bool is_first = transfer.received.begin < member;
+              sum = transfer.replaces                             ? other
+                    : is_first && transfer.received.end <= member ? "(" + other + "+" + sum + ")"
+                                                                  : "(" + sum + "+" + other + ")";
             }
           }
           has_moved = true;
@@ -121,7 +123,7 @@ class Simulation {
       }
     }
     for (std::size_t index = 0; index < next.size(); ++index) {
-      ASSERT_EQ(next[index], steps_of(index).size()) << "member " << index << " waits for ever";
+      ASSERT_EQ(next[index], transfers_of(index).size()) << "member " << index << " waits for ever";
     }
   }
 
@@ -192,9 +194,9 @@ TEST(ExchangePlan, HalvingAmongAPowerOfTwoSendsTheLeast) {
 TEST(ExchangePlan, PartsBeginAtMultiplesOfTheAlignment) {
   for (const int size : {2, 3, 7, 8}) {
     for (int member = 0; member < size; ++member) {
-      for (const auto& step : plan_halving(member, size, 1000, 16).steps) {
-        EXPECT_EQ(step.send.length > 0 ? step.send.begin % 16 : 0, 0U);
-        EXPECT_EQ(step.receive.length > 0 ? step.receive.begin % 16 : 0, 0U);
+      for (const auto& transfer : plan_halving(member, size, 1000, 16).transfers) {
+        EXPECT_EQ(transfer.send.length > 0 ? transfer.send.begin % 16 : 0, 0U);
+        EXPECT_EQ(transfer.receive.length > 0 ? transfer.receive.begin % 16 : 0, 0U);
       }
     }
   }

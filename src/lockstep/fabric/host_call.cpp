@@ -239,20 +239,20 @@ Recipe HostCall::move_directly() {
   const auto& ranks = memory_->ranks();
   const auto rounds = num_rounds();
   const auto ahead = is_staged_ || !is_reduction() ? 0 : kRoundsAhead;
-  for (std::size_t step = 0; step < rounds + ahead; ++step) {
-    if (step < rounds) {
+  for (std::size_t sent = 0; sent < rounds + ahead; ++sent) {
+    if (sent < rounds) {
       if (is_staged_) {
-        stage_inputs(step);
+        stage_inputs(sent);
         // Ended by all: they have staged their inputs, and copied the results of the last round.
         end_phase();
         for (const int other : ranks) {
           if (other != rank()) co_await phase_ended_by(other, memory_->phases);
         }
       }
-      if (is_reduction()) send_partials(step);
+      if (is_reduction()) send_partials(sent);
     }
-    if (step < ahead) continue;
-    const auto round = step - ahead;
+    if (sent < ahead) continue;
+    const auto round = sent - ahead;
     if (own_part_ < parts_.size()) {
       const auto block = block_of(parts_[own_part_], round);
       for (int host = 0; is_reduction() && host < plan().num_hosts(); ++host) {

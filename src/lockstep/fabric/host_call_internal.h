@@ -14,8 +14,8 @@
 //
 // An all_reduce among many hosts of equal sizes can use *rails* instead (host_rails.cpp): the
 // elements are divided among the ranks of a host. Each reduces its part over its host, exchanges
-// the partial with the ranks of the same index on the other hosts in steps (exchange_plan.h), and
-// the ranks of a host copy the results from each other.
+// the partial with the ranks of the same index on the other hosts (exchange_plan.h), and the ranks
+// of a host copy the results from each other.
 #pragma once
 
 #include <cstddef>
@@ -84,7 +84,7 @@ class HostCall {
   [[nodiscard]] const std::byte* result_at(std::size_t index, std::size_t part,
                                            std::size_t offset) const;
   [[nodiscard]] std::byte* own_result_at(std::size_t part, std::size_t offset);
-  // The steps of a round.
+  // What a round does, in this order.
   void stage_inputs(std::size_t round);
   void send_partials(std::size_t round);
   void reduce_own_part(std::size_t round);

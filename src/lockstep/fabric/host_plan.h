@@ -59,7 +59,7 @@ class HostPlan {
   [[nodiscard]] const TreePlan& tree() const noexcept { return tree_; }
 
   /// Whether all hosts have the same power of two of consecutive ranks. Then the ranks with the
-  /// same index in their hosts, a *rail*, can exchange the partials of their hosts in steps: the
+  /// same index in their hosts, a *rail*, can exchange the partials of their hosts: the
   /// tree over the hosts is the top of the tree over the ranks.
   [[nodiscard]] bool has_rails() const noexcept;
 

@@ -30,7 +30,7 @@ void HostCall::expect_by_rails() {
       return prepare_for_rail(elements, use);
     };
   }
-  call_.steps = make_exchange(algorithm_, call_, std::move(data));
+  call_.reduction = make_exchange(algorithm_, call_, std::move(data));
 }
 
 std::byte* HostCall::rail_partial(std::size_t element) {
@@ -84,7 +84,7 @@ Recipe HostCall::move_by_rails() {
       if (other != rank()) co_await phase_ended_by(other, memory_->phases);
     }
   }
-  while (const auto awaited = call_.steps->advance()) co_await *awaited;
+  while (const auto awaited = call_.reduction->advance()) co_await *awaited;
   for (std::size_t round = 0; !is_alone && round < rounds; ++round) {
     if (is_staged_) stage_results(round);
     if (is_staged_ || round == 0) {

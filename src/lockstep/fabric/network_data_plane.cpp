@@ -55,7 +55,7 @@ NetworkCall::~NetworkCall() {
   if (!transfers) return;
   if (!done) group->forget(number);
   group->give_back(std::move(scratch));
-  group->give_back(std::move(steps_scratch));
+  group->give_back(std::move(reduction_scratch));
 }
 
 NetworkMessageOperation::~NetworkMessageOperation() {
@@ -132,15 +132,17 @@ std::shared_ptr<CallOperation> NetworkDataPlane::prepare(const Call& call, std::
   own->number = number;
   const auto largest = std::max(input_bytes(call, call.root, size()), call.input.size());
   // The tree of a call with leaves is not that over the ranks.
-  const bool in_steps = reduces(call.kind) && !has_owners(call.kind) && !call.leaves && size() > 1;
+  const bool moves_between_members =
+      reduces(call.kind) && !has_owners(call.kind) && !call.leaves && size() > 1;
   const auto algorithm =
-      in_steps ? algorithm_of(call, {.members = size(),
-                                     .bytes = largest,
-                                     .has_wide_sums = partial_dtype(call.dtype) != call.dtype,
-                                     .most_carried = options_.inline_bytes})
-               : ExchangeAlgorithm::direct;
-  own->is_inline =
-      in_steps ? algorithm == ExchangeAlgorithm::carried : largest <= options_.inline_bytes;
+      moves_between_members
+          ? algorithm_of(call, {.members = size(),
+                                .bytes = largest,
+                                .has_wide_sums = partial_dtype(call.dtype) != call.dtype,
+                                .most_carried = options_.inline_bytes})
+          : ExchangeAlgorithm::direct;
+  own->is_inline = moves_between_members ? algorithm == ExchangeAlgorithm::carried
+                                         : largest <= options_.inline_bytes;
   group_->set_next_input(call, !own->is_inline    ? nullptr
                                : group_->relays() ? exchange::input_for_all
                                                   : exchange::input_for);
@@ -148,7 +150,7 @@ std::shared_ptr<CallOperation> NetworkDataPlane::prepare(const Call& call, std::
   if (host_ && HostCall::handles(call)) {
     own->host = std::make_unique<HostCall>(*own, host_, algorithm_of_rails(call, largest));
   } else if (algorithm != ExchangeAlgorithm::direct) {
-    own->steps = make_exchange(algorithm, *own, whole_data_of(*own));
+    own->reduction = make_exchange(algorithm, *own, whole_data_of(*own));
   } else {
     expect_data(*own);
   }
@@ -188,7 +190,7 @@ void NetworkDataPlane::expect_data(NetworkCall& call) {
 Recipe NetworkDataPlane::begin(CallOperation& operation, bool /*same_memory*/) {
   auto& call = static_cast<NetworkCall&>(operation);
   if (call.host) return call.host->move();
-  if (call.steps) return move_in_steps(call);
+  if (call.reduction) return move_reduction(call);
   const bool by_owners = has_owners(call.call.kind);
   if (!call.is_inline) return by_owners ? move_by_owners(call) : move_data(call);
   (by_owners ? run_inline_by_owners : run_inline)(call);
@@ -198,7 +200,7 @@ Recipe NetworkDataPlane::begin(CallOperation& operation, bool /*same_memory*/) {
 void NetworkDataPlane::retire(CallOperation& operation, bool /*is_last*/) noexcept {
   auto& call = static_cast<NetworkCall&>(operation);
   group_->give_back(std::exchange(call.scratch, {}));
-  group_->give_back(std::exchange(call.steps_scratch, {}));
+  group_->give_back(std::exchange(call.reduction_scratch, {}));
   call.host.reset();
 }
 

@@ -4,9 +4,9 @@
 // it needs. Larger data follow when all ranks have entered, so that every byte is received at its
 // destination. A *direct* reduction divides the elements into one part per rank, its owner. Every
 // rank sends each part to its owner, which reduces it in the order of the tree, block by block, and
-// sends the result back. Per rank, 2S(N-1)/N bytes are sent and received. Other reductions move in
-// steps (exchange_plan.h, ring.h). If the ranks of a host share memory, such data cross the network
-// once per host (host_call_internal.h).
+// sends the result back. Per rank, 2S(N-1)/N bytes are sent and received. Other reductions move
+// between members (exchange_plan.h, ring.h). If the ranks of a host share memory, such data cross
+// the network once per host (host_call_internal.h).
 #pragma once
 
 #include <cstddef>
@@ -67,11 +67,11 @@ class NetworkCall final : public CallOperation {
   std::vector<Word> ranges;  // by range of all owners, if the call gathers from them
   std::vector<std::uint64_t> queued;
   Bytes scratch = {};              // the parts that this rank reduces, one per rank
-  Bytes steps_scratch = {};        // of `steps`
+  Bytes reduction_scratch = {};    // of `reduction`
   std::unique_ptr<HostCall> host;  // if the data cross the network once per host
-  // If a reduction moves in steps. Not dropped before this object: another thread may wait for one
-  // of its words.
-  std::unique_ptr<Exchange> steps;
+  // If a reduction moves between members. Not dropped before this object: another thread may wait
+  // for one of its words.
+  std::unique_ptr<Exchange> reduction;
 
   [[nodiscard]] std::byte* scratch_of(int rank) {
     const auto bytes = exchange::owned_by(call, group->rank(), group->size()).length;
@@ -161,8 +161,8 @@ class NetworkDataPlane final : public DataPlane {
 
 /// Computes an inline call that all ranks have entered.
 void run_inline(NetworkCall& call);
-/// Moves the data of a reduction that has `steps`.
-[[nodiscard]] Recipe move_in_steps(NetworkCall& call);
+/// Moves the data of a call that has a `reduction`.
+[[nodiscard]] Recipe move_reduction(NetworkCall& call);
 /// Moves the data of any other call.
 [[nodiscard]] Recipe move_data(NetworkCall& call);
 

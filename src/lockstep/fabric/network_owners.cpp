@@ -37,7 +37,7 @@ std::size_t first_range_of(const Owners& owners, int owner) {
   return count;
 }
 std::uint32_t part_of_range(std::size_t index) {
-  return kFirstStepPart + static_cast<std::uint32_t>(index);
+  return kFirstTransferPart + static_cast<std::uint32_t>(index);
 }
 
 Recipe reduce_to_owners(NetworkCall& call) {

@@ -135,8 +135,8 @@ void run_inline(NetworkCall& call) {
   reduce_bytes(call, sources, made.output.data(), made.output.size());
 }
 
-Recipe move_in_steps(NetworkCall& call) {
-  while (const auto awaited = call.steps->advance()) co_await *awaited;
+Recipe move_reduction(NetworkCall& call) {
+  while (const auto awaited = call.reduction->advance()) co_await *awaited;
 }
 
 Recipe move_data(NetworkCall& call) {

@@ -158,20 +158,20 @@ class CudaFunctions final : public DeviceFunctions {
     return status_of(cudaMemsetAsync(memory, 0, bytes, stream_of(stream)));
   }
 
-  DeviceStatus word_steps(std::span<const WordStep> steps, void* stream) override {
-    std::vector<CUstreamBatchMemOpParams> batch(steps.size());
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      const auto address = reinterpret_cast<CUdeviceptr>(steps[i].word);
+  DeviceStatus word_actions(std::span<const WordAction> actions, void* stream) override {
+    std::vector<CUstreamBatchMemOpParams> batch(actions.size());
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      const auto address = reinterpret_cast<CUdeviceptr>(actions[i].word);
       auto& operation = batch[i];
-      if (steps[i].kind == WordStep::Kind::write) {
+      if (actions[i].kind == WordAction::Kind::write) {
         operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
         operation.writeValue.address = address;
-        operation.writeValue.value = steps[i].value;
+        operation.writeValue.value = actions[i].value;
         operation.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;  // with a fence before it
       } else {
         operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
         operation.waitValue.address = address;
-        operation.waitValue.value = steps[i].value;
+        operation.waitValue.value = actions[i].value;
         operation.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;  // modulo 2^32
       }
     }

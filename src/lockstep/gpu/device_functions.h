@@ -42,9 +42,9 @@ class [[nodiscard]] DeviceStatus {
 /// What another process of the host needs to map device memory.
 using MemoryHandle = std::array<std::byte, 64>;
 
-/// A step of a stream on a word of registered or pinned host memory. `word` is the address for the
-/// device.
-struct WordStep {
+/// What a stream does with a word of registered or pinned host memory. `word` is the address for
+/// the device.
+struct WordAction {
   enum class Kind : std::uint8_t {
     write,  // after all earlier work of the stream, whose writes are visible before it
     wait,   // until the word, counted modulo 2^32, has reached the value
@@ -91,7 +91,7 @@ class DeviceFunctions {
   /// Pinned memory of the host.
   virtual DeviceStatus allocate_host(std::size_t bytes, std::byte*& memory) = 0;
   virtual DeviceStatus release_host(std::byte* memory) = 0;
-  /// Pins memory of the host. `on_device` is its address for kernels and word steps.
+  /// Pins memory of the host. `on_device` is its address for kernels and word actions.
   virtual DeviceStatus register_host(std::span<std::byte> memory, std::byte*& on_device) = 0;
   virtual DeviceStatus unregister_host(std::byte* memory) = 0;
   /// `memory` is what allocate() has returned.
@@ -105,7 +105,7 @@ class DeviceFunctions {
   virtual DeviceStatus copy(std::byte* to, const std::byte* from, std::size_t bytes,
                             void* stream) = 0;
   virtual DeviceStatus set_zero(std::byte* memory, std::size_t bytes, void* stream) = 0;
-  virtual DeviceStatus word_steps(std::span<const WordStep> steps, void* stream) = 0;
+  virtual DeviceStatus word_actions(std::span<const WordAction> actions, void* stream) = 0;
   /// As reduce() of kernels/reduce.h, with its bits, on device memory.
   virtual DeviceStatus reduce(const Reduction& reduction, const TreePlan& plan,
                               std::span<const std::byte* const> sources,

@@ -18,15 +18,15 @@ EndWord::~EndWord() {
 
 std::uint32_t EndWord::write(void* stream) {
   const std::lock_guard lock(mutex_);
-  const std::array steps{WordStep{WordStep::Kind::write, word_, ++written_}};
-  expect(context_->functions().word_steps(steps, stream), "to mark the end of a call");
+  const std::array actions{WordAction{WordAction::Kind::write, word_, ++written_}};
+  expect(context_->functions().word_actions(actions, stream), "to mark the end of a call");
   return written_;
 }
 
 void EndWord::make_wait(void* stream, std::uint32_t number) {
   const std::lock_guard lock(mutex_);
-  const std::array steps{WordStep{WordStep::Kind::wait, word_, number}};
-  expect(context_->functions().word_steps(steps, stream), "a wait for the end of a call");
+  const std::array actions{WordAction{WordAction::Kind::wait, word_, number}};
+  expect(context_->functions().word_actions(actions, stream), "a wait for the end of a call");
   last_wait_[stream] = context_->record(stream);
 }
 

@@ -47,7 +47,7 @@ class IpcTransport final : public DeviceTransport {
     for (auto* registered : registered_) (void)functions().unregister_host(registered);
   }
 
-  // The steps that may be refused; collective. Returns why, the same on all ranks.
+  // Does what the devices may refuse; collective. Returns why, the same on all ranks.
   [[nodiscard]] std::string set_up(Group& group) {
     struct Refusal {
       std::array<char, 256> text = {};
@@ -147,33 +147,35 @@ class IpcTransport final : public DeviceTransport {
   }
 
   // Tells all other ranks that this rank's stream has reached the meeting.
-  void add_writes(std::vector<WordStep>& steps, std::uint32_t number) const {
+  void add_writes(std::vector<WordAction>& actions, std::uint32_t number) const {
     for (int other = 0; other < parts_.size(); ++other) {
       if (other == parts_.rank()) continue;
-      steps.push_back({WordStep::Kind::write,
-                       rows_[static_cast<std::size_t>(other)] + WordRow::offset_of(parts_.rank()),
-                       number});
+      actions.push_back({WordAction::Kind::write,
+                         rows_[static_cast<std::size_t>(other)] + WordRow::offset_of(parts_.rank()),
+                         number});
     }
   }
   // Makes it wait until those of the others in [first, last) have reached it.
-  void add_waits(std::vector<WordStep>& steps, int first, int last, std::uint32_t number) const {
+  void add_waits(std::vector<WordAction>& actions, int first, int last,
+                 std::uint32_t number) const {
     for (int other = first; other < last; ++other) {
       if (other == parts_.rank()) continue;
-      steps.push_back({WordStep::Kind::wait,
-                       rows_[static_cast<std::size_t>(parts_.rank())] + WordRow::offset_of(other),
-                       number});
+      actions.push_back({WordAction::Kind::wait,
+                         rows_[static_cast<std::size_t>(parts_.rank())] + WordRow::offset_of(other),
+                         number});
     }
   }
-  void enqueue(const std::vector<WordStep>& steps) {
-    if (!steps.empty()) expect(functions().word_steps(steps, stream()), "to meet other ranks");
+  void enqueue(const std::vector<WordAction>& actions) {
+    if (!actions.empty())
+      expect(functions().word_actions(actions, stream()), "to meet other ranks");
   }
 
   void meet() {
     const auto number = ++meetings_;
-    std::vector<WordStep> steps;
-    add_writes(steps, number);
-    add_waits(steps, 0, parts_.size(), number);
-    enqueue(steps);
+    std::vector<WordAction> actions;
+    add_writes(actions, number);
+    add_waits(actions, 0, parts_.size(), number);
+    enqueue(actions);
   }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -197,8 +199,8 @@ class IpcTransport final : public DeviceTransport {
   void reduce_for_all(const DeviceCall& call, std::span<std::byte* const> inputs,
                       std::span<std::byte* const> outputs, std::size_t total) {
     const auto number = ++meetings_;
-    std::vector<WordStep> before;
-    std::vector<WordStep> after;
+    std::vector<WordAction> before;
+    std::vector<WordAction> after;
     if (parts_.rank() == kReducer) {
       add_waits(before, 0, parts_.size(), number);
       add_writes(after, number);

@@ -22,10 +22,9 @@ constexpr std::chrono::seconds kAbortTime{5};
 
 }  // namespace
 
-NcclComm::NcclComm(std::shared_ptr<NcclFunctions> functions, const NcclId& id,
-                   const NcclPlace& place)
+NcclComm::NcclComm(std::shared_ptr<NcclFunctions> functions, const NcclId& id, const NcclRank& own)
     : functions_(std::move(functions)) {
-  expect_nccl(functions_->connect(comm_, id, place.rank, place.size), "cannot connect the ranks");
+  expect_nccl(functions_->connect(comm_, id, own.rank, own.size), "cannot connect the ranks");
 }
 
 NcclComm::~NcclComm() {

@@ -21,7 +21,7 @@
 
 namespace lockstep {
 
-struct NcclPlace {
+struct NcclRank {
   int size = 1;
   int rank = 0;
 };
@@ -30,7 +30,7 @@ class NcclComm {
  public:
   /// Starts to connect with the other ranks that use `id`, on the current device. Collective.
   /// Returns at once; ready() states when the ranks are connected. Throws SystemError.
-  NcclComm(std::shared_ptr<NcclFunctions> functions, const NcclId& id, const NcclPlace& place);
+  NcclComm(std::shared_ptr<NcclFunctions> functions, const NcclId& id, const NcclRank& own);
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
   /// Aborts unless closed. Waits for the end of an abort, for up to 5 s: after that, the thread

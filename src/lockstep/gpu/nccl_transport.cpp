@@ -400,7 +400,7 @@ std::unique_ptr<DeviceTransport> make_nccl_transport(Group& group,
   std::unique_ptr<NcclTransport> transport;
   Outcome outcome;
   try {
-    auto comm = std::make_unique<NcclComm>(nccl, all[0].id, NcclPlace{parts.size(), parts.rank()});
+    auto comm = std::make_unique<NcclComm>(nccl, all[0].id, NcclRank{parts.size(), parts.rank()});
     wait_until_connected(*comm, parts);
     transport = std::make_unique<NcclTransport>(parts, std::move(comm), reduction, ratios);
   } catch (const SystemError& error) {

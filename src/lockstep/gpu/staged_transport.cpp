@@ -2,10 +2,10 @@
 // of the host, which is pinned, in windows. The host reduces them with the loops of shm.
 //
 // A *turn* is one window of a call; turns are numbered over all calls. A rank copies its input
-// window to its input slot, waits until all ranks have done so, reduces its part into its result
-// slot if the call reduces, and copies results, or the inputs of other ranks, to its device. A rank
-// has kSlots of each, so that the copies of neighboring turns run while the host reduces. With
-// owners, a turn is one round (owned_rounds_internal.h) instead of a window.
+// window to its input buffer, waits until all ranks have done so, reduces its part into its result
+// buffer if the call reduces, and copies results, or the inputs of other ranks, to its device. A
+// rank has kBuffers of each, so that the copies of neighboring turns run while the host reduces.
+// With owners, a turn is one round (owned_rounds_internal.h) instead of a window.
 #include <fmt/format.h>
 
 #include <array>
@@ -26,12 +26,12 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kSlots = 3;
+constexpr std::size_t kBuffers = 3;
 
-// The turns that a rank has finished, as counters of its own (counters.h) beside its slots.
-constexpr auto kCopiedIn = Condition::Of::entered;     // its input window is in its slot
-constexpr auto kReduced = Condition::Of::phases;       // its result is in its slot
-constexpr auto kCopiedOut = Condition::Of::completed;  // it has read the slots of all ranks
+// The turns that a rank has finished, as counters of its own (counters.h) beside its buffers.
+constexpr auto kCopiedIn = Condition::Of::entered;     // its input window is in its buffer
+constexpr auto kReduced = Condition::Of::phases;       // its result is in its buffer
+constexpr auto kCopiedOut = Condition::Of::completed;  // it has read the buffers of all ranks
 constexpr std::size_t kCounterStride = 128;
 
 class StagedTransport final : public DeviceTransport {
@@ -39,9 +39,9 @@ class StagedTransport final : public DeviceTransport {
   StagedTransport(Group& group, const DeviceTransportParts& parts)
       : parts_(parts),
         memory_(parts, /*maps=*/false),
-        slot_bytes_(std::max(kPieceLine * static_cast<std::size_t>(parts.size()),
-                             parts.stage_bytes / 4 / kPieceLine * kPieceLine)),
-        shared_(group.allocate(page_bytes() + 2 * kSlots * slot_bytes_)) {
+        buffer_bytes_(std::max(kPieceLine * static_cast<std::size_t>(parts.size()),
+                               parts.stage_bytes / 4 / kPieceLine * kPieceLine)),
+        shared_(group.allocate(page_bytes() + 2 * kBuffers * buffer_bytes_)) {
     struct Refusal {
       std::array<char, 256> text = {};
     };
@@ -57,7 +57,7 @@ class StagedTransport final : public DeviceTransport {
     } catch (const Error& error) {
       std::strncpy(own.text.data(), error.what(), own.text.size() - 1);
     }
-    const auto all = gather(group, own, "slots for GPUs");
+    const auto all = gather(group, own, "buffers for GPUs");
     for (int rank = 0; rank < group.size(); ++rank) {
       const auto& refusal = all[static_cast<std::size_t>(rank)];
       if (refusal.text[0] == '\0') continue;
@@ -93,8 +93,8 @@ class StagedTransport final : public DeviceTransport {
     [[nodiscard]] std::vector<OwnedPart> owned(int owner, std::uint64_t turn) const {
       return rounds->of(owner, static_cast<std::size_t>(turn - first));
     }
-    // In an input slot of a call that reduces; the slot of another one holds its rank's elements.
-    [[nodiscard]] std::size_t slot_of(int owner) const {
+    // In an input buffer of a call that reduces; that of another one holds its rank's elements.
+    [[nodiscard]] std::size_t offset_of(int owner) const {
       return static_cast<std::size_t>(owner) * rounds->length();
     }
     [[nodiscard]] std::size_t begin(std::uint64_t turn) const { return (turn - first) * window; }
@@ -109,11 +109,11 @@ class StagedTransport final : public DeviceTransport {
     registered_.clear();
   }
 
-  [[nodiscard]] std::byte* input_slot(int rank, std::uint64_t turn) const {
-    return shared_->part(rank).data() + page_bytes() + turn % kSlots * slot_bytes_;
+  [[nodiscard]] std::byte* input_buffer(int rank, std::uint64_t turn) const {
+    return shared_->part(rank).data() + page_bytes() + turn % kBuffers * buffer_bytes_;
   }
-  [[nodiscard]] std::byte* result_slot(int rank, std::uint64_t turn) const {
-    return input_slot(rank, turn) + kSlots * slot_bytes_;
+  [[nodiscard]] std::byte* result_buffer(int rank, std::uint64_t turn) const {
+    return input_buffer(rank, turn) + kBuffers * buffer_bytes_;
   }
   void raise(Condition::Of of, std::uint64_t turns) {
     auto* const at =
@@ -132,10 +132,10 @@ class StagedTransport final : public DeviceTransport {
   [[nodiscard]] Plan plan_of(const Call& call) const {
     const Pieces pieces(call, parts_.size());
     if (has_owners(call.kind)) {
-      const OwnedRounds rounds(call, slot_bytes_);
+      const OwnedRounds rounds(call, buffer_bytes_);
       return {pieces, 0, turns_, rounds.count(), rounds};
     }
-    const auto window = pieces.window(slot_bytes_);
+    const auto window = pieces.window(buffer_bytes_);
     return {pieces, window, turns_, (pieces.bytes + window - 1) / window};
   }
 
@@ -144,18 +144,18 @@ class StagedTransport final : public DeviceTransport {
     turns_ += plan.turns;
     for (auto turn = plan.first; turn <= plan.first + plan.turns; ++turn) {
       if (turn < plan.first + plan.turns) {
-        if (turn >= kSlots) {
-          const EventCondition read(*parts_.context, copied_out_[turn % kSlots], parts_.rank());
+        if (turn >= kBuffers) {
+          const EventCondition read(*parts_.context, copied_out_[turn % kBuffers], parts_.rank());
           co_await Awaited{.local = &read};
           read.expect_passed();
-          raise(kCopiedOut, turn - kSlots + 1);
-          co_await all(kCopiedOut, turn - kSlots + 1);
+          raise(kCopiedOut, turn - kBuffers + 1);
+          co_await all(kCopiedOut, turn - kBuffers + 1);
         }
         copy_in(call, plan, turn);
       }
       if (turn == plan.first) continue;
       const auto last = turn - 1;
-      const EventCondition copied(*parts_.context, copied_in_[last % kSlots], parts_.rank());
+      const EventCondition copied(*parts_.context, copied_in_[last % kBuffers], parts_.rank());
       co_await Awaited{.local = &copied};
       copied.expect_passed();
       raise(kCopiedIn, turn);
@@ -177,22 +177,22 @@ class StagedTransport final : public DeviceTransport {
     } else if (!call.call.input.empty()) {
       for (int piece = 0; piece < plan.pieces.count; ++piece) {
         const auto index = static_cast<std::size_t>(piece);
-        copy(input_slot(parts_.rank(), turn) + index * plan.window,
+        copy(input_buffer(parts_.rank(), turn) + index * plan.window,
              call.call.input.data() + index * plan.pieces.bytes + plan.begin(turn),
              plan.bytes(turn), parts_.context->stream());
       }
     }
-    copied_in_[turn % kSlots] = parts_.context->record(parts_.context->stream());
+    copied_in_[turn % kBuffers] = parts_.context->record(parts_.context->stream());
   }
 
   // What this rank contributes to every owner, or what it owns.
   void copy_in_owned(const DeviceCall& call, const Plan& plan, std::uint64_t turn) {
-    auto* const slot = input_slot(parts_.rank(), turn);
+    auto* const buffer = input_buffer(parts_.rank(), turn);
     for (int owner = 0; owner < parts_.size(); ++owner) {
       if (!reduces(call.call.kind) && owner != parts_.rank()) continue;
-      const auto start = reduces(call.call.kind) ? plan.slot_of(owner) : 0;
+      const auto start = reduces(call.call.kind) ? plan.offset_of(owner) : 0;
       for (const auto& part : plan.owned(owner, turn)) {
-        copy(slot + start + part.position, call.call.input.data() + part.at, part.bytes,
+        copy(buffer + start + part.position, call.call.input.data() + part.at, part.bytes,
              parts_.context->stream());
       }
     }
@@ -211,22 +211,22 @@ class StagedTransport final : public DeviceTransport {
     const auto piece = static_cast<std::size_t>(plan.pieces.read_by(parts_.rank()));
     std::vector<const std::byte*> sources;
     for (int rank = 0; rank < parts_.size(); ++rank) {
-      sources.push_back(input_slot(rank, turn) + piece * plan.window + shard.begin);
+      sources.push_back(input_buffer(rank, turn) + piece * plan.window + shard.begin);
     }
-    auto* const result = result_slot(parts_.rank(), turn) + shard.begin;
+    auto* const result = result_buffer(parts_.rank(), turn) + shard.begin;
     reduce({call.call.dtype, call.call.op, call.weight}, call.tree(), sources,
            std::span(&result, 1), shard.bytes / bytes_of(call.call.dtype));
   }
 
-  // The elements of one owner follow each other in the slots: one reduction for all parts.
+  // The elements of one owner follow each other in the buffers: one reduction for all parts.
   void reduce_owned(const DeviceCall& call, const Plan& plan, std::uint64_t turn) {
     const auto parts = plan.owned(parts_.rank(), turn);
     if (parts.empty()) return;
     std::vector<const std::byte*> sources;
     for (int rank = 0; rank < parts_.size(); ++rank) {
-      sources.push_back(input_slot(rank, turn) + plan.slot_of(parts_.rank()));
+      sources.push_back(input_buffer(rank, turn) + plan.offset_of(parts_.rank()));
     }
-    auto* const result = result_slot(parts_.rank(), turn);
+    auto* const result = result_buffer(parts_.rank(), turn);
     const auto bytes = parts.back().position + parts.back().bytes;
     reduce({call.call.dtype, call.call.op, call.weight}, call.tree(), sources,
            std::span(&result, 1), bytes / bytes_of(call.call.dtype));
@@ -245,20 +245,20 @@ class StagedTransport final : public DeviceTransport {
       if (call.call.kind == Collective::all_reduce) {
         for (int rank = 0; rank < parts_.size(); ++rank) {
           const auto shard = shard_of(bytes, rank, parts_.size());
-          copy(output + shard.begin, result_slot(rank, turn) + shard.begin, shard.bytes, stream);
+          copy(output + shard.begin, result_buffer(rank, turn) + shard.begin, shard.bytes, stream);
         }
       } else if (reduces(call.call.kind)) {
-        copy(output, result_slot(parts_.rank(), turn), bytes, stream);
+        copy(output, result_buffer(parts_.rank(), turn), bytes, stream);
       } else if (plan.pieces.one_source) {
-        copy(output, input_slot(call.call.root, turn) + piece * plan.window, bytes, stream);
+        copy(output, input_buffer(call.call.root, turn) + piece * plan.window, bytes, stream);
       } else {
         for (int rank = 0; rank < parts_.size(); ++rank) {
           copy(output + static_cast<std::size_t>(rank) * plan.pieces.bytes,
-               input_slot(rank, turn) + piece * plan.window, bytes, stream);
+               input_buffer(rank, turn) + piece * plan.window, bytes, stream);
         }
       }
     }
-    copied_out_[turn % kSlots] = parts_.context->record(stream);
+    copied_out_[turn % kBuffers] = parts_.context->record(stream);
   }
 
   // What this rank owns, reduced; or what the others own.
@@ -266,9 +266,9 @@ class StagedTransport final : public DeviceTransport {
     const bool sums = reduces(call.call.kind);
     for (int owner = 0; owner < parts_.size(); ++owner) {
       if ((owner == parts_.rank()) != sums) continue;
-      const auto* const slot = sums ? result_slot(owner, turn) : input_slot(owner, turn);
+      const auto* const buffer = sums ? result_buffer(owner, turn) : input_buffer(owner, turn);
       for (const auto& part : plan.owned(owner, turn)) {
-        copy(call.call.output.data() + part.at, slot + part.position, part.bytes,
+        copy(call.call.output.data() + part.at, buffer + part.position, part.bytes,
              parts_.context->copy_stream());
       }
     }
@@ -276,13 +276,13 @@ class StagedTransport final : public DeviceTransport {
 
   DeviceTransportParts parts_;
   DeviceMemory memory_;
-  std::size_t slot_bytes_;
-  std::shared_ptr<RegisteredMemory> shared_;  // of the host: counters and slots of all ranks
+  std::size_t buffer_bytes_;
+  std::shared_ptr<RegisteredMemory> shared_;  // of the host: counters and buffers of all ranks
   std::vector<std::byte*> registered_;
   std::optional<Counters> counters_;
   std::uint64_t turns_ = 0;
-  std::array<std::shared_ptr<void>, kSlots> copied_in_;   // events of the last turns, by slot
-  std::array<std::shared_ptr<void>, kSlots> copied_out_;  // likewise
+  std::array<std::shared_ptr<void>, kBuffers> copied_in_;   // events of the last turns, by buffer
+  std::array<std::shared_ptr<void>, kBuffers> copied_out_;  // likewise
 };
 
 }  // namespace

@@ -242,12 +242,12 @@ class DeviceDouble final : public DeviceFunctions {
     });
     return {};
   }
-  DeviceStatus word_steps(std::span<const WordStep> steps, void* stream) override {
-    if (auto status = fault_in("word_steps"); !status.ok()) return status;
-    for (const auto& step : steps) {
-      auto* const word = reinterpret_cast<std::uint32_t*>(step.word);
-      const auto value = step.value;
-      if (step.kind == WordStep::Kind::write) {
+  DeviceStatus word_actions(std::span<const WordAction> actions, void* stream) override {
+    if (auto status = fault_in("word_actions"); !status.ok()) return status;
+    for (const auto& action : actions) {
+      auto* const word = reinterpret_cast<std::uint32_t*>(action.word);
+      const auto value = action.value;
+      if (action.kind == WordAction::Kind::write) {
         enqueue(stream, nullptr, [=] { std::atomic_ref(*word).store(value); });
       } else {
         enqueue(
