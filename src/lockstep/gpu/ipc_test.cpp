@@ -67,8 +67,8 @@ TEST_F(IpcTest, AnAllReduceIsOneReductionAndTheCallersStreamsWaitForWords) {
     if (group.rank() == 0) {
       const std::lock_guard lock(mutex);
       EXPECT_EQ(counts["reduce"], 1);
-      EXPECT_EQ(counts["make_wait"], kSize);       // of the group's streams, for the caller's
-      EXPECT_EQ(counts["word_steps"], 4 * kSize);  // before and after, the end, the caller's wait
+      EXPECT_EQ(counts["make_wait"], kSize);         // of the group's streams, for the caller's
+      EXPECT_EQ(counts["word_actions"], 4 * kSize);  // before and after, the end, the caller's wait
     }
     meet(group);
     EXPECT_TRUE(SuiteDevice::get()->synchronize(SuiteDevice::stream_of(group)).ok());

@@ -51,7 +51,7 @@ std::vector<std::string> functions_of(TransportKind kind) {
   };
   if (kind == TransportKind::ipc) {
     add({"close_memory", "export_memory", "open_memory", "reduce", "register_host", "release",
-         "word_steps"});
+         "word_actions"});
   }
   if (kind == TransportKind::staged) add({"register_host", "release"});
   return functions;

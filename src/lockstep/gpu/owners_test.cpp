@@ -101,7 +101,7 @@ TEST_P(DeviceOwners, OnlyOwnedRangesAreReducedAndMoved) {
 TEST_P(DeviceOwners, AFailureOfEveryFunctionReachesAllRanks) {
   const std::vector<std::string> functions{"record", "make_wait", "query_event", "copy",
                                            "reduce", "send",      "receive",     "start_group",
-                                           "query",  "end_group", "word_steps"};
+                                           "query",  "end_group", "word_actions"};
   for (const auto& function : functions) {
     for (int skipped = 0; skipped < 4; ++skipped) {
       std::atomic<bool> armed = false;
