@@ -22,7 +22,7 @@ namespace {
 
 using namespace lockstep;
 
-HookSteps all_reduce_steps(GradientBucket& bucket) { co_await bucket.all_reduce(bucket.values()); }
+HookTask all_reduce_task(GradientBucket& bucket) { co_await bucket.all_reduce(bucket.values()); }
 
 class Candidate {
  public:
@@ -65,10 +65,10 @@ int main(int num_arguments, char** arguments) {
   const int rounds = num_arguments > 3 ? std::atoi(arguments[3]) : 101;
   Candidate without(options, group);
   Candidate simple(options, group);
-  Candidate steps(options, group);
+  Candidate coroutine(options, group);
   simple.set_hook(all_reduce_hook());
-  steps.set_hook({all_reduce_steps, "steps"});
-  const std::array<Candidate*, 3> all{&without, &simple, &steps};
+  coroutine.set_hook({all_reduce_task, "coroutine"});
+  const std::array<Candidate*, 3> all{&without, &simple, &coroutine};
   std::array<std::vector<double>, 3> seconds;
   constexpr int kWarmUp = 3;
   for (int round = 0; round < kWarmUp + rounds; ++round) {

@@ -10,7 +10,7 @@
 #include "lockstep/lockstep.h"
 
 using lockstep::GradientBucket;
-using lockstep::HookSteps;
+using lockstep::HookTask;
 
 // Simple form: each rank scales its own gradients to a norm of at most 1, then they are averaged.
 lockstep::Work clip_and_average(GradientBucket& bucket) {
@@ -29,7 +29,7 @@ class QuarterOfGradients {
  private:
   static constexpr std::int64_t kParts = 4;
 
-  HookSteps reduce(GradientBucket& bucket) {
+  HookTask reduce(GradientBucket& bucket) {
     auto& values = bucket.values();
     bucket.encode([&] {
       for (const auto& each : bucket.parameters()) {

@@ -60,7 +60,7 @@ int main() {
     }
     // The figures of every rank, in one call.
     const std::vector<double> entries(meter.entries().begin(), meter.entries().end());
-    auto own = meter.take();
+    auto own = meter.read_and_reset();
     own.rank = world.rank();
     own.step = first + kSteps - 1;
     std::vector<lockstep::GatheredInterval> ranks;

@@ -95,15 +95,15 @@ TEST_F(Waiting, HostSyncsCountsEveryReadAndNoStep) {
   for (int i = 0; i < 5; ++i) loop.step(i);
   HostSyncs syncs;
   for (int i = 0; i < kSteps; ++i) loop.step(5 + i);
-  EXPECT_EQ(syncs.take(), 0);
+  EXPECT_EQ(syncs.read_and_reset(), 0);
   const auto before = count_waits();
   for (int i = 0; i < 3; ++i) (void)torch::ones({1}, gpu).item<float>();
   EXPECT_EQ(count_waits().all() - before.all(), 3);
-  EXPECT_EQ(syncs.take(), 3);
+  EXPECT_EQ(syncs.read_and_reset(), 3);
   auto x = torch::ones({2}, torch::device(gpu).requires_grad(true));
   x.register_hook([](const at::Tensor& gradient) { (void)gradient.sum().item<float>(); });
   x.sum().backward();
-  EXPECT_EQ(syncs.take(), 1) << "on autograd's thread";
+  EXPECT_EQ(syncs.read_and_reset(), 1) << "on autograd's thread";
 }
 
 TEST_F(Waiting, NoStepWaitsWithClippingAndAutocast) {

@@ -27,7 +27,7 @@ double Meter::own_loss() const {
   return loss_.try_value().value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
-Interval Meter::take(const ProcessGroup& group) {
+Interval Meter::read_and_reset(const ProcessGroup& group) {
   Interval interval{.steps = interval_steps_, .loss = loss_};
   interval.data_wait.add(fraction(now_.data_wait, now_.whole));
   interval.worst_data_wait.add(fraction(now_.data_wait, now_.whole));

@@ -51,7 +51,7 @@ class Meter {
   [[nodiscard]] double own_loss() const;
 
   /// Ends an interval and returns its figures. Collective: every rank calls this.
-  [[nodiscard]] Interval take(const ProcessGroup& group);
+  [[nodiscard]] Interval read_and_reset(const ProcessGroup& group);
 
   [[nodiscard]] const TimeSplit& split() const noexcept { return split_; }
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }

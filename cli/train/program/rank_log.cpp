@@ -36,8 +36,8 @@ void GpuMeter::look() {
                      .power_watts = load.power_watts};
 }
 
-std::optional<GpuFigures> GpuMeter::take(std::int64_t steps) {
-  const auto syncs = static_cast<double>(syncs_.take());
+std::optional<GpuFigures> GpuMeter::read_and_reset(std::int64_t steps) {
+  const auto syncs = static_cast<double>(syncs_.read_and_reset());
   if (seen_) seen_->host_syncs = syncs / static_cast<double>(std::max<std::int64_t>(steps, 1));
   return std::exchange(seen_, std::nullopt);
 }
@@ -73,12 +73,12 @@ void RankLog::before_wait() {
 
 void RankLog::end_interval(std::int64_t step, double loss) {
   const std::vector<double> entries(meter_.entries().begin(), meter_.entries().end());
-  auto own = meter_.take();
+  auto own = meter_.read_and_reset();
   own.step = step;
   own.rank = world_.rank();
   own.host = world_.host_of(world_.rank());
   own.loss = loss;
-  if (gpu_) own.gpu = gpu_->take(own.steps);
+  if (gpu_) own.gpu = gpu_->read_and_reset(own.steps);
   auto counts = link_counts(world_);
   const auto speeds = link_speeds(counts_, counts);
   counts_ = std::move(counts);
@@ -105,7 +105,7 @@ void RankLog::end_interval(std::int64_t step, double loss) {
 
 void RankLog::end_period(std::int64_t step) {
   if (bucket_meter_.steps() == 0) return;
-  const auto numbers = bucket_meter_.take();
+  const auto numbers = bucket_meter_.read_and_reset();
   const auto of_ranks = gather_values(group_, std::span(numbers), {.name = "figures of buckets"});
   if (!reporter_.speaks()) return;
   buckets_ = mean_buckets(of_ranks);

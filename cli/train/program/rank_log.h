@@ -33,7 +33,7 @@ class GpuMeter {
   /// Reads the GPU. Takes milliseconds: call it while the GPU still computes.
   void look();
   /// The figures of the last look, and the waits per step of `steps` steps.
-  [[nodiscard]] std::optional<GpuFigures> take(std::int64_t steps);
+  [[nodiscard]] std::optional<GpuFigures> read_and_reset(std::int64_t steps);
 
  private:
   std::optional<GpuFigures> seen_;

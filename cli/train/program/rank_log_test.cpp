@@ -23,9 +23,9 @@ FakeNvml busy_card() {
 TEST(GpuMeter, HasMemoryUtilizationClocksAndPowerOfTheLastLook) {
   auto fake = busy_card();
   GpuMeter meter(Nvml::open(functions_of(fake)), {.uuid = "GPU-a"});
-  EXPECT_FALSE(meter.take(1)) << "before the first look";
+  EXPECT_FALSE(meter.read_and_reset(1)) << "before the first look";
   meter.look();
-  const auto figures = meter.take(10);
+  const auto figures = meter.read_and_reset(10);
   ASSERT_TRUE(figures);
   EXPECT_EQ(*figures, (GpuFigures{.utilization = 0.85,
                                   .memory_bytes = 400,
@@ -33,7 +33,7 @@ TEST(GpuMeter, HasMemoryUtilizationClocksAndPowerOfTheLastLook) {
                                   .memory_clock_mhz = 3201,
                                   .power_watts = 650.5,
                                   .host_syncs = 0}));
-  EXPECT_FALSE(meter.take(10)) << "without another look";
+  EXPECT_FALSE(meter.read_and_reset(10)) << "without another look";
 }
 
 TEST(GpuMeter, HasNoPowerWhereTheCardRefusesIt) {
@@ -41,13 +41,13 @@ TEST(GpuMeter, HasNoPowerWhereTheCardRefusesIt) {
   fake.gpus[0].has_power = false;
   GpuMeter meter(Nvml::open(functions_of(fake)), {.uuid = "GPU-a"});
   meter.look();
-  EXPECT_EQ(meter.take(1).value().power_watts, std::nullopt);
+  EXPECT_EQ(meter.read_and_reset(1).value().power_watts, std::nullopt);
 }
 
 TEST(GpuMeter, HasNothingWithoutNvml) {
   GpuMeter meter(nullptr, {.uuid = "GPU-a"});
   meter.look();
-  EXPECT_FALSE(meter.take(1));
+  EXPECT_FALSE(meter.read_and_reset(1));
 }
 
 }  // namespace

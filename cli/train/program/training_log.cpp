@@ -54,7 +54,7 @@ StepState Training::state() const {
 
 void Training::log_interval() {
   interval_loss_ = meter_.own_loss();
-  const auto interval = meter_.take(group_);
+  const auto interval = meter_.read_and_reset(group_);
   if (!counts_.total) clock_.seconds += interval.seconds.value();
   reporter_->write(interval_row(work_, interval, state()));
   reporter_->show_plain(interval_progress(work_, meter_, state(), interval));

@@ -114,7 +114,7 @@ void DeviceSnapshot::reserve(std::span<const Piece> pieces) {
   (void)has_room(device);
 }
 
-bool DeviceSnapshot::take(std::span<const Piece> pieces) {
+bool DeviceSnapshot::copy(std::span<const Piece> pieces) {
   pending_.clear();
   if (pieces.empty()) return true;
   const at::NoGradGuard no_grad;
@@ -139,10 +139,10 @@ bool DeviceSnapshot::take(std::span<const Piece> pieces) {
     const auto after = std::ranges::upper_bound(plan_.ranges, offset, {}, &CopyRange::offset);
     const auto range = static_cast<std::size_t>(after - plan_.ranges.begin()) - 1;
     auto& source = pending_[snapshot ? 0 : range];
-    source.places.push_back({snapshot ? offset : offset - plan_.ranges[range].offset,
+    source.copies.push_back({snapshot ? offset : offset - plan_.ranges[range].offset,
                              tensors_[i].nbytes(), pieces[i].to});
   }
-  for (auto& source : pending_) std::ranges::sort(source.places, {}, &Place::offset);
+  for (auto& source : pending_) std::ranges::sort(source.copies, {}, &PieceCopy::offset);
   taken_.emplace(device.type());
   taken_->record(current);
   if (!snapshot) fetch();
@@ -172,7 +172,7 @@ void DeviceSnapshot::copy_out(const Source& source) {
     pinned_[which].narrow(0, 0, count).copy_(source.memory.narrow(0, begin, count), true);
     arrived[which].record(*copies_);
   };
-  std::size_t next = 0;  // the first place that the chunks so far do not complete
+  std::size_t next = 0;  // the first copy that the chunks so far do not complete
   if (num_chunks > 0) start(0);
   for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
     if (chunk + 1 < num_chunks) start(chunk + 1);
@@ -181,13 +181,12 @@ void DeviceSnapshot::copy_out(const Source& source) {
     const auto* const from = static_cast<const std::byte*>(pinned_[which].const_data_ptr());
     const auto begin = static_cast<std::size_t>(chunk * kChunk);
     const auto end = begin + static_cast<std::size_t>(std::min(kChunk, total - chunk * kChunk));
-    for (auto i = next; i < source.places.size() && source.places[i].offset < end; ++i) {
-      const auto& place = source.places[i];
-      const auto low = std::max(begin, place.offset);
-      const auto high = std::min(end, place.offset + place.bytes);
-      if (low < high)
-        std::memcpy(place.to + (low - place.offset), from + (low - begin), high - low);
-      if (i == next && place.offset + place.bytes <= end) ++next;
+    for (auto i = next; i < source.copies.size() && source.copies[i].offset < end; ++i) {
+      const auto& each = source.copies[i];
+      const auto low = std::max(begin, each.offset);
+      const auto high = std::min(end, each.offset + each.bytes);
+      if (low < high) std::memcpy(each.to + (low - each.offset), from + (low - begin), high - low);
+      if (i == next && each.offset + each.bytes <= end) ++next;
     }
   }
 }

@@ -1,12 +1,12 @@
 // Tensors of a GPU on their way to a checkpoint, in two parts:
 //
-// take()   on the thread that trains: copies the tensors within device memory, in the order of the
+// copy()   on the thread that trains: copies the tensors within device memory, in the order of the
 //          current stream. The step that follows waits for this copy, the host does not.
 // fetch()  on the thread that writes: copies the snapshot to the host through two small pinned
 //          buffers, on a stream of its own, while training continues.
 //
 // Tensors that are neighbors in one storage, such as the parameters of a FlatParameters, are copied
-// together, so that take() has few launches.
+// together, so that copy() has few launches.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@
 
 namespace lockstep {
 
-/// Memory to copy as a whole, and its place in the snapshot.
+/// Memory to copy as a whole, and its offset in the snapshot.
 struct CopyRange {
   std::size_t first = 0;   // index of the member at its beginning
   std::size_t bytes = 0;   // from there
@@ -57,22 +57,22 @@ class DeviceSnapshot {
 
   /// Copies `pieces` in device memory; the host memory is valid after fetch(). If device memory is
   /// not sufficient, copies them to the host and waits for it. Returns whether a snapshot was made.
-  [[nodiscard]] bool take(std::span<const Piece> pieces);
-  /// Returns when the host memory of the last take() is complete. Throws c10::Error if CUDA fails.
+  [[nodiscard]] bool copy(std::span<const Piece> pieces);
+  /// Returns when the host memory of the last copy() is complete. Throws c10::Error if CUDA fails.
   void fetch();
 
   /// Bytes of device memory that the last snapshot needs, whether or not there were that many.
   [[nodiscard]] std::size_t bytes() const noexcept { return plan_.total; }
 
  private:
-  struct Place {
+  struct PieceCopy {
     std::size_t offset = 0;  // in the source
     std::size_t bytes = 0;
     std::byte* to = nullptr;
   };
   struct Source {
-    at::Tensor memory;          // bytes on the device
-    std::vector<Place> places;  // by offset
+    at::Tensor memory;              // bytes on the device
+    std::vector<PieceCopy> copies;  // by offset
   };
 
   void plan(std::span<const Piece> pieces);
@@ -80,7 +80,7 @@ class DeviceSnapshot {
   void prepare_pinned(at::Device device);
   void copy_out(const Source& source);
 
-  std::vector<at::Tensor> tensors_;  // dense; during take()
+  std::vector<at::Tensor> tensors_;  // dense; during copy()
   CopyPlan plan_;
   at::Tensor snapshot_;            // kept for the next save
   std::size_t refused_bytes_ = 0;  // device memory was not sufficient for this many

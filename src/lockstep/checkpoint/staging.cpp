@@ -34,9 +34,9 @@ void copy(const at::Tensor& tensor, std::byte* to) {
       .copy_(tensor);
 }
 
-// The places of all bytes in the staging memory.
+// Where all bytes are in the staging memory.
 struct StagingPlan {
-  struct Place {
+  struct StagedPiece {
     TensorPiece piece;
     std::size_t offset;  // in the memory
   };
@@ -50,11 +50,11 @@ struct StagingPlan {
     std::uint64_t bytes;
     std::vector<Extent> extents;
   };
-  std::vector<Place> places = {};
+  std::vector<StagedPiece> pieces = {};
   std::vector<File> files = {};
   std::size_t bytes = 0;
 
-  // Appends `count` bytes at `position` of the last file; returns their place.
+  // Appends `count` bytes at `position` of the last file; returns their offset.
   std::size_t append(std::uint64_t position, std::size_t count) {
     auto& extents = files.back().extents;
     if (extents.empty() || extents.back().position + extents.back().bytes != position) {
@@ -74,7 +74,7 @@ StagingPlan plan_of(std::span<const FileToStage> files) {
     if (file.rank == 0) (void)plan.append(0, plan.files.back().head.size());
     for (auto& piece : pieces) {
       const auto offset = plan.append(piece.position, piece.bytes());
-      plan.places.push_back({std::move(piece), offset});
+      plan.pieces.push_back({std::move(piece), offset});
     }
   }
   return plan;
@@ -83,7 +83,7 @@ StagingPlan plan_of(std::span<const FileToStage> files) {
 // The pieces on a GPU; if there are several, those on the first.
 std::vector<DeviceSnapshot::Piece> pieces_on_device(const StagingPlan& plan, std::byte* memory) {
   std::vector<DeviceSnapshot::Piece> pieces;
-  for (const auto& [piece, offset] : plan.places) {
+  for (const auto& [piece, offset] : plan.pieces) {
     if (!piece.tensor.is_cuda()) continue;
     if (pieces.empty() || piece.tensor.device() == pieces.front().tensor.device()) {
       pieces.push_back({piece.values(), memory + offset});
@@ -130,13 +130,13 @@ std::vector<FileToWrite> Staging::stage(std::span<const FileToStage> files) {
   grow(plan.bytes);
   const auto pieces = pieces_on_device(plan, memory_.data());
   if (!pieces.empty() && !device_) device_ = std::make_unique<DeviceSnapshot>();
-  if (device_ && !device_->take(pieces) && !std::exchange(remarked_, true)) {
+  if (device_ && !device_->copy(pieces) && !std::exchange(remarked_, true)) {
     remark_ = fmt::format(
         "the GPU has no {} MiB free for a copy of the checkpoint, so each save waits until the "
         "state is on the host; use a smaller batch to avoid this wait",
         (device_->bytes() >> 20) + 1);
   }
-  for (const auto& [piece, offset] : plan.places) {
+  for (const auto& [piece, offset] : plan.pieces) {
     const bool taken = !pieces.empty() && piece.tensor.device() == pieces.front().tensor.device();
     if (!taken) copy(piece.values(), memory_.data() + offset);
   }

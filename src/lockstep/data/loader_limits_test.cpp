@@ -107,21 +107,21 @@ TEST_F(LoaderTest, AnErrorNamesTheSampleAndTheBatchIsReadAgainNextTime) {
     options.order.kind = OrderKind::sequential;
     Loader loader(data, options);
     Samples seen;
-    const auto take = [&] {
+    const auto next = [&] {
       const auto batch = loader.next();
       seen.insert(seen.end(), batch.samples.begin(), batch.samples.end());
     };
-    for (int batch = 0; batch < 6; ++batch) take();
-    EXPECT_EQ(message_of(take),
+    for (int batch = 0; batch < 6; ++batch) next();
+    EXPECT_EQ(message_of(next),
               "usage: sample 13 of counting.bin (epoch 0): counting.bin is damaged at byte 104");
     EXPECT_EQ(loader.state().position, 12);
     damaged = false;
-    take();
-    EXPECT_EQ(message_of(take),
+    next();
+    EXPECT_EQ(message_of(next),
               "system: sample 14 of counting.bin (epoch 0): cannot read counting.bin "
               "at byte 112: Input/output error");
     unreadable = false;
-    for (int batch = 0; batch < 3; ++batch) take();
+    for (int batch = 0; batch < 3; ++batch) next();
     EXPECT_EQ(seen.size(), 20u);
     for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<std::int64_t>(i));
   }

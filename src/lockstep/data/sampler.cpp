@@ -79,7 +79,7 @@ StepShard Sampler::next() {
   const auto count = std::min(options_.global_batch, end_ - position_);
   step.global_samples = count;
   step.repeated = std::max<std::int64_t>(0, position_ + count - std::max(order_.size(), position_));
-  take(position_, count, step.samples);
+  append(position_, count, step.samples);
   position_ += count;
   step.ends_epoch = position_ >= end_;
   if (step.ends_epoch) enter(epoch_ + 1, 0);
@@ -141,8 +141,8 @@ std::int64_t Sampler::end_of_epoch(std::int64_t from) const {
   return order_.size();
 }
 
-void Sampler::take(std::int64_t position, std::int64_t count,
-                   std::vector<std::int64_t>& samples) const {
+void Sampler::append(std::int64_t position, std::int64_t count,
+                     std::vector<std::int64_t>& samples) const {
   const std::int64_t rank = options_.rank;
   const std::int64_t world = options_.world;
   // Shards of a full batch have equal sizes; those of a short batch differ by at most one.

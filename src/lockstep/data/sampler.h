@@ -113,7 +113,7 @@ class Sampler {
  private:
   /// The position at which an epoch entered at `from` ends; with Tail::pad it can exceed the size.
   [[nodiscard]] std::int64_t end_of_epoch(std::int64_t from) const;
-  void take(std::int64_t position, std::int64_t count, std::vector<std::int64_t>& samples) const;
+  void append(std::int64_t position, std::int64_t count, std::vector<std::int64_t>& samples) const;
   void enter(std::int64_t epoch, std::int64_t position);
 
   Order order_;

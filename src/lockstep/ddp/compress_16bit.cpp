@@ -55,7 +55,7 @@ bool has_16_bits(const at::Tensor& values) {
 }
 
 template <typename Stored>
-HookSteps reduce_16bit(GradientBucket& bucket, const GradientHook& inner, at::ScalarType dtype) {
+HookTask reduce_16bit(GradientBucket& bucket, const GradientHook& inner, at::ScalarType dtype) {
   if (has_16_bits(bucket.values())) {
     co_await inner(bucket);
     co_return;

@@ -91,11 +91,11 @@ void Ddp::State::make_reducers(const BucketPlan& plan) {
       ring.reset();
       ring.emplace(flat, group, plan, bucket_bytes);
     }
-    of_reducer.places = ring->places(flat, plan);
-    of_reducer.keep = [this, buckets = plan.buckets, places = of_reducer.places](
+    of_reducer.ring = ring->buckets(flat, plan);
+    of_reducer.keep = [this, buckets = plan.buckets, of_ring = of_reducer.ring](
                           int index, const GroupFlags& flags) {
       const auto& [segment, begin, end, parameters] = buckets[static_cast<std::size_t>(index)];
-      const auto& range = places[static_cast<std::size_t>(index)].range;
+      const auto& range = of_ring[static_cast<std::size_t>(index)].range;
       if (!partial) {
         flat.pack(segment, begin, range);
       } else {
@@ -107,7 +107,7 @@ void Ddp::State::make_reducers(const BucketPlan& plan) {
   for (int buffer = 0; buffer < flat.num_gradient_buffers(); ++buffer) {
     std::vector<at::Tensor> ranges;
     for (const auto& [segment, begin, end, parameters] : plan.buckets) {
-      ranges.push_back(in_reals(ring ? of_reducer.places[ranges.size()].range
+      ranges.push_back(in_reals(ring ? of_reducer.ring[ranges.size()].range
                                      : flat.gradients(segment, buffer).slice(0, begin, end)));
     }
     reducers.emplace_back(flat.slots(), buffer, plan, std::move(ranges), *reduction, group.page(),

@@ -7,14 +7,14 @@
 namespace lockstep {
 namespace {
 
-HookSteps await_call(const std::function<Work(GradientBucket&)>& call, GradientBucket& bucket) {
+HookTask await_call(const std::function<Work(GradientBucket&)>& call, GradientBucket& bucket) {
   co_await call(bucket);
 }
 
 }  // namespace
 
-HookSteps GradientHook::operator()(GradientBucket& bucket) const {
-  return is_simple() ? await_call(*call_, bucket) : (*steps_)(bucket);
+HookTask GradientHook::operator()(GradientBucket& bucket) const {
+  return is_simple() ? await_call(*call_, bucket) : (*task_)(bucket);
 }
 
 GradientHook GradientHook::fastest_of(std::vector<GradientHook> candidates) {

@@ -5,7 +5,7 @@
 //   ddp.set_hook([](GradientBucket& bucket) { return bucket.all_reduce(bucket.values()); });
 //
 //   // a coroutine: computes before, between and after calls
-//   ddp.set_hook([](GradientBucket& bucket) -> HookSteps {
+//   ddp.set_hook([](GradientBucket& bucket) -> HookTask {
 //     auto half = bucket.values().to(at::kBFloat16);
 //     co_await bucket.all_reduce(half);
 //     bucket.values().copy_(half);
@@ -26,14 +26,14 @@
 #include <vector>
 
 #include "lockstep/ddp/gradient_bucket.h"
-#include "lockstep/ddp/hook_steps.h"
+#include "lockstep/ddp/hook_task.h"
 
 namespace lockstep {
 
-/// A function of a bucket that returns Work or HookSteps.
+/// A function of a bucket that returns Work or HookTask.
 template <typename Function>
 concept BucketFunction = std::is_same_v<std::invoke_result_t<Function&, GradientBucket&>, Work> ||
-    std::is_same_v<std::invoke_result_t<Function&, GradientBucket&>, HookSteps>;
+    std::is_same_v<std::invoke_result_t<Function&, GradientBucket&>, HookTask>;
 
 /// A value that is cheap to copy; copies share the function and its state.
 class GradientHook {
@@ -46,7 +46,7 @@ class GradientHook {
     if constexpr (std::is_same_v<std::invoke_result_t<Function&, GradientBucket&>, Work>) {
       call_ = std::make_shared<std::function<Work(GradientBucket&)>>(std::move(function));
     } else {
-      steps_ = std::make_shared<std::function<HookSteps(GradientBucket&)>>(std::move(function));
+      task_ = std::make_shared<std::function<HookTask(GradientBucket&)>>(std::move(function));
     }
   }
 
@@ -65,7 +65,7 @@ class GradientHook {
 
   /// For a hook that wraps this one: `co_await inner(bucket);`. `bucket` must live until the steps
   /// have ended, as a variable of the awaiting coroutine does.
-  [[nodiscard]] HookSteps operator()(GradientBucket& bucket) const;
+  [[nodiscard]] HookTask operator()(GradientBucket& bucket) const;
   /// Makes the call. Requires is_simple().
   [[nodiscard]] Work call(GradientBucket& bucket) const { return (*call_)(bucket); }
 
@@ -74,7 +74,7 @@ class GradientHook {
   std::vector<GradientHook> candidates_;
   // One of the two is set.
   std::shared_ptr<std::function<Work(GradientBucket&)>> call_;
-  std::shared_ptr<std::function<HookSteps(GradientBucket&)>> steps_;
+  std::shared_ptr<std::function<HookTask(GradientBucket&)>> task_;
 };
 
 /// One all-reduce per bucket, without compression, as without a hook. Its name is "none".

@@ -39,7 +39,8 @@ std::int64_t length_for(const Layout& layout, const BucketPlan& plan, int segmen
                      whole_pages(static_cast<std::int64_t>(usual) / width, width));
 }
 
-RingBucket place(const FlatParameters& flat, const Bucket& bucket, const at::Tensor& range) {
+RingBucket ring_bucket_of(const FlatParameters& flat, const Bucket& bucket,
+                          const at::Tensor& range) {
   RingBucket placed{.range = range, .parameters = {}, .padding = {}};
   std::vector<Slot> slots;
   for (const int index : bucket.parameters) {
@@ -103,8 +104,8 @@ bool GradientRing::fits(const Layout& layout, const BucketPlan& plan,
   return true;
 }
 
-std::vector<RingBucket> GradientRing::places(const FlatParameters& flat,
-                                             const BucketPlan& plan) const {
+std::vector<RingBucket> GradientRing::buckets(const FlatParameters& flat,
+                                              const BucketPlan& plan) const {
   std::vector<std::vector<std::int64_t>> begins;
   for (int i = 0; i < flat.num_segments(); ++i) {
     begins.push_back(ring_begins(lengths_in(flat.layout(), plan, i),
@@ -116,7 +117,7 @@ std::vector<RingBucket> GradientRing::places(const FlatParameters& flat,
     const auto segment = static_cast<std::size_t>(bucket.segment);
     const auto begin = begins[segment][next[segment]++];
     placed.push_back(
-        place(flat, bucket, memory_[segment].narrow(0, begin, bucket.end - bucket.begin)));
+        ring_bucket_of(flat, bucket, memory_[segment].narrow(0, begin, bucket.end - bucket.begin)));
   }
   return placed;
 }

@@ -1,7 +1,7 @@
 // The memory in which buckets are reduced with Shard::gradients. Whole gradients have no memory of
 // their own then: a bucket takes part of this ring when it starts, and leaves it when this rank's
 // shards of the average have been packed. A bucket that finds its part still in use waits for the
-// earlier bucket there (reducer.h). Every bucket has the same place on all ranks.
+// earlier bucket there (reducer.h). Every bucket has the same offset on all ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,9 +42,9 @@ class GradientRing {
   /// Whether it was made for buckets of this size, in any order.
   [[nodiscard]] bool fits(const Layout& layout, const BucketPlan& plan,
                           std::size_t bucket_bytes) const;
-  /// The places of all buckets of `plan`.
-  [[nodiscard]] std::vector<RingBucket> places(const FlatParameters& flat,
-                                               const BucketPlan& plan) const;
+  /// The buckets of `plan` in this memory.
+  [[nodiscard]] std::vector<RingBucket> buckets(const FlatParameters& flat,
+                                                const BucketPlan& plan) const;
 
  private:
   std::vector<at::Tensor> memory_;  // by segment

@@ -1,4 +1,4 @@
-// Buckets that share memory: their places, and when a Reducer waits for one.
+// Buckets that share memory: where they are, and when a Reducer waits for one.
 #include "lockstep/ddp/gradient_ring.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class ReductionInARing : public ::testing::Test {
           {std::string("weight ").append(std::to_string(i)), parameters.back(), {{}}});
     }
     slots.emplace(std::move(entries));
-    const auto place = [&](std::int64_t begin, std::vector<std::int64_t> of_parameters) {
+    const auto bucket_at = [&](std::int64_t begin, std::vector<std::int64_t> of_parameters) {
       const auto count = static_cast<std::int64_t>(of_parameters.size()) * kLength;
       RingBucket bucket{.range = memory.narrow(0, begin, count), .parameters = {}, .padding = {}};
       for (const auto at : of_parameters) {
@@ -55,9 +55,9 @@ class ReductionInARing : public ::testing::Test {
       }
       return bucket;
     };
-    const std::vector<RingBucket> places{place(0, {0}), place(2, {2, 4}), place(0, {0})};
+    const std::vector<RingBucket> ring{bucket_at(0, {0}), bucket_at(2, {2, 4}), bucket_at(0, {0})};
     std::vector<at::Tensor> ranges;
-    for (const auto& each : places) ranges.push_back(each.range);
+    for (const auto& each : ring) ranges.push_back(each.range);
     const BucketPlan plan{.buckets = {{.end = 2, .parameters = {0}},
                                       {.begin = 2, .end = 6, .parameters = {1, 2}},
                                       {.begin = 6, .end = 8, .parameters = {3}}},
@@ -65,7 +65,7 @@ class ReductionInARing : public ::testing::Test {
     reducer.emplace(
         *slots, 0, plan, ranges, script, RankPage(),
         ReducerOptions{
-            .sharded = true, .places = places, .keep = [this](int bucket, const GroupFlags&) {
+            .sharded = true, .ring = ring, .keep = [this](int bucket, const GroupFlags&) {
               kept.emplace_back(bucket, memory.clone());
             }});
   }

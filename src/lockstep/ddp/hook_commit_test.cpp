@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Commit, ::testing::Values(1, 2, 3));
 
 // Counts its commits, by bucket in order.
 GradientHook counting(std::vector<int>& commits) {
-  return {[&commits](GradientBucket& bucket) -> HookSteps {
+  return {[&commits](GradientBucket& bucket) -> HookTask {
             const int index = bucket.index();
             bucket.on_commit([&commits, index] { commits.push_back(2 * index); });
             co_await bucket.all_reduce(bucket.values());
@@ -87,7 +87,7 @@ TEST_P(Commit, IsLeftOutIfOneRankReportsANonFiniteValue) {
         Ddp ddp(*net, group, {.bucket_bytes = 1});
         int commits = 0;
         bool bad = false;
-        ddp.set_hook([&](GradientBucket& bucket) -> HookSteps {
+        ddp.set_hook([&](GradientBucket& bucket) -> HookTask {
           const bool reports = bad && bucket.index() == where && bucket.rank() == 0;
           if (reports && when == 0) bucket.report_non_finite();
           co_await bucket.all_reduce(bucket.values());

@@ -52,7 +52,7 @@ void expect_clean_failures(Backend backend, bool simple,
         return work;
       });
     } else {
-      ddp.set_hook([&](GradientBucket& bucket) -> HookSteps {
+      ddp.set_hook([&](GradientBucket& bucket) -> HookTask {
         const auto part = (bucket.values().numel() + kSize - 1) / kSize;
         auto padded = torch::zeros({part * kSize}, bucket.values().options());
         auto own = torch::zeros({part}, bucket.values().options());

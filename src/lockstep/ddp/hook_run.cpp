@@ -13,8 +13,8 @@ void HookRun::begin(const GradientHook& hook) {
   if (hook.is_simple()) {
     (void)hook.call(bucket_);
   } else {
-    steps_ = hook(bucket_);
-    steps_.resume();
+    task_ = hook(bucket_);
+    task_.resume();
   }
   if (!state_.works.empty()) return;
   (void)state_.make_call(
@@ -27,15 +27,15 @@ bool HookRun::advance(bool waits) {
     if (waits) work.wait();
     return waits || work.done();
   };
-  if (steps_.done()) {
+  if (task_.done()) {
     ended_ = std::all_of(state_.works.begin(), state_.works.end(), is_done);
     return ended_;
   }
   // On a GPU the rest of the steps is enqueued on one stream, that of the end of backward().
   if (!waits && bucket_.values().is_cuda()) return false;
-  if (!is_done(steps_.awaited())) return false;
+  if (!is_done(task_.awaited())) return false;
   state_.is_suspended = true;
-  steps_.resume();
+  task_.resume();
   return true;
 }
 

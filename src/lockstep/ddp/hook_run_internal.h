@@ -29,7 +29,7 @@ class HookRun {
  private:
   GradientBucket::State state_;
   GradientBucket bucket_;
-  HookSteps steps_;  // empty for a hook of the simple form
+  HookTask task_;  // empty for a hook of the simple form
   bool ended_ = false;
 };
 

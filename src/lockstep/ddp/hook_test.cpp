@@ -206,7 +206,7 @@ TEST_P(Hooks, SeeTheBucketsOfThePlan) {
     std::vector<std::string> names;
     std::int64_t total = 0;
     std::vector<bool> last;
-    ddp.set_hook([&](GradientBucket& bucket) -> HookSteps {
+    ddp.set_hook([&](GradientBucket& bucket) -> HookTask {
       const auto& planned = ddp.plan().buckets[static_cast<std::size_t>(bucket.index())];
       EXPECT_EQ(bucket.values().numel(), planned.end - planned.begin);
       EXPECT_EQ(bucket.parameters().size(), planned.parameters.size());
@@ -242,7 +242,7 @@ TEST_P(Hooks, StartInBucketOrderAndContinueBucketByBucket) {
     Ddp ddp(*net, group, {.bucket_bytes = 1});
     std::vector<int> started;
     std::vector<std::pair<int, int>> continued;
-    ddp.set_hook([&](GradientBucket& bucket) -> HookSteps {
+    ddp.set_hook([&](GradientBucket& bucket) -> HookTask {
       started.push_back(bucket.index());
       if (bucket.index() % group.size() == group.rank()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -273,7 +273,7 @@ TEST(AHookWithDifferentResults, IsFoundByTheReplicaCheck) {
     TestNet net;
     fill(*net, 1);
     Ddp ddp(*net, group);
-    ddp.set_hook([&](GradientBucket& bucket) -> HookSteps {
+    ddp.set_hook([&](GradientBucket& bucket) -> HookTask {
       co_await bucket.all_reduce(bucket.values());
       if (group.rank() == 1) bucket.values().mul_(1.5);
     });
@@ -319,8 +319,8 @@ TEST(SetHook, IsValidOnceBeforeTheFirstBackwardWithTheSameHookOnAllRanks) {
     const auto text = message_of([&] {
       ddp.set_hook(GradientHook(reduce_in_one_call, group.rank() == 0 ? "this" : "that"));
     });
-    EXPECT_TRUE(holds(text, "this (returns HookSteps) on rank 0"));
-    EXPECT_TRUE(holds(text, "that (returns HookSteps) on rank 1"));
+    EXPECT_TRUE(holds(text, "this (returns HookTask) on rank 0"));
+    EXPECT_TRUE(holds(text, "that (returns HookTask) on rank 1"));
   });
 }
 
@@ -329,7 +329,7 @@ TEST(TheRecord, HasBytesAndTimesOfEachBucket) {
     TestNet net;
     fill(*net, 1);
     Ddp ddp(*net, group, {.bucket_bytes = 4096});
-    ddp.set_hook([&](GradientBucket& bucket) -> HookSteps {
+    ddp.set_hook([&](GradientBucket& bucket) -> HookTask {
       at::Tensor wire;
       bucket.encode([&] {
         wire = bucket.values().to(torch::kBFloat16);

@@ -74,12 +74,12 @@ std::shared_ptr<ParameterMemory::Memory> Int8Compression::State::memory_of(
     return memory;
   }
   parameters.assign(bucket.parameters().begin(), bucket.parameters().end());
-  std::vector<ParameterMemory::Place> places;
+  std::vector<ParameterMemory::StateRange> ranges;
   for (const auto& parameter : parameters) {
-    places.push_back({parameter.name, parameter.sizes, parameter.begin});
+    ranges.push_back({parameter.name, parameter.sizes, parameter.begin});
   }
   const auto options = bucket.values().options().dtype(at::kFloat);
-  return feedback.lay_out(bucket.index(), places, bucket.values().numel(), options).memory;
+  return feedback.lay_out(bucket.index(), ranges, bucket.values().numel(), options).memory;
 }
 
 namespace {
@@ -126,7 +126,7 @@ void encode_average(const GradientBucket& bucket, const Shards& shards, const at
 Int8Compression::Int8Compression() : state_(std::make_shared<State>()) {}
 
 GradientHook Int8Compression::hook() const {
-  const auto reduce = [](GradientBucket& bucket, std::shared_ptr<State> state) -> HookSteps {
+  const auto reduce = [](GradientBucket& bucket, std::shared_ptr<State> state) -> HookTask {
     const Shards shards(bucket.values().numel(), bucket.num_ranks());
     if (!is_worth_it(bucket, shards)) {
       co_await bucket.all_reduce(bucket.values());

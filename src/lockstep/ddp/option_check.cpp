@@ -114,7 +114,7 @@ ProcessGroup agree_on_group(const ProcessGroup& group, const DdpOptions& options
 }
 
 void expect_same_hook(const ProcessGroup& group, const GradientHook& hook) {
-  const auto own = hook.name() + (hook.is_simple() ? " (returns Work)" : " (returns HookSteps)");
+  const auto own = hook.name() + (hook.is_simple() ? " (returns Work)" : " (returns HookTask)");
   const auto names = with_advice("Every rank calls ddp.set_hook(), with the same hook", [&] {
     return gather_values(group, own, {.name = "hook of Ddp"});
   });

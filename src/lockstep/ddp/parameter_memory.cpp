@@ -13,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-std::int64_t count_of(const ParameterMemory::Place& place) {
-  return c10::multiply_integers(place.sizes);
+std::int64_t count_of(const ParameterMemory::StateRange& range) {
+  return c10::multiply_integers(range.sizes);
 }
 
 at::ScalarType dtype_of(const std::string& name) {
@@ -27,32 +27,32 @@ at::ScalarType dtype_of(const std::string& name) {
 
 at::Tensor ParameterMemory::Entry::tensor() const {
   if (!memory) return loaded;
-  return memory->now.slice(0, place.begin, place.begin + count_of(place)).view(place.sizes);
+  return memory->now.slice(0, range.begin, range.begin + count_of(range)).view(range.sizes);
 }
 
-ParameterMemory::LaidOut ParameterMemory::lay_out(int bucket, const std::vector<Place>& places,
+ParameterMemory::LaidOut ParameterMemory::lay_out(int bucket, const std::vector<StateRange>& ranges,
                                                   std::int64_t length,
                                                   const at::TensorOptions& options) {
   const at::NoGradGuard off;
   LaidOut result{std::make_shared<Memory>(), {}};
   auto& memory = *result.memory;
   memory = {at::zeros({length}, options), at::zeros({length}, options)};
-  for (const auto& place : places) {
-    const auto found = entries_.find(place.name);
+  for (const auto& range : ranges) {
+    const auto found = entries_.find(range.name);
     if (found == entries_.end()) {
-      result.fresh.push_back(place);
+      result.fresh.push_back(range);
       continue;
     }
     const auto present = found->second.tensor();
-    if (present.sizes() != at::IntArrayRef(place.sizes)) {
+    if (present.sizes() != at::IntArrayRef(range.sizes)) {
       throw UsageError(fmt::format(
           "the saved state of parameter {} has the shape [{}], this model needs [{}]; resume with "
           "the model and the options of the run that saved it, or use another folder",
-          place.name, fmt::join(present.sizes(), ", "), fmt::join(place.sizes, ", ")));
+          range.name, fmt::join(present.sizes(), ", "), fmt::join(range.sizes, ", ")));
     }
-    memory.now.slice(0, place.begin, place.begin + count_of(place)).copy_(present.flatten());
+    memory.now.slice(0, range.begin, range.begin + count_of(range)).copy_(present.flatten());
   }
-  for (const auto& place : places) entries_[place.name] = {result.memory, place};
+  for (const auto& range : ranges) entries_[range.name] = {result.memory, range};
   memories_[bucket] = result.memory;
   // Memory of earlier buckets that no parameter uses any more: only memories_ holds it.
   std::erase_if(memories_, [](const auto& item) { return item.second.use_count() == 1; });

@@ -24,7 +24,7 @@ class ParameterMemory {
   using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
 
   /// Where the state of a parameter is.
-  struct Place {
+  struct StateRange {
     std::string name;                 // of the parameter
     std::vector<std::int64_t> sizes;  // of its state
     std::int64_t begin = 0;           // in the memory of its bucket
@@ -37,14 +37,14 @@ class ParameterMemory {
   };
   struct LaidOut {
     std::shared_ptr<Memory> memory;
-    std::vector<Place> fresh;  // places of parameters that had no state; zeros in `now`
+    std::vector<StateRange> fresh;  // ranges of parameters that had no state; zeros in `now`
   };
 
   /// Makes the memory of bucket `bucket`, of `length` elements, and moves the state of its
   /// parameters there. `next` is zero.
   /// Throws UsageError if the state of a parameter has other sizes.
-  [[nodiscard]] LaidOut lay_out(int bucket, const std::vector<Place>& places, std::int64_t length,
-                                const at::TensorOptions& options);
+  [[nodiscard]] LaidOut lay_out(int bucket, const std::vector<StateRange>& ranges,
+                                std::int64_t length, const at::TensorOptions& options);
 
   /// The memory of bucket `bucket`; null before lay_out(), and after load_shapes_json().
   [[nodiscard]] std::shared_ptr<Memory> of(int bucket) const;
@@ -59,7 +59,7 @@ class ParameterMemory {
  private:
   struct Entry {
     std::shared_ptr<Memory> memory;  // null: `loaded`
-    Place place;
+    StateRange range;
     at::Tensor loaded = {};
 
     [[nodiscard]] at::Tensor tensor() const;

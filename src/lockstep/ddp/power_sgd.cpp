@@ -58,35 +58,35 @@ void for_each_plain(const PowerSgdPlan& plan, const at::Tensor& memory, const Ac
 }
 
 // Where the state of each matrix is: its error, or Q.
-std::vector<ParameterMemory::Place> error_places(const PowerSgdPlan& plan) {
-  std::vector<ParameterMemory::Place> places;
+std::vector<ParameterMemory::StateRange> error_ranges(const PowerSgdPlan& plan) {
+  std::vector<ParameterMemory::StateRange> ranges;
   for (const auto& batch : plan.batches) {
     auto begin = batch.values_begin;
     for (const auto& matrix : batch.matrices) {
-      places.push_back({matrix.name, matrix.sizes, begin});
+      ranges.push_back({matrix.name, matrix.sizes, begin});
       begin += batch.rows * batch.columns;
     }
   }
-  return places;
+  return ranges;
 }
-std::vector<ParameterMemory::Place> factor_places(const PowerSgdPlan& plan) {
-  std::vector<ParameterMemory::Place> places;
+std::vector<ParameterMemory::StateRange> factor_ranges(const PowerSgdPlan& plan) {
+  std::vector<ParameterMemory::StateRange> ranges;
   for (const auto& batch : plan.batches) {
     auto begin = batch.right_begin;
     for (const auto& matrix : batch.matrices) {
-      places.push_back({matrix.name, {batch.rank, batch.columns}, begin});
+      ranges.push_back({matrix.name, {batch.rank, batch.columns}, begin});
       begin += batch.rank * batch.columns;
     }
   }
-  return places;
+  return ranges;
 }
 
 // Random Q of all matrices, for `step`.
 at::Tensor random_factors(const PowerSgdPlan& plan, std::uint64_t seed, std::int64_t step,
                           const at::TensorOptions& options) {
   std::vector<at::Tensor> parts;
-  for (const auto& place : factor_places(plan)) {
-    parts.push_back(random_rows(place.sizes[0], place.sizes[1], seed, place.name, step).flatten());
+  for (const auto& range : factor_ranges(plan)) {
+    parts.push_back(random_rows(range.sizes[0], range.sizes[1], seed, range.name, step).flatten());
   }
   return at::cat(parts).to(options);
 }
@@ -131,7 +131,7 @@ struct PowerSgd::State {
   void collect(const GradientBucket& bucket, const PowerSgdPlan& plan,
                const Memories& memories) const;
   void prepare_factors(const BucketState& of_bucket, const Memories& memories) const;
-  static HookSteps reduce(GradientBucket& bucket, std::shared_ptr<State> state);
+  static HookTask reduce(GradientBucket& bucket, std::shared_ptr<State> state);
 
   const PowerSgdOptions options;
   std::int64_t step = 0;
@@ -156,13 +156,13 @@ PowerSgd::State::Memories PowerSgd::State::memories_of(const GradientBucket& buc
   const auto& plan = of_bucket.plan;
   const auto tensors = bucket.values().options().dtype(computed_in(bucket.values()));
   of_bucket.first_factors = random_factors(plan, options.seed, 0, tensors);
-  memories.error = error.lay_out(index, error_places(plan), plan.num_values, tensors).memory;
-  auto laid_out = factors.lay_out(index, factor_places(plan), plan.num_right, tensors);
+  memories.error = error.lay_out(index, error_ranges(plan), plan.num_values, tensors).memory;
+  auto laid_out = factors.lay_out(index, factor_ranges(plan), plan.num_right, tensors);
   memories.factors = laid_out.memory;
-  for (const auto& place : laid_out.fresh) {
-    const auto end = place.begin + place.sizes[0] * place.sizes[1];
-    memories.factors->now.slice(0, place.begin, end)
-        .copy_(of_bucket.first_factors.slice(0, place.begin, end));
+  for (const auto& range : laid_out.fresh) {
+    const auto end = range.begin + range.sizes[0] * range.sizes[1];
+    memories.factors->now.slice(0, range.begin, end)
+        .copy_(of_bucket.first_factors.slice(0, range.begin, end));
   }
   return memories;
 }
@@ -200,7 +200,7 @@ void PowerSgd::State::prepare_factors(const BucketState& of_bucket,
   }
 }
 
-HookSteps PowerSgd::State::reduce(GradientBucket& bucket, std::shared_ptr<State> state) {
+HookTask PowerSgd::State::reduce(GradientBucket& bucket, std::shared_ptr<State> state) {
   auto& of_bucket = state->state_of(bucket);
   const auto& plan = of_bucket.plan;
   const auto count_step = [&] {

@@ -135,16 +135,16 @@ struct RandomNet : torch::nn::Module {
 };
 
 // One micro-batch of one rank; empty when it has no batch.
-struct MicroStep {
+struct MicroBatch {
   std::int64_t rows = 0;
   at::Tensor first_loss = {};  // runs backward before the other, unless undefined
   at::Tensor loss = {};
 };
 
-std::optional<MicroStep> micro_step(const RandomNet& net, int step, int rank, int micro) {
+std::optional<MicroBatch> micro_batch(const RandomNet& net, int step, int rank, int micro) {
   auto random = net.program.stream("micro-step", step, rank * 100 + micro);
   if (random.below(5) == 0 || net.program.is_idle(step)) return {};
-  MicroStep result{.rows = 1 + static_cast<std::int64_t>(random.below(4))};
+  MicroBatch result{.rows = 1 + static_cast<std::int64_t>(random.below(4))};
   auto x = batch_of(rank, step * 10 + micro, result.rows, kWidth);
   if (random.below(2) == 0) x.requires_grad_();
   at::Tensor middle;
@@ -177,7 +177,7 @@ struct Contribution {
 
 Contribution contribution(RandomNet& net, int step, int rank, const Tensors& old) {
   Contribution own{.gradients = old, .touched = std::vector<bool>(old.size())};
-  const auto take = [&](const at::Tensor& loss, bool keep) {
+  const auto run_backward = [&](const at::Tensor& loss, bool keep) {
     net.zero_grad();
     loss.backward({}, keep);
     const auto parameters = net.parameters();
@@ -190,10 +190,10 @@ Contribution contribution(RandomNet& net, int step, int rank, const Tensors& old
     }
   };
   for (int micro = 0; micro < net.program.num_micro_steps(step); ++micro) {
-    const auto batch = micro_step(net, step, rank, micro);
+    const auto batch = micro_batch(net, step, rank, micro);
     if (!batch) continue;
-    if (batch->first_loss.defined()) take(batch->first_loss, true);
-    take(batch->loss, false);
+    if (batch->first_loss.defined()) run_backward(batch->first_loss, true);
+    run_backward(batch->loss, false);
     ++own.batches;
     own.samples += batch->rows;
   }
@@ -244,7 +244,7 @@ std::vector<Expected> serial_run(const Program& program) {
   return steps;
 }
 
-void backward(Ddp& ddp, const Program& program, const std::optional<MicroStep>& batch) {
+void backward(Ddp& ddp, const Program& program, const std::optional<MicroBatch>& batch) {
   if (!batch) {
     ddp.sit_out();
     return;
@@ -274,7 +274,7 @@ void run(const Program& program, ProcessGroup& group, const std::vector<Expected
       const bool reduces_later =
           micro == last ? program.is_started(step) : program.way != Way::option;
       if (reduces_later) pause.emplace(ddp);
-      backward(ddp, program, micro_step(net, step, group.rank(), micro));
+      backward(ddp, program, micro_batch(net, step, group.rank(), micro));
     }
     if (program.is_started(step)) ddp.start().wait();
     const auto& wanted = expected[static_cast<std::size_t>(step)];

@@ -238,7 +238,7 @@ void Reducer::start_full_buckets(std::size_t end, Patience patience) {
 
 // Waits for earlier buckets in the memory of this one. Returns false if one of them is not reduced.
 bool Reducer::make_room(std::size_t index, Patience patience) {
-  if (options_.places.empty() || !takes_part(plan_.buckets[index])) return true;
+  if (options_.ring.empty() || !takes_part(plan_.buckets[index])) return true;
   const auto begin = ticks();
   const auto begin_time = StepClock::now();
   for (std::size_t i = 0; i < works_.size(); ++i) {
@@ -287,7 +287,7 @@ void Reducer::start(std::size_t index) {
     works_.push_back(nullptr);
     return;
   }
-  if (options_.places.empty()) {
+  if (options_.ring.empty()) {
     collect(bucket);
   } else {
     move_in(index);
@@ -328,14 +328,14 @@ void Reducer::collect(const Bucket& bucket) {
 // The same for loose slots.
 void Reducer::move_in(std::size_t index) {
   const at::NoGradGuard off;
-  const auto& place = options_.places[index];
-  for (const auto& padding : place.padding) padding.zero_();
+  const auto& bucket = options_.ring[index];
+  for (const auto& padding : bucket.padding) padding.zero_();
   const auto& parameters = plan_.buckets[index].parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto state = slots_.move_to(parameters[i], buffer_, place.parameters[i]);
+    const auto state = slots_.move_to(parameters[i], buffer_, bucket.parameters[i]);
     contributes_[static_cast<std::size_t>(parameters[i])] = state == GradientState::fresh;
     const bool is_empty = flags_.sum == 0 && state == GradientState::stale;  // as in collect()
-    if (state == GradientState::absent || is_empty) place.parameters[i].zero_();
+    if (state == GradientState::absent || is_empty) bucket.parameters[i].zero_();
   }
   slots_.flush();
 }

@@ -45,9 +45,9 @@ struct ReducerOptions {
   bool timed = false;    // the device's times of buckets on a GPU are in record()
   bool sharded = false;  // after finish() every `.grad` is undefined: slots hold this rank's shards
   bool waits = true;     // ready() may wait for memory: backward makes no other calls
-  // For loose slots: the places of the buckets, and what keeps this rank's shards of a bucket when
+  // For loose slots: where the buckets are, and what keeps this rank's shards of a bucket when
   // it has been reduced, with the flags of its call. Otherwise empty.
-  std::vector<RingBucket> places = {};
+  std::vector<RingBucket> ring = {};
   std::function<void(int bucket, const GroupFlags& flags)> keep = {};
 };
 

@@ -59,7 +59,7 @@ void BucketMeter::add(const StepRecord& record, StepClock::time_point begin) {
   }
 }
 
-std::vector<double> BucketMeter::take() {
+std::vector<double> BucketMeter::read_and_reset() {
   std::vector<double> numbers{static_cast<double>(steps_)};
   const auto stride = (sums_.size() + kMaxBuckets - 1) / kMaxBuckets;
   for (std::size_t i = 0; i < sums_.size(); i += stride) {

@@ -63,14 +63,14 @@ class BucketMeter {
   /// The sums as numbers, to be gathered; starts again. With more than kMaxBuckets, neighbouring
   /// ones are combined, the same on all ranks.
   static constexpr std::size_t kMaxBuckets = 64;
-  [[nodiscard]] std::vector<double> take();
+  [[nodiscard]] std::vector<double> read_and_reset();
 
  private:
   std::vector<BucketFigures> sums_;  // gb_per_s: the sum of done - all_in, in ms
   std::int64_t steps_ = 0;
 };
 
-/// Means over steps and ranks of what BucketMeter::take() returned on each rank.
+/// Means over steps and ranks of what BucketMeter::read_and_reset() returned on each rank.
 [[nodiscard]] std::vector<BucketFigures> mean_buckets(
     std::span<const std::vector<double>> of_ranks);
 

@@ -119,7 +119,7 @@ TEST(BucketMeter, GivesMeansOverStepsAndRanks) {
   first.add(step_of(5ms, 8ms), begin);
   second.add(step_of(2ms, 4ms), begin);
   second.add(step_of(2ms, 4ms), begin);
-  const std::vector of_ranks{first.take(), second.take()};
+  const std::vector of_ranks{first.read_and_reset(), second.read_and_reset()};
   EXPECT_EQ(first.steps(), 0);
   const auto means = mean_buckets(of_ranks);
   ASSERT_EQ(means.size(), 1U);
@@ -142,7 +142,7 @@ TEST(BucketMeter, CombinesNeighboursIfThereAreMany) {
   }
   BucketMeter meter;
   meter.add(record, begin);
-  const std::vector<std::vector<double>> of_ranks(1, meter.take());
+  const std::vector<std::vector<double>> of_ranks(1, meter.read_and_reset());
   const auto means = mean_buckets(of_ranks);
   ASSERT_EQ(means.size(), 44U);
   EXPECT_EQ(means[1].bucket, 3);

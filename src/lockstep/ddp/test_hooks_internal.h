@@ -10,7 +10,7 @@
 namespace lockstep {
 
 // A reduce-scatter, then an all-gather: two calls, the second one after a resumption.
-inline HookSteps reduce_in_two_calls(GradientBucket& bucket) {
+inline HookTask reduce_in_two_calls(GradientBucket& bucket) {
   const auto ranks = static_cast<std::int64_t>(bucket.num_ranks());
   const auto part = (bucket.values().numel() + ranks - 1) / ranks;
   const auto dtype = bucket.values().scalar_type();
@@ -25,12 +25,12 @@ inline HookSteps reduce_in_two_calls(GradientBucket& bucket) {
   bucket.decode([&] { bucket.values().copy_(padded.narrow(0, 0, bucket.values().numel())); });
 }
 
-inline HookSteps reduce_in_one_call(GradientBucket& bucket) {
+inline HookTask reduce_in_one_call(GradientBucket& bucket) {
   co_await bucket.all_reduce(bucket.values());
 }
 
 // Both halves at once, before the first co_await.
-inline HookSteps reduce_in_halves(GradientBucket& bucket) {
+inline HookTask reduce_in_halves(GradientBucket& bucket) {
   const auto middle = bucket.values().numel() / 2;
   auto lower = bucket.values().narrow(0, 0, middle);
   auto upper = bucket.values().narrow(0, middle, bucket.values().numel() - middle);
@@ -42,7 +42,7 @@ inline HookSteps reduce_in_halves(GradientBucket& bucket) {
 
 // Runs `inner` on a copy of the values.
 inline GradientHook around(GradientHook inner) {
-  return {[inner](GradientBucket& bucket) -> HookSteps {
+  return {[inner](GradientBucket& bucket) -> HookTask {
             auto copy =
                 bucket.scratch("copy", bucket.values().numel(), bucket.values().scalar_type());
             copy.copy_(bucket.values());
@@ -55,7 +55,7 @@ inline GradientHook around(GradientHook inner) {
 
 // The sum, divided by the hook itself. The divisor is a tensor: on a GPU, LibTorch computes a
 // division by a number as a multiplication by its reciprocal, which rounds differently.
-inline HookSteps reduce_and_divide(GradientBucket& bucket) {
+inline HookTask reduce_and_divide(GradientBucket& bucket) {
   co_await bucket.all_reduce(bucket.values(), ReduceOp::sum);
   bucket.values().div_(torch::full({}, bucket.total_weight(), bucket.values().options()));
 }

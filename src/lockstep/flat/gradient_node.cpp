@@ -93,7 +93,7 @@ autograd::variable_list GradientSlots::Node::apply(autograd::variable_list&& gra
     if (!has_same_memory()) refuse_moved_parameter();
     expect_no_graph(gradient);
     const at::NoGradGuard off;
-    take(gradient);  // a loose slot may keep its memory
+    accept(gradient);  // a loose slot may keep its memory
     gradient.reset();
   }
   call_user_hooks();
@@ -216,7 +216,7 @@ bool GradientSlots::Node::has_same_memory() const {
          entry_.parameter.storage_offset() == offset_;
 }
 
-void GradientSlots::Node::take(const at::Tensor& gradient) {
+void GradientSlots::Node::accept(const at::Tensor& gradient) {
   if (auto* listener = shared_->listener; listener != nullptr) {
     listener->on_backward();
     listener->before_gradient(index_, state());

@@ -69,7 +69,7 @@ class GradientSlots::Node final : public torch::autograd::Node {
   [[nodiscard]] const at::Tensor& slot() const { return slots_[buffer_]; }
   [[nodiscard]] bool is_slot(const at::Tensor& gradient) const;
   [[nodiscard]] bool has_same_memory() const;
-  void take(const at::Tensor& gradient);
+  void accept(const at::Tensor& gradient);
   /// Writes `gradient` to the slot, or adds it. Returns whether that is non-finite, if it is known.
   [[nodiscard]] bool write(const at::Tensor& gradient, bool adds);
   /// Gives a loose slot its memory: that of `gradient` if nothing else refers to it and it has the

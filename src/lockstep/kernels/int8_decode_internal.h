@@ -23,10 +23,10 @@ template <std::size_t Count>
   constexpr std::size_t kParts = 4;  // registers of floats per register of bytes
   constexpr std::size_t kAtOnce = 2 * kParts;
   static_assert(Count % (2 * kBytes) == 0);
-  uint8x16_t places[kParts];
+  uint8x16_t sources[kParts];
   for (std::size_t part = 0; part < kParts; ++part) {
     for (std::size_t i = 0; i < kBytes; ++i) {
-      places[part][i] = i % 4 == 3 ? static_cast<std::uint8_t>(4 * part + i / 4) : kZero;
+      sources[part][i] = i % 4 == 3 ? static_cast<std::uint8_t>(4 * part + i / 4) : kZero;
     }
   }
   for (std::size_t at = 0; at < Count; at += 2 * kBytes) {
@@ -34,7 +34,7 @@ template <std::size_t Count>
                                 vreinterpretq_u8_s8(vld1q_s8(integers + at + kBytes))};
     float32x4_t floats[kAtOnce];
     for (std::size_t i = 0; i < kAtOnce; ++i) {
-      const auto word = vqtbl1q_u8(bytes[i / kParts], places[i % kParts]);
+      const auto word = vqtbl1q_u8(bytes[i / kParts], sources[i % kParts]);
       floats[i] = vcvtq_n_f32_s32(vreinterpretq_s32_u8(word), 24);
     }
     for (std::size_t i = 0; i < kAtOnce; ++i) {

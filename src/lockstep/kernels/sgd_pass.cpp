@@ -1,12 +1,12 @@
 #include "lockstep/kernels/sgd_pass.h"
 
 #include "lockstep/kernels/sgd_element_internal.h"
-#include "lockstep/kernels/step_place_internal.h"
+#include "lockstep/kernels/value_target_internal.h"
 
 namespace lockstep {
 namespace {
 
-template <Momentum Kind, bool Decays, bool Nesterov, StepPlace To, typename Stored>
+template <Momentum Kind, bool Decays, bool Nesterov, ValueTarget To, typename Stored>
 void pass(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   using Wide = WideOf<Stored>;
   const SgdFactors<Wide> factors(step);
@@ -15,8 +15,8 @@ void pass(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   const Stored* __restrict apart = stretch.gradients;
   Wide* __restrict momenta = stretch.momenta;
   Wide* __restrict masters = stretch.masters;
-  const Stored* const old_values = To == StepPlace::in_place ? values : elsewhere;
-  const Stored* const gradients = To == StepPlace::over_gradients ? values : apart;
+  const Stored* const old_values = To == ValueTarget::in_place ? values : elsewhere;
+  const Stored* const gradients = To == ValueTarget::over_gradients ? values : apart;
   for (std::size_t i = 0; i < stretch.count; ++i) {
     sgd_element<Kind, Decays, Nesterov>(values, old_values, gradients, momenta, masters, i,
                                         factors);
@@ -24,23 +24,23 @@ void pass(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
 }
 
 template <Momentum Kind, bool Decays, bool Nesterov, typename Stored>
-void choose_place(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
-  switch (place_of(stretch)) {
-    case StepPlace::in_place:
-      return pass<Kind, Decays, Nesterov, StepPlace::in_place>(stretch, step);
-    case StepPlace::elsewhere:
-      return pass<Kind, Decays, Nesterov, StepPlace::elsewhere>(stretch, step);
-    case StepPlace::over_gradients:
-      return pass<Kind, Decays, Nesterov, StepPlace::over_gradients>(stretch, step);
+void choose_target(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
+  switch (target_of(stretch)) {
+    case ValueTarget::in_place:
+      return pass<Kind, Decays, Nesterov, ValueTarget::in_place>(stretch, step);
+    case ValueTarget::elsewhere:
+      return pass<Kind, Decays, Nesterov, ValueTarget::elsewhere>(stretch, step);
+    case ValueTarget::over_gradients:
+      return pass<Kind, Decays, Nesterov, ValueTarget::over_gradients>(stretch, step);
   }
 }
 
 template <Momentum Kind, bool Decays, typename Stored>
 void choose_nesterov(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   if (Kind != Momentum::none && step.nesterov) {
-    choose_place<Kind, Decays, true>(stretch, step);
+    choose_target<Kind, Decays, true>(stretch, step);
   } else {
-    choose_place<Kind, Decays, false>(stretch, step);
+    choose_target<Kind, Decays, false>(stretch, step);
   }
 }
 

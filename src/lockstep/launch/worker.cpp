@@ -80,7 +80,7 @@ Worker::Worker(const AgentOptions& options, const WorkerPlan& plan, const RoundC
   outcome_.started = clock_.at(std::chrono::steady_clock::now());
   outcome_.log_path = log_.path();
   if (pages_ == nullptr) return;
-  pages_->place(outcome_.rank, outcome_.node, outcome_.host);
+  pages_->set_host(outcome_.rank, outcome_.node, outcome_.host);
   pages_->set_standing(outcome_.rank, RankStanding::running);
 }
 

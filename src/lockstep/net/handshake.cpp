@@ -125,23 +125,23 @@ Handshake Handshake::server(std::shared_ptr<const HandshakeKeys> keys) {
 
 Handshake::Handshake(Role role, std::shared_ptr<const HandshakeKeys> keys)
     : role_(role),
-      step_(role == Role::client ? Step::reply : Step::hello),
+      state_(role == Role::client ? State::reply : State::hello),
       keys_(std::move(keys)) {}
 
 std::size_t Handshake::feed(std::span<const std::byte> bytes) {
-  if (step_ == Step::refused) throw UsageError(refusal_);
+  if (state_ == State::refused) throw UsageError(refusal_);
   std::size_t taken = 0;
   while (taken < bytes.size() && !done()) {
     const auto count = std::min(wanted(), bytes.size() - taken);
     append(received_, bytes.subspan(taken, count));
     taken += count;
-    if (step_ == Step::hello) check_magic();
+    if (state_ == State::hello) check_magic();
     if (wanted() != 0) break;
-    switch (step_) {
-      case Step::hello:
+    switch (state_) {
+      case State::hello:
         receive_hello();
         break;
-      case Step::reply:
+      case State::reply:
         receive_reply();
         break;
       default:
@@ -155,12 +155,12 @@ std::size_t Handshake::feed(std::span<const std::byte> bytes) {
 std::vector<std::byte> Handshake::release_output() noexcept { return std::exchange(output_, {}); }
 
 std::size_t Handshake::wanted() const noexcept {
-  switch (step_) {
-    case Step::hello:
+  switch (state_) {
+    case State::hello:
       return kHelloBytes - received_.size();
-    case Step::reply:
+    case State::reply:
       return kReplyBytes - received_.size();
-    case Step::proof:
+    case State::proof:
       return kProofBytes - received_.size();
     default:
       return 0;
@@ -193,7 +193,7 @@ void Handshake::receive_hello() {
   append(output_, server_nonce_);
   append(output_,
          prove(keys_->mac_key_, "server", {client_nonce_, server_nonce_, keys_->context_}));
-  step_ = Step::proof;
+  state_ = State::proof;
 }
 
 void Handshake::receive_reply() {
@@ -203,14 +203,14 @@ void Handshake::receive_reply() {
   if (!equal_in_constant_time(proof, prove(keys_->mac_key_, "server", transcript)))
     refuse_stranger();
   append(output_, prove(keys_->mac_key_, "client", transcript));
-  step_ = Step::done;
+  state_ = State::done;
 }
 
 void Handshake::receive_proof() {
   const auto expected =
       prove(keys_->mac_key_, "client", {client_nonce_, server_nonce_, keys_->context_});
   if (!equal_in_constant_time(received_, expected)) refuse_stranger();
-  step_ = Step::done;
+  state_ = State::done;
 }
 
 void Handshake::refuse_stranger() {
@@ -222,7 +222,7 @@ void Handshake::refuse_stranger() {
 }
 
 void Handshake::refuse(std::string why) {
-  step_ = Step::refused;
+  state_ = State::refused;
   output_.clear();
   refusal_ = std::move(why);
   throw UsageError(refusal_);

@@ -89,16 +89,16 @@ class Handshake {
   /// The number of bytes that complete the current message; 0 when done.
   [[nodiscard]] std::size_t wanted() const noexcept;
   /// True once the other side has sent a well-formed first message.
-  [[nodiscard]] bool has_heard() const noexcept { return step_ != Step::hello; }
+  [[nodiscard]] bool has_heard() const noexcept { return state_ != State::hello; }
   /// True when the other side is authenticated. Output may still have to be sent.
-  [[nodiscard]] bool done() const noexcept { return step_ == Step::done; }
+  [[nodiscard]] bool done() const noexcept { return state_ == State::done; }
 
   /// The keys of this connection, each for one Sealer or Opener. Requires done().
   [[nodiscard]] SessionKeys keys() const;
 
  private:
   enum class Role { client, server };
-  enum class Step { hello, reply, proof, done, refused };  // the next message, or the end
+  enum class State { hello, reply, proof, done, refused };  // the next message, or the end
 
   Handshake(Role role, std::shared_ptr<const HandshakeKeys> keys);
   void check_magic();
@@ -109,7 +109,7 @@ class Handshake {
   [[noreturn]] void refuse(std::string why);
 
   Role role_;
-  Step step_;
+  State state_;
   std::shared_ptr<const HandshakeKeys> keys_;
   HandshakeNonce client_nonce_{};
   HandshakeNonce server_nonce_{};

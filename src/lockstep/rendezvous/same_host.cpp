@@ -33,10 +33,10 @@ class Proof {
     for (const int rank : supposed) members_.push_back({MemberKind::rank, rank});
     const auto self = std::find(supposed.begin(), supposed.end(), store.member().number);
     LOCKSTEP_ASSERT(self != supposed.end(), "a rank takes part only in the proof of its own host");
-    slot_ = static_cast<std::size_t>(self - supposed.begin());
+    index_ = static_cast<std::size_t>(self - supposed.begin());
   }
 
-  // Offers the page, waits until all ranks have written, then checks each slot.
+  // Offers the page, waits until all ranks have written, then checks each nonce.
   std::vector<int> lead() {
     const auto nonce = fresh_nonce();
     std::unique_ptr<SharedPage> page;
@@ -53,9 +53,9 @@ class Proof {
     store_.barrier(key("written"), members_, deadline_);
     server.reset();
     std::vector<int> proven{supposed_.front()};
-    for (std::size_t slot = 1; slot < supposed_.size() && page; ++slot) {
-      const auto expected = store_.get_text(key_of(slot), deadline_, members_[slot]);
-      if (hexadecimal(page->read(slot)) == expected) proven.push_back(supposed_[slot]);
+    for (std::size_t index = 1; index < supposed_.size() && page; ++index) {
+      const auto expected = store_.get_text(key_of(index), deadline_, members_[index]);
+      if (hexadecimal(page->read(index)) == expected) proven.push_back(supposed_[index]);
     }
     store_.set(key("proven"), ranks_to_text(proven), deadline_);
     return proven;
@@ -67,7 +67,7 @@ class Proof {
     const auto leaders_nonce = store_.get_text(key("nonce"), deadline_, leader);
     const auto nonce = fresh_nonce();
     const auto page = try_write(name, leaders_nonce, nonce);
-    store_.set(key_of(slot_), page ? hexadecimal(nonce) : "not written", deadline_);
+    store_.set(key_of(index_), page ? hexadecimal(nonce) : "not written", deadline_);
     store_.barrier(key("written"), members_, deadline_);
     return ranks_from_text(store_.get_text(key("proven"), deadline_, leader));
   }
@@ -81,7 +81,7 @@ class Proof {
     try {
       auto page = std::make_unique<SharedPage>(request_page(name, deadline_), supposed_.size());
       if (hexadecimal(page->read(0)) != leaders_nonce) return nullptr;
-      page->write(slot_, nonce);
+      page->write(index_, nonce);
       return page;
     } catch (const Error&) {
       return nullptr;
@@ -91,8 +91,8 @@ class Proof {
   [[nodiscard]] std::string key(std::string_view what) const {
     return fmt::format("{}/{}", prefix_, what);
   }
-  [[nodiscard]] std::string key_of(std::size_t slot) const {
-    return fmt::format("{}/nonce of {}", prefix_, supposed_[slot]);
+  [[nodiscard]] std::string key_of(std::size_t index) const {
+    return fmt::format("{}/nonce of {}", prefix_, supposed_[index]);
   }
 
   Store& store_;
@@ -100,7 +100,7 @@ class Proof {
   Deadline deadline_;
   std::string prefix_;
   std::vector<Member> members_;
-  std::size_t slot_ = 0;
+  std::size_t index_ = 0;
 };
 
 }  // namespace

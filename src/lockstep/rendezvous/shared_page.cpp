@@ -16,38 +16,38 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kSlotBytes = sizeof(HandshakeNonce);
-constexpr std::size_t kSlotWords = kSlotBytes / sizeof(std::uint64_t);
+constexpr std::size_t kNonceBytes = sizeof(HandshakeNonce);
+constexpr std::size_t kNonceWords = kNonceBytes / sizeof(std::uint64_t);
 constexpr std::chrono::seconds kRequestLimit{5};  // for one request
 
 }  // namespace
 
-SharedPage::SharedPage(std::size_t num_slots) : memory_(num_slots * kSlotBytes) {}
+SharedPage::SharedPage(std::size_t count) : memory_(count * kNonceBytes) {}
 
-SharedPage::SharedPage(FileDescriptor memory, std::size_t num_slots)
-    : memory_(std::move(memory), num_slots * kSlotBytes) {}
+SharedPage::SharedPage(FileDescriptor memory, std::size_t count)
+    : memory_(std::move(memory), count * kNonceBytes) {}
 
-void SharedPage::write(std::size_t slot, const HandshakeNonce& value) noexcept {
-  auto* words = slot_words(slot);
-  for (std::size_t i = 0; i < kSlotWords; ++i) {
+void SharedPage::write(std::size_t index, const HandshakeNonce& value) noexcept {
+  auto* words = words_of(index);
+  for (std::size_t i = 0; i < kNonceWords; ++i) {
     std::uint64_t word = 0;
     std::memcpy(&word, value.data() + i * sizeof(word), sizeof(word));
     std::atomic_ref(words[i]).store(word);
   }
 }
 
-HandshakeNonce SharedPage::read(std::size_t slot) const noexcept {
+HandshakeNonce SharedPage::read(std::size_t index) const noexcept {
   HandshakeNonce value{};
-  auto* words = slot_words(slot);
-  for (std::size_t i = 0; i < kSlotWords; ++i) {
+  auto* words = words_of(index);
+  for (std::size_t i = 0; i < kNonceWords; ++i) {
     const auto word = std::atomic_ref(words[i]).load();
     std::memcpy(value.data() + i * sizeof(word), &word, sizeof(word));
   }
   return value;
 }
 
-std::uint64_t* SharedPage::slot_words(std::size_t slot) const noexcept {
-  return reinterpret_cast<std::uint64_t*>(memory_.bytes().data() + slot * kSlotBytes);
+std::uint64_t* SharedPage::words_of(std::size_t index) const noexcept {
+  return reinterpret_cast<std::uint64_t*>(memory_.bytes().data() + index * kNonceBytes);
 }
 
 PageServer::PageServer(const SharedPage& page)

@@ -1,5 +1,5 @@
-// Memory that the ranks of one host share to prove that they can share memory: one slot per rank,
-// into which the rank writes 32 bytes. One rank allocates it and sends its descriptor to every
+// Memory that the ranks of one host share to prove that they can share memory: one nonce per rank,
+// 32 bytes that the rank writes. One rank allocates it and sends its descriptor to every
 // process of the same user that connects to an abstract Unix socket.
 #pragma once
 
@@ -20,17 +20,17 @@ namespace lockstep {
 
 class SharedPage {
  public:
-  /// Allocates `num_slots` slots. Throws SystemError.
-  explicit SharedPage(std::size_t num_slots);
+  /// Allocates `count` nonces. Throws SystemError.
+  explicit SharedPage(std::size_t count);
   /// Maps the page of another process. Throws as SharedMemory.
-  SharedPage(FileDescriptor memory, std::size_t num_slots);
+  SharedPage(FileDescriptor memory, std::size_t count);
 
-  void write(std::size_t slot, const HandshakeNonce& value) noexcept;
-  [[nodiscard]] HandshakeNonce read(std::size_t slot) const noexcept;
+  void write(std::size_t index, const HandshakeNonce& value) noexcept;
+  [[nodiscard]] HandshakeNonce read(std::size_t index) const noexcept;
   [[nodiscard]] int descriptor() const noexcept { return memory_.descriptor(); }
 
  private:
-  [[nodiscard]] std::uint64_t* slot_words(std::size_t slot) const noexcept;
+  [[nodiscard]] std::uint64_t* words_of(std::size_t index) const noexcept;
 
   SharedMemory memory_;
 };

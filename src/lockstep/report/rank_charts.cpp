@@ -20,9 +20,9 @@ constexpr int kMaxBars = 64;  // of ranks; more are represented by the slowest o
 
 std::string milliseconds(double value) { return figure_text(value, Unit::milliseconds); }
 
-// One segment of a bar; positions are percentages.
-std::string segment(double from, double width, std::string_view css_class,
-                    const std::string& title) {
+// One part of a bar; positions are percentages.
+std::string bar_part(double from, double width, std::string_view css_class,
+                     const std::string& title) {
   return fmt::format(
       R"(<rect class="{}" x="{:.2f}%" width="{:.2f}%" height="100%"><title>{}</title></rect>)",
       css_class, from, width, escaped(title));
@@ -34,10 +34,10 @@ std::string split_bar(const RankSummary& rank, double longest) {
   for (std::size_t part = 0; part < kNumStepParts; ++part) {
     const double width = 100 * rank.split_ms[part] / longest;
     if (width > 0.02) {
-      bar += segment(at, width, fmt::format("p{}", part),
-                     fmt::format("rank {}: {} {}, {} of the step", rank.rank, kPartNames[part],
-                                 milliseconds(rank.split_ms[part]),
-                                 figure_text(rank.split_ms[part] / rank.step_ms, Unit::fraction)));
+      bar += bar_part(at, width, fmt::format("p{}", part),
+                      fmt::format("rank {}: {} {}, {} of the step", rank.rank, kPartNames[part],
+                                  milliseconds(rank.split_ms[part]),
+                                  figure_text(rank.split_ms[part] / rank.step_ms, Unit::fraction)));
     }
     at += width;
   }
@@ -134,11 +134,12 @@ std::string heat_row(const HeatGrid& grid, std::size_t row) {
                                            static_cast<double>(grid.columns));
     };
     // The overlap hides the seams between neighbours.
-    svg += segment(static_cast<double>(begin) * width,
-                   static_cast<double>(end - begin) * width + (end < grid.columns ? 0.05 : 0),
-                   fmt::format("h{}", level),
-                   fmt::format("{}, steps {} to {}: late by {} at most", rank_name(grid, row),
-                               grouped(step_at(begin)), grouped(step_at(end)), milliseconds(most)));
+    svg +=
+        bar_part(static_cast<double>(begin) * width,
+                 static_cast<double>(end - begin) * width + (end < grid.columns ? 0.05 : 0),
+                 fmt::format("h{}", level),
+                 fmt::format("{}, steps {} to {}: late by {} at most", rank_name(grid, row),
+                             grouped(step_at(begin)), grouped(step_at(end)), milliseconds(most)));
     begin = end;
   }
   return svg;
@@ -223,20 +224,20 @@ std::string buckets_html(const RunAnalysis& analysis) {
     const bool is_slow =
         std::ranges::find(analysis.buckets.slow, bucket.bucket) != analysis.buckets.slow.end();
     std::string bar;
-    bar += segment(percent(bucket.ready_ms), percent(bucket.launched_ms - bucket.ready_ms), "b0",
-                   fmt::format("bucket {}: ready, waits {} for its turn", bucket.bucket,
-                               milliseconds(bucket.launched_ms - bucket.ready_ms)));
+    bar += bar_part(percent(bucket.ready_ms), percent(bucket.launched_ms - bucket.ready_ms), "b0",
+                    fmt::format("bucket {}: ready, waits {} for its turn", bucket.bucket,
+                                milliseconds(bucket.launched_ms - bucket.ready_ms)));
     bar +=
-        segment(percent(bucket.launched_ms), percent(bucket.all_in_ms - bucket.launched_ms), "b1",
-                fmt::format("bucket {}: waits {} for other ranks", bucket.bucket,
-                            milliseconds(bucket.all_in_ms - bucket.launched_ms)));
+        bar_part(percent(bucket.launched_ms), percent(bucket.all_in_ms - bucket.launched_ms), "b1",
+                 fmt::format("bucket {}: waits {} for other ranks", bucket.bucket,
+                             milliseconds(bucket.all_in_ms - bucket.launched_ms)));
     bar +=
-        segment(percent(bucket.all_in_ms),
-                std::max(0.25, percent(bucket.done_ms - bucket.all_in_ms)), is_slow ? "b3" : "b2",
-                fmt::format("bucket {}: {} reduced in {}, {}", bucket.bucket,
-                            figure_text(bucket.bytes, Unit::bytes),
-                            milliseconds(bucket.done_ms - bucket.all_in_ms),
-                            figure_text(1e9 * bucket.gb_per_s, Unit::bytes_rate)));
+        bar_part(percent(bucket.all_in_ms),
+                 std::max(0.25, percent(bucket.done_ms - bucket.all_in_ms)), is_slow ? "b3" : "b2",
+                 fmt::format("bucket {}: {} reduced in {}, {}", bucket.bucket,
+                             figure_text(bucket.bytes, Unit::bytes),
+                             milliseconds(bucket.done_ms - bucket.all_in_ms),
+                             figure_text(1e9 * bucket.gb_per_s, Unit::bytes_rate)));
     rows += fmt::format(
         R"(<div class="row"><span class="label">{}</span><svg class="bar" height="{}" width="100%">{}</svg><span class="much">{}</span></div>
 )",

@@ -150,15 +150,15 @@ void TcpNetwork::connect_to(int peer, const RankAddress& address, Deadline deadl
     throw UsageError(
         encryption_differs(theirs->encrypts ? peer : rank_, theirs->encrypts ? rank_ : peer));
   }
-  const auto take = [&](Link::Connection connection) {
+  const auto attach_own = [&](Link::Connection connection) {
     auto as_theirs = own;  // which connection this is; whose it is
     as_theirs.rank = peer;
     const Lock lock(mutex_);
     attach(std::move(connection), as_theirs, Opened::here);
   };
-  take(std::move(messages));
+  attach_own(std::move(messages));
   own.kind = ConnectionKind::data;
-  for (; own.stripe < own.num_stripes; ++own.stripe) take(open(own.stripe));
+  for (; own.stripe < own.num_stripes; ++own.stripe) attach_own(open(own.stripe));
 }
 
 // The client's side. Blocking: the server's side answers without its callers.

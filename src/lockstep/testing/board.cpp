@@ -86,7 +86,7 @@ struct Board::Head {
   Counter any_noted;      // raised when a rank has noted or ended
 };
 
-struct alignas(64) Board::Slot {
+struct alignas(64) Board::Entry {
   std::atomic<RankState> state;
   std::atomic<pid_t> thread;
   Counter arrivals;  // of this rank, at all barriers so far
@@ -101,7 +101,7 @@ Board::Board(int size, Deadline deadline) {
   }
   memory_ = FileDescriptor(::memfd_create("lockstep test board", MFD_CLOEXEC));
   if (!memory_) throw SystemError("cannot create a memfd for a test's board", errno);
-  const std::size_t bytes = sizeof(Slot) * static_cast<std::size_t>(size + 1);
+  const std::size_t bytes = sizeof(Entry) * static_cast<std::size_t>(size + 1);
   if (::ftruncate(memory_.number(), static_cast<off_t>(bytes)) != 0) {
     throw SystemError(fmt::format("cannot allocate {} bytes for a test's board", bytes), errno);
   }
@@ -109,7 +109,7 @@ Board::Board(int size, Deadline deadline) {
   new (head_) Head{};
   head_->size = size;
   head_->deadline_nanoseconds = std::chrono::nanoseconds(deadline.at().time_since_epoch()).count();
-  for (int rank = 0; rank < size; ++rank) new (&slot(rank)) Slot{};
+  for (int rank = 0; rank < size; ++rank) new (&entry(rank)) Entry{};
 }
 
 Board::Board(FileDescriptor memory) : memory_(std::move(memory)) {
@@ -121,11 +121,11 @@ Board::Board(FileDescriptor memory) : memory_(std::move(memory)) {
   map(static_cast<std::size_t>(info.st_size));
 }
 
-Board::~Board() { ::munmap(head_, sizeof(Slot) * static_cast<std::size_t>(head_->size + 1)); }
+Board::~Board() { ::munmap(head_, sizeof(Entry) * static_cast<std::size_t>(head_->size + 1)); }
 
 void Board::map(std::size_t bytes) {
-  static_assert(sizeof(Head) <= sizeof(Slot) && alignof(Head) <= alignof(Slot),
-                "the head occupies the memory of the first slot");
+  static_assert(sizeof(Head) <= sizeof(Entry) && alignof(Head) <= alignof(Entry),
+                "the head occupies the memory of the first entry");
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_.number(), 0);
   if (address == MAP_FAILED) {
     throw SystemError(fmt::format("cannot map {} bytes of a test's board", bytes), errno);
@@ -133,24 +133,24 @@ void Board::map(std::size_t bytes) {
   head_ = static_cast<Head*>(address);
 }
 
-Board::Slot& Board::slot(int rank) const noexcept {
-  LOCKSTEP_ASSERT(rank >= 0 && rank < head_->size, "a board has a slot for each rank of the run");
-  return reinterpret_cast<Slot*>(head_)[rank + 1];
+Board::Entry& Board::entry(int rank) const noexcept {
+  LOCKSTEP_ASSERT(rank >= 0 && rank < head_->size, "a board has an entry for each rank of the run");
+  return reinterpret_cast<Entry*>(head_)[rank + 1];
 }
 
 void Board::enter(int rank) {
-  slot(rank).thread = static_cast<pid_t>(::syscall(SYS_gettid));
-  slot(rank).state = RankState::running;
+  entry(rank).thread = static_cast<pid_t>(::syscall(SYS_gettid));
+  entry(rank).state = RankState::running;
 }
 
 void Board::leave(int rank, RankState state) {
-  slot(rank).state = state;
+  entry(rank).state = state;
   wake_all(head_->ranks_changed);
   wake_all(head_->any_noted);
 }
 
 void Board::note(int rank, std::string_view text) {
-  Slot& own = slot(rank);
+  Entry& own = entry(rank);
   const std::uint32_t next = own.notes.load() + 1;
   fill(own.buffers[next % kNoteBuffers], text);
   own.notes.store(next, std::memory_order_release);
@@ -158,7 +158,7 @@ void Board::note(int rank, std::string_view text) {
 }
 
 void Board::barrier(int rank, Deadline deadline) {
-  const std::uint32_t number = ++slot(rank).arrivals;
+  const std::uint32_t number = ++entry(rank).arrivals;
   const std::uint32_t complete = number * static_cast<std::uint32_t>(size());
   if (++head_->arrivals == complete) return wake_all(head_->ranks_changed);
   for (;;) {
@@ -170,7 +170,7 @@ void Board::barrier(int rank, Deadline deadline) {
     wait_for_change(head_->ranks_changed, seen, deadline);
   }
   for (int other = 0; other < size(); ++other) {
-    if (slot(other).arrivals >= number) continue;
+    if (entry(other).arrivals >= number) continue;
     throw PeerError(other,
                     fmt::format("rank {} has not reached barrier {} of the test, where rank {} "
                                 "waits; {}",
@@ -181,7 +181,7 @@ void Board::barrier(int rank, Deadline deadline) {
 void Board::expect_all_alive(std::uint32_t number) const {
   for (int other = 0; other < size(); ++other) {
     const bool ended = state(other) == RankState::finished || state(other) == RankState::failed;
-    if (!ended || slot(other).arrivals >= number) continue;
+    if (!ended || entry(other).arrivals >= number) continue;
     throw PeerError(
         other, fmt::format("rank {} has {} and will not reach barrier {} of the test; {}", other,
                            state(other) == RankState::failed ? "failed" : "finished", number,
@@ -211,12 +211,12 @@ Deadline Board::deadline() const noexcept {
       Deadline::Clock::time_point(std::chrono::nanoseconds(head_->deadline_nanoseconds)));
 }
 
-RankState Board::state(int rank) const noexcept { return slot(rank).state; }
+RankState Board::state(int rank) const noexcept { return entry(rank).state; }
 
-pid_t Board::thread(int rank) const noexcept { return slot(rank).thread; }
+pid_t Board::thread(int rank) const noexcept { return entry(rank).thread; }
 
 std::optional<Note> Board::last_note(int rank) const {
-  const Slot& its = slot(rank);
+  const Entry& its = entry(rank);
   for (;;) {
     const std::uint32_t number = its.notes.load(std::memory_order_acquire);
     if (number == 0) return std::nullopt;

@@ -57,15 +57,15 @@ class Board {
 
  private:
   struct Head;
-  struct Slot;
+  struct Entry;
 
   void map(std::size_t bytes);
-  [[nodiscard]] Slot& slot(int rank) const noexcept;
+  [[nodiscard]] Entry& entry(int rank) const noexcept;
   /// Throws PeerError if a rank has ended before it reached barrier `number`.
   void expect_all_alive(std::uint32_t number) const;
 
   FileDescriptor memory_;
-  Head* head_ = nullptr;  // start of the mapping; one Slot per rank follows
+  Head* head_ = nullptr;  // start of the mapping; one Entry per rank follows
 };
 
 }  // namespace lockstep::testing

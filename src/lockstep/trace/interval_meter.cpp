@@ -65,7 +65,7 @@ void IntervalMeter::add(const StepSplit& split, const StepReduction& reduction) 
   entries_.push_back(static_cast<double>(reduction.entered.count()));
 }
 
-RankInterval IntervalMeter::take(const ProcessUsage& now) {
+RankInterval IntervalMeter::read_and_reset(const ProcessUsage& now) {
   RankInterval result{.steps = steps()};
   if (result.steps > 0) {
     const auto count = static_cast<double>(result.steps);

@@ -32,10 +32,10 @@ class IntervalMeter {
   }
   /// Ends the interval and returns its figures, without those that need other ranks, the loss and
   /// the GPU: rank, host, step, time, late_ms and last are 0.
-  [[nodiscard]] RankInterval take(const ProcessUsage& now = read_process_usage());
+  [[nodiscard]] RankInterval read_and_reset(const ProcessUsage& now = read_process_usage());
 
   /// The times of StepReduction::entered of the last kMaxEntries steps of the interval. Read before
-  /// take(). Equal steps on all ranks.
+  /// read_and_reset(). Equal steps on all ranks.
   static constexpr std::size_t kMaxEntries = 64;
   [[nodiscard]] std::span<const double> entries() const noexcept { return entries_; }
 

@@ -25,15 +25,15 @@ TEST(IntervalMeter, GivesMeansPercentilesAndDifferencesOfUsage) {
                                    .throttled_seconds = 3});
   for (int i = 1; i <= 20; ++i) meter.add(split_of(i * 1ms, 1ms), {.reducing = 4ms});
   EXPECT_EQ(meter.steps(), 20);
-  const auto result = meter.take(ProcessUsage{.rss_bytes = 5,
-                                              .peak_rss_bytes = 6,
-                                              .cpu_seconds = 10.2,
-                                              .run_queue_seconds = 1.02,
-                                              .voluntary_switches = 140,
-                                              .involuntary_switches = 20,
-                                              .steal_seconds = 1.5,
-                                              .processor_seconds = 102,
-                                              .throttled_seconds = 3.1});
+  const auto result = meter.read_and_reset(ProcessUsage{.rss_bytes = 5,
+                                                        .peak_rss_bytes = 6,
+                                                        .cpu_seconds = 10.2,
+                                                        .run_queue_seconds = 1.02,
+                                                        .voluntary_switches = 140,
+                                                        .involuntary_switches = 20,
+                                                        .steal_seconds = 1.5,
+                                                        .processor_seconds = 102,
+                                                        .throttled_seconds = 3.1});
   EXPECT_EQ(result.steps, 20);
   EXPECT_DOUBLE_EQ(result.part_ms(StepPart::forward), 10.5);
   EXPECT_DOUBLE_EQ(result.part_ms(StepPart::exposed), 1);

@@ -162,7 +162,7 @@ void RunPages::begin_round(int round) noexcept {
   }
 }
 
-void RunPages::place(int rank, int node, std::string_view host) noexcept {
+void RunPages::set_host(int rank, int node, std::string_view host) noexcept {
   put(words(rank).node, static_cast<std::uint64_t>(node));
   RankPage::store_text(words(rank).host, host);
 }

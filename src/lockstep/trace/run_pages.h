@@ -58,7 +58,7 @@ class RunPages {
   // For the launcher.
   /// Clears the pages of all ranks.
   void begin_round(int round) noexcept;
-  void place(int rank, int node, std::string_view host) noexcept;
+  void set_host(int rank, int node, std::string_view host) noexcept;
   void set_standing(int rank, RankStanding standing, int status = 0) noexcept;
   void set_memory(int rank, std::uint64_t bytes) noexcept;
   /// Links `path` to the memory. Throws SystemError.

@@ -31,7 +31,7 @@ class RunPagesTest : public ::testing::Test {
 TEST_F(RunPagesTest, AReaderOfTheLinkSeesWhatARankWrote) {
   RunPages pages(3, "./train --lr 1");
   pages.begin_round(2);
-  pages.place(1, 0, "node7");
+  pages.set_host(1, 0, "node7");
   pages.set_standing(1, RankStanding::running);
   pages.set_memory(1, 123456);
   const std::string path = folder_ / RunPages::kFileName;
@@ -146,7 +146,7 @@ TEST_F(RunPagesTest, OtherFilesAreRefused) {
 
 TEST_F(RunPagesTest, ACopyKeepsTheAgesOfAnotherHost) {
   RunPages there(4, "x");
-  there.place(2, 1, "h1");
+  there.set_host(2, 1, "h1");
   there.set_standing(2, RankStanding::stopped);
   auto page = there.page(2);
   page.words().pid.store(77);

@@ -80,9 +80,9 @@ void Trace::record(const TraceEvent& event) noexcept {
       return;
     }
   }
-  auto& slot = ring->events[at & ring->mask];
-  slot = event;
-  slot.step = step();
+  auto& entry = ring->events[at & ring->mask];
+  entry = event;
+  entry.step = step();
   ring->written.store(at + 1, std::memory_order_release);
 }
 

@@ -85,7 +85,7 @@ struct CudaGraphStep::State {
   State(Function the_function, const CudaGraphStepOptions& the_options)
       : function(std::move(the_function)), options(the_options) {}
 
-  void take(const std::vector<at::Tensor>& batch);
+  void copy_in(const std::vector<at::Tensor>& batch);
   void replay();
   void run_aside();
   void capture();
@@ -113,7 +113,7 @@ bool CudaGraphStep::is_captured() const noexcept { return state_->graph != nullp
 
 at::Tensor CudaGraphStep::operator()(const std::vector<at::Tensor>& batch) {
   auto& state = *state_;
-  state.take(batch);
+  state.copy_in(batch);
   if (state.graph == nullptr) state.run_aside();
   if (state.graph != nullptr) state.replay();
   return state.loss;
@@ -125,7 +125,7 @@ void CudaGraphStep::State::replay() {
   for (const auto& group : options.groups) CapturedCalls(group).note_replay(loss.device());
 }
 
-void CudaGraphStep::State::take(const std::vector<at::Tensor>& batch) {
+void CudaGraphStep::State::copy_in(const std::vector<at::Tensor>& batch) {
   const at::NoGradGuard off;
   if (inputs.empty()) {
     for (const auto& tensor : batch) {

@@ -53,9 +53,9 @@ void copy_rest(const SegmentMemory& memory, std::span<const OwnedRun> runs,
   const auto* const from = static_cast<const std::byte*>(memory.old_values.const_data_ptr());
   auto* const to = static_cast<std::byte*>(memory.values.data_ptr());
   const auto copy = [&](const OwnedRun& run, std::int64_t begin, std::int64_t end) {
-    const auto place = memory.values_are_packed ? run.packed(begin) : begin;
+    const auto target = memory.values_are_packed ? run.packed(begin) : begin;
     if (begin < end) {
-      std::memcpy(to + place * width, from + begin * width,
+      std::memcpy(to + target * width, from + begin * width,
                   static_cast<std::size_t>((end - begin) * width));
     }
   };
@@ -128,7 +128,7 @@ FlatOptimizer::FlatOptimizer(FlatParameters& flat, Settings settings)
 FlatOptimizer::~FlatOptimizer() = default;
 
 void FlatOptimizer::make_state() {
-  place_.resize(flat_.parameters().size());
+  index_in_segment_.resize(flat_.parameters().size());
   state_.resize(state_names_.size());
   for (int number = 0; number < flat_.num_segments(); ++number) {
     const auto& segment = flat_.layout().segments[static_cast<std::size_t>(number)];
@@ -137,8 +137,9 @@ void FlatOptimizer::make_state() {
     masters_.push_back(has_masters(segment.dtype) ? make_masters(number) : at::Tensor());
     steps_.push_back(at::zeros({static_cast<std::int64_t>(segment.parameters.size())},
                                at::dtype(at::kLong).device(segment.device)));
-    std::uint32_t place = 0;
-    for (const int index : segment.parameters) place_[static_cast<std::size_t>(index)] = place++;
+    std::uint32_t next = 0;
+    for (const int index : segment.parameters)
+      index_in_segment_[static_cast<std::size_t>(index)] = next++;
     tables_.push_back(segment.device.is_cuda() ? make_table(number) : nullptr);
     if (segment.device.is_cuda() && !lr_cell_.defined()) {
       lr_cell_ = at::full({}, lr_, at::dtype(at::kDouble).device(segment.device));
@@ -227,7 +228,7 @@ void FlatOptimizer::make_step(const DeviceStepInputs& inputs) {
       continue;
     }
     for (const int index : range.parameters) {
-      present[number].push_back(place_[static_cast<std::size_t>(index)]);
+      present[number].push_back(index_in_segment_[static_cast<std::size_t>(index)]);
       note_write(flat_.parameters()[static_cast<std::size_t>(index)].tensor);
     }
   }
@@ -269,7 +270,7 @@ void FlatOptimizer::add_steps(const FlatRange& range, double lr, std::vector<Ran
   auto* counts = steps_[static_cast<std::size_t>(range.segment)].data_ptr<std::int64_t>();
   const auto& indices = range.parameters;
   const auto count_of = [&](int index) -> std::int64_t& {
-    return counts[place_[static_cast<std::size_t>(index)]];
+    return counts[index_in_segment_[static_cast<std::size_t>(index)]];
   };
   for (std::size_t first = 0; first < indices.size();) {
     const auto group = group_of_[static_cast<std::size_t>(indices[first])];

@@ -154,7 +154,7 @@ class FlatOptimizer {
   std::vector<at::Tensor> masters_;                   // by segment: packed
   std::vector<std::unique_ptr<DeviceTable>> tables_;  // by segment; null on the CPU
   std::vector<at::Tensor> steps_;                     // by segment, by order of slots: int64
-  std::vector<std::uint32_t> place_;                  // by parameter: its index in its segment
+  std::vector<std::uint32_t> index_in_segment_;       // by parameter: its index in its segment
   at::Tensor lr_cell_;                                // lr_ in device memory; if one is on a GPU
   ShardCheck state_check_;                            // of own_state()
 };

@@ -90,7 +90,8 @@ std::vector<std::pair<std::string, at::Tensor>> FlatOptimizer::named_tensors() {
                        whole.as_strided(tensor.sizes(), tensor.strides()));
     }
     const auto number = static_cast<std::size_t>(slot.segment);
-    all.emplace_back(parameter.name + ".step", steps_[number].select(0, place_[index++]));
+    all.emplace_back(parameter.name + ".step",
+                     steps_[number].select(0, index_in_segment_[index++]));
   }
   return all;
 }

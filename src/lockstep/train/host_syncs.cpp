@@ -21,7 +21,7 @@ class Counter final : public c10::WarningHandler {
       passed_to_->process(warning);
     }
   }
-  std::int64_t take() noexcept { return std::exchange(count_, 0); }
+  std::int64_t read_and_reset() noexcept { return std::exchange(count_, 0); }
 
  private:
   c10::WarningHandler* const passed_to_ = c10::WarningUtils::get_warning_handler();
@@ -41,6 +41,6 @@ HostSyncs::HostSyncs() : state_(std::make_unique<State>()) {
 }
 HostSyncs::~HostSyncs() { c10::cuda::warning_state().set_sync_debug_mode(state_->before); }
 
-std::int64_t HostSyncs::take() noexcept { return state_->counter.take(); }
+std::int64_t HostSyncs::read_and_reset() noexcept { return state_->counter.read_and_reset(); }
 
 }  // namespace lockstep

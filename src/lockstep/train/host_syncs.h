@@ -18,8 +18,8 @@ class HostSyncs {
   HostSyncs& operator=(const HostSyncs&) = delete;
   ~HostSyncs();
 
-  /// The number of waits since the last call of take(), or since the construction.
-  [[nodiscard]] std::int64_t take() noexcept;
+  /// The number of waits since the last call of read_and_reset(), or since the construction.
+  [[nodiscard]] std::int64_t read_and_reset() noexcept;
 
  private:
   struct State;

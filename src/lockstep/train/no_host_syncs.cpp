@@ -7,6 +7,6 @@ struct HostSyncs::State {};
 
 HostSyncs::HostSyncs() = default;
 HostSyncs::~HostSyncs() = default;
-std::int64_t HostSyncs::take() noexcept { return 0; }
+std::int64_t HostSyncs::read_and_reset() noexcept { return 0; }
 
 }  // namespace lockstep

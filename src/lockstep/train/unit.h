@@ -88,10 +88,10 @@ class UnitCallable {
       return own->forward(std::forward<Arguments>(arguments)...);
     }
     std::vector<at::Tensor> inputs;
-    const auto take = [&]<typename T>(const T& argument) {
+    const auto add_input = [&]<typename T>(const T& argument) {
       if constexpr (std::is_same_v<T, at::Tensor>) inputs.push_back(argument);
     };
-    (take(arguments), ...);
+    (add_input(arguments), ...);
     BlockForward forward =
         [own, ... kept = without_tensor(arguments)](const std::vector<at::Tensor>& given) mutable {
           std::size_t next = 0;

@@ -1,8 +1,8 @@
-// The steps of a gradient hook as a coroutine: it computes, awaits a call, computes, awaits the
+// The work of a gradient hook as a coroutine: it computes, awaits a call, computes, awaits the
 // next call. The reducer resumes it when the awaited call is done: at a gradient that arrives
 // during backward(), or at the end of backward(). All of it runs on the thread of backward().
 //
-//   ddp.set_hook([](GradientBucket& bucket) -> HookSteps {
+//   ddp.set_hook([](GradientBucket& bucket) -> HookTask {
 //     auto wire = bucket.values().to(at::kHalf);
 //     co_await bucket.all_reduce(wire);  // backward() continues
 //     bucket.values().copy_(wire);
@@ -20,47 +20,47 @@
 
 namespace lockstep {
 
-class [[nodiscard]] HookSteps {
+class [[nodiscard]] HookTask {
  public:
   struct promise_type;
   using Handle = std::coroutine_handle<promise_type>;
 
-  HookSteps() = default;
-  HookSteps(HookSteps&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  HookSteps& operator=(HookSteps&& other) noexcept {
+  HookTask() = default;
+  HookTask(HookTask&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  HookTask& operator=(HookTask&& other) noexcept {
     std::swap(handle_, other.handle_);
     return *this;
   }
-  HookSteps(const HookSteps&) = delete;
-  HookSteps& operator=(const HookSteps&) = delete;
-  ~HookSteps() {
+  HookTask(const HookTask&) = delete;
+  HookTask& operator=(const HookTask&) = delete;
+  ~HookTask() {
     if (handle_) handle_.destroy();
   }
 
   /// Runs until the next call that is awaited, or to the end. The call awaited before must be done.
   /// Rethrows what the coroutine throws; it has ended then.
   void resume();
-  /// Whether the coroutine has ended; true for an empty HookSteps.
+  /// Whether the coroutine has ended; true for an empty HookTask.
   [[nodiscard]] bool done() const noexcept { return !handle_ || handle_.done(); }
   /// The call that is awaited. Valid after resume() unless done().
   [[nodiscard]] Work& awaited() const noexcept;
 
  private:
-  explicit HookSteps(Handle handle) noexcept : handle_(handle) {}
+  explicit HookTask(Handle handle) noexcept : handle_(handle) {}
 
   Handle handle_ = nullptr;
 };
 
-// Steps may await other steps: the *outermost* promise knows which of them runs.
-struct HookSteps::promise_type {
+// A task may await another task: the *outermost* promise knows which of them runs.
+struct HookTask::promise_type {
   promise_type* outermost = this;
-  Handle caller = nullptr;  // awaits these steps
+  Handle caller = nullptr;  // awaits this task
   std::exception_ptr error = nullptr;
   // In the outermost promise only:
   Handle running = Handle::from_promise(*this);
   Work awaited = {};
 
-  HookSteps get_return_object() { return HookSteps(Handle::from_promise(*this)); }
+  HookTask get_return_object() { return HookTask(Handle::from_promise(*this)); }
   std::suspend_always initial_suspend() noexcept { return {}; }
   void return_void() noexcept {}
   void unhandled_exception() noexcept { error = std::current_exception(); }
@@ -92,31 +92,31 @@ struct HookSteps::promise_type {
     return {};
   }
 
-  struct AwaitSteps {
-    HookSteps steps;
-    bool await_ready() const noexcept { return steps.done(); }
+  struct AwaitTask {
+    HookTask task;
+    bool await_ready() const noexcept { return task.done(); }
     std::coroutine_handle<> await_suspend(Handle from) const noexcept {
-      auto& promise = steps.handle_.promise();
+      auto& promise = task.handle_.promise();
       promise.caller = from;
       promise.outermost = from.promise().outermost;
-      promise.outermost->running = steps.handle_;
-      return steps.handle_;
+      promise.outermost->running = task.handle_;
+      return task.handle_;
     }
     void await_resume() const {
-      if (steps.handle_ && steps.handle_.promise().error) {
-        std::rethrow_exception(steps.handle_.promise().error);
+      if (task.handle_ && task.handle_.promise().error) {
+        std::rethrow_exception(task.handle_.promise().error);
       }
     }
   };
-  /// Runs `steps` to their end, as a part of this coroutine. Rethrows what they throw.
-  AwaitSteps await_transform(HookSteps&& steps) noexcept { return {std::move(steps)}; }
+  /// Runs `task` to its end, as a part of this coroutine. Rethrows what it throws.
+  AwaitTask await_transform(HookTask&& task) noexcept { return {std::move(task)}; }
 };
 
-inline void HookSteps::resume() {
+inline void HookTask::resume() {
   handle_.promise().running.resume();
   if (handle_.done() && handle_.promise().error) std::rethrow_exception(handle_.promise().error);
 }
 
-inline Work& HookSteps::awaited() const noexcept { return handle_.promise().awaited; }
+inline Work& HookTask::awaited() const noexcept { return handle_.promise().awaited; }
 
 }  // namespace lockstep

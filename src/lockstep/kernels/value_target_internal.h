@@ -1,0 +1,19 @@
+// Where a step of an optimizer writes the new values. The loops are compiled for each target,
+// because the compiler must know which arrays do not overlap.
+#pragma once
+
+namespace lockstep {
+
+enum class ValueTarget {
+  in_place,        // over the old values
+  elsewhere,       // to memory of their own
+  over_gradients,  // each over its gradient
+};
+
+template <typename Stretch>
+[[gnu::always_inline]] constexpr ValueTarget target_of(const Stretch& stretch) noexcept {
+  if (stretch.old_values == nullptr) return ValueTarget::in_place;
+  return stretch.gradients == stretch.values ? ValueTarget::over_gradients : ValueTarget::elsewhere;
+}
+
+}  // namespace lockstep
