@@ -121,8 +121,9 @@ void MpiNetwork::forget(std::uint64_t own, std::uint64_t number) noexcept {
   const Lock lock(mutex_);
   const auto found = ends_.find(own);
   if (found == ends_.end()) return;
-  std::erase_if(found->second.expected,
-                [&](const auto& each) { return each.first.second.number == number; });
+  const auto forgotten = std::erase_if(
+      found->second.expected, [&](const auto& each) { return each.first.second.number == number; });
+  if (forgotten > 0) found->second.forgotten.insert(number);
   for (auto& [rank, peer] : peers_) {
     const auto queue = peer.queues.find(own);
     if (queue == peer.queues.end()) continue;

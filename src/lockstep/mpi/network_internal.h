@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -110,6 +111,7 @@ class MpiNetwork final : public Network, private GroupRegistryMember {
     NetworkEnd* end = nullptr;
     bool is_cut_off = false;
     std::map<std::pair<int, TransferKey>, Destination> expected;  // by peer and transfer
+    std::set<std::uint64_t> forgotten;                            // numbers of transfers
   };
 
   void try_advance() noexcept override {}

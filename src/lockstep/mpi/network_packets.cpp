@@ -132,11 +132,13 @@ bool MpiNetwork::handle_packet(int peer, std::span<const std::byte> bytes) {
   std::memcpy(&header, bytes.data(), sizeof(header));
   bytes = bytes.subspan(sizeof(header));
   const auto end = ends_.find(header.end);
-  if (end == ends_.end()) return true;  // of a group that this rank has left
+  if (end == ends_.end()) return header.end <= last_end_;  // of a group that this rank has left
   if (header.part == kIsMessage) return end->second.end->receive(peer, bytes, post_);
   const TransferKey key{header.number, static_cast<std::uint32_t>(header.part)};
   const auto expected = end->second.expected.find({peer, key});
-  if (expected == end->second.expected.end()) return true;  // forgotten
+  if (expected == end->second.expected.end()) {
+    return end->second.is_cut_off || end->second.forgotten.contains(header.number);
+  }
   const auto [destination, received] = expected->second;
   const auto arrived = received->load(std::memory_order_relaxed);
   if (header.offset != arrived || bytes.size() > destination.size() - arrived) return false;

@@ -22,6 +22,11 @@ constexpr std::size_t kTurnBytes = 1U << 20;
 constexpr std::size_t kLeastStripedBytes = 64U << 10;
 constexpr std::size_t kMostStripedBytes = 256U << 10;
 
+bool overlap(const DataHeader& a, const DataHeader& b) {
+  return a.end == b.end && a.key == b.key && a.offset < b.offset + b.length &&
+         b.offset < a.offset + a.length;
+}
+
 // Whether the bytes of a frame belong to the transfer, and none of them has arrived before.
 bool is_new(const LinkHandler::Destination& destination, const DataHeader& header) {
   const auto size = destination.bytes.size();
@@ -176,9 +181,8 @@ bool Link::receive_data(Stripe& stripe) {
     if (stripe.incoming) {
       const auto& incoming = *stripe.incoming;
       if (encrypts()) tag = std::span(stripe.tag).subspan(stripe.tag_received);
-      const auto* const destination = handler_.find_destination(peer_, incoming.end, incoming.key);
-      if (destination != nullptr) {
-        bytes = destination->bytes.subspan(incoming.offset, incoming.length);
+      if (destination_of(stripe) != nullptr) {
+        bytes = stripe.transfer.subspan(incoming.offset, incoming.length);
       } else {
         stripe.dropped.resize(incoming.length);
         bytes = stripe.dropped;
@@ -237,15 +241,41 @@ void Link::begin_frame(Stripe& stripe) {
   }
   const auto& incoming = *stripe.incoming;
   const auto* const destination = handler_.find_destination(peer_, incoming.end, incoming.key);
-  if (destination != nullptr && !is_new(*destination, incoming)) {
-    lose("it sent data that this rank does not expect");
+  if (!is_expected(stripe, destination)) {
+    return lose("it sent data that this rank does not expect");
   }
+  stripe.transfer = destination == nullptr ? std::span<std::byte>() : destination->bytes;
+}
+
+// A peer is authenticated, but may be faulty. Nothing that it states of a frame is used before it
+// has been compared with what this rank expects.
+bool Link::is_expected(const Stripe& stripe, const LinkHandler::Destination* destination) {
+  const auto& incoming = *stripe.incoming;
+  if (destination == nullptr) return handler_.may_arrive_late(incoming.end, incoming.key);
+  return is_new(*destination, incoming) &&
+         std::none_of(stripes_.begin(), stripes_.end(), [&](const auto& other) {
+           return other && other.get() != &stripe && other->incoming && !other->transfer.empty() &&
+                  overlap(*other->incoming, incoming);
+         });
+}
+
+// Where the frame belongs that arrives; nullptr if it is dropped. Its place was compared with the
+// transfer that was expected when it began: if that was forgotten since, a later one of the same
+// key is another one.
+LinkHandler::Destination* Link::destination_of(const Stripe& stripe) {
+  if (stripe.transfer.empty()) return nullptr;
+  const auto& incoming = *stripe.incoming;
+  auto* const destination = handler_.find_destination(peer_, incoming.end, incoming.key);
+  const bool is_same = destination != nullptr &&
+                       destination->bytes.data() == stripe.transfer.data() &&
+                       destination->bytes.size() == stripe.transfer.size();
+  return is_same ? destination : nullptr;
 }
 
 void Link::end_frame(Stripe& stripe) {
+  auto* const destination = destination_of(stripe);
   const auto header = *std::exchange(stripe.incoming, std::nullopt);
   stripe.incoming_received = 0;
-  auto* const destination = handler_.find_destination(peer_, header.end, header.key);
   if (destination == nullptr) {
     if (encrypts()) stripe.connection->opener.skip_piece();
     return;
@@ -257,8 +287,6 @@ void Link::end_frame(Stripe& stripe) {
   if (checksums_of(bytes) != header.checksums) {
     return lose("bytes of its connection were changed on the way: the checksum of data differs");
   }
-  // Another stripe may have brought the same bytes meanwhile.
-  if (!is_new(*destination, header)) return lose("it sent data that this rank does not expect");
   auto& received = *destination->received;
   auto& ahead = destination->ahead;
   const auto before = received.load(std::memory_order_relaxed);

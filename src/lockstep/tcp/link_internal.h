@@ -52,6 +52,9 @@ class LinkHandler {
   [[nodiscard]] virtual Destination* find_destination(int peer, std::uint64_t end,
                                                       const TransferKey& key) = 0;
   virtual void drop_destination(int peer, std::uint64_t end, const TransferKey& key) = 0;
+  /// Whether bytes of a transfer that no end expects may still arrive: the transfer was forgotten,
+  /// or the end is closed.
+  [[nodiscard]] virtual bool may_arrive_late(std::uint64_t end, const TransferKey& key) const = 0;
 };
 
 /// How data are protected on their way; equal in both processes.
@@ -162,9 +165,10 @@ class Link {
     std::size_t header_received = 0;
     std::optional<DataHeader> incoming = {};  // whose bytes arrive
     std::size_t incoming_received = 0;
+    std::span<std::byte> transfer = {};  // to which the bytes belong; empty: they are dropped
     std::array<std::byte, kPieceTagBytes> tag = {};  // of the bytes that arrive, if encrypted
     std::size_t tag_received = 0;
-    std::vector<std::byte> dropped = {};  // destination of bytes that no end expects
+    std::vector<std::byte> dropped = {};  // destination of bytes that are dropped
   };
 
   [[nodiscard]] static bool is_temporary(int error_number) noexcept {
@@ -184,6 +188,8 @@ class Link {
   bool receive_messages();
   bool receive_data(Stripe& stripe);
   void begin_frame(Stripe& stripe);
+  [[nodiscard]] bool is_expected(const Stripe& stripe, const LinkHandler::Destination* destination);
+  [[nodiscard]] LinkHandler::Destination* destination_of(const Stripe& stripe);
   void end_frame(Stripe& stripe);
   void end(int channel, int error_number);
   void read_rest();

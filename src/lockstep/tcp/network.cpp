@@ -150,8 +150,9 @@ void TcpNetwork::forget(std::uint64_t own, std::uint64_t number) noexcept {
   const Lock lock(mutex_);
   const auto found = ends_.find(own);
   if (found == ends_.end()) return;
-  std::erase_if(found->second.expected,
-                [&](const auto& each) { return each.first.second.number == number; });
+  const auto forgotten = std::erase_if(
+      found->second.expected, [&](const auto& each) { return each.first.second.number == number; });
+  if (forgotten > 0) found->second.forgotten.insert(number);
   for (auto& [rank, peer] : peers_) {
     if (peer.link) peer.link->forget(own, number);
   }
@@ -236,6 +237,12 @@ LinkHandler::Destination* TcpNetwork::find_destination(int peer, std::uint64_t e
 
 void TcpNetwork::drop_destination(int peer, std::uint64_t end, const TransferKey& key) {
   ends_[end].expected.erase({peer, key});
+}
+
+bool TcpNetwork::may_arrive_late(std::uint64_t end, const TransferKey& key) const {
+  const auto found = ends_.find(end);
+  if (found == ends_.end()) return end <= last_end_;  // it was closed
+  return found->second.is_cut_off || found->second.forgotten.contains(key.number);
 }
 
 TcpNetwork::Peer& TcpNetwork::peer_of(int peer) {

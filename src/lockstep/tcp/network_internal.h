@@ -22,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -86,6 +87,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
     NetworkEnd* end = nullptr;
     bool is_cut_off = false;
     std::map<std::pair<int, TransferKey>, Destination> expected;  // by peer and transfer
+    std::set<std::uint64_t> forgotten;                            // numbers of transfers
   };
   // A connection that has been accepted and is not authenticated yet.
   struct Newcomer {
@@ -124,6 +126,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   [[nodiscard]] Destination* find_destination(int peer, std::uint64_t end,
                                               const TransferKey& key) override;
   void drop_destination(int peer, std::uint64_t end, const TransferKey& key) override;
+  [[nodiscard]] bool may_arrive_late(std::uint64_t end, const TransferKey& key) const override;
   void try_advance() noexcept override {}
   [[nodiscard]] std::optional<std::string> awaits_this_rank(int /*global_rank*/) override {
     return std::nullopt;

@@ -238,7 +238,10 @@ TEST(TcpNetwork, AResetOfOneConnectionIsNotTakenForTheEndOfTheProcess) {
                       {Fault::Kind::reset, connection, /*to_server=*/true, 2000});
     connect(low, high, proxy.endpoint());
     const Bytes sent(100'000);
+    Bytes there(sent.size());
+    Network::Word received = 0;
     Network::Word sent_word = 0;
+    low.network.expect(1, low.end, {1, 0}, there, received);
     high.network.send(0, low.end, high.end, {1, 0}, 0, sent, sent_word);
     for (int i = 0; i < 100; ++i) high.network.post(0, low.end, bytes_of_text("message"));
     EXPECT_TRUE(comes_true([&] { return low.network.is_lost(1) && high.network.is_lost(0); }));
