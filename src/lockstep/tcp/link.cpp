@@ -154,6 +154,7 @@ bool Link::receive_messages() {
       }
       const auto noted = message.empty() ? LinkNote{} : static_cast<LinkNote>(message[0]);
       if (noted == LinkNote::ping) note(0, LinkNote::pong);
+      if (noted == LinkNote::pong) has_answered_ = true;
       if (noted == LinkNote::farewell) said_farewell_ = true;
       if (noted == LinkNote::refusal) {
         const auto text = message.subspan(1, std::min(message.size() - 1, kMaxReasonBytes));

@@ -233,6 +233,7 @@ void Link::begin_frame(Stripe& stripe) {
   if (stripe.incoming->end == kLinkEnd) {
     const auto header = *std::exchange(stripe.incoming, std::nullopt);
     if (header.length > 0) return lose("it sent data that this rank does not expect");
+    if (header.key.part == static_cast<std::uint32_t>(LinkNote::pong)) has_answered_ = true;
     if (header.key.part == static_cast<std::uint32_t>(LinkNote::ping)) {
       stripe.notes.push_back(LinkNote::pong);
       flush_data();

@@ -192,6 +192,7 @@ class Link {
   [[nodiscard]] LinkHandler::Destination* destination_of(const Stripe& stripe);
   void end_frame(Stripe& stripe);
   void end(int channel, int error_number);
+  void ask_others();
   void read_rest();
   void note(int channel, LinkNote note);
   [[nodiscard]] const Pulse& pulse(int channel) const noexcept;
@@ -212,6 +213,7 @@ class Link {
   bool is_lost_ = false;
   std::optional<Clock::time_point> first_end_;  // of a connection
   Clock::time_point last_open_;                 // another one was, after the first end
+  bool has_answered_ = false;                   // the peer, since the first end
   bool said_why_ = false;                       // to the peer, before this link is lost
   bool said_farewell_ = false;                  // the peer
   std::string loss_;

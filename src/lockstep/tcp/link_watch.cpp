@@ -69,11 +69,23 @@ void Link::end(int channel, int error_number) {
   pulse(channel).has_ended = true;
   const auto now = Clock::now();
   if (error_number == ECONNRESET || error_number == EPIPE) {
-    if (!first_end_) first_end_ = last_open_ = now;
+    if (!first_end_) {
+      first_end_ = last_open_ = now;
+      ask_others();
+    }
     return watch_ends(now);
   }
   read_rest();
   lose(said_farewell_ ? std::string() : error_in_words(error_number, pulse(channel).acknowledges));
+}
+
+// A machine that has lost the connections, because it has restarted, resets each when something
+// arrives through it.
+void Link::ask_others() {
+  has_answered_ = false;
+  for (int channel = 0; channel < num_channels() && !is_lost_; ++channel) {
+    if (descriptor(channel) >= 0 && !has_ended(channel)) note(channel, LinkNote::ping);
+  }
 }
 
 // At most what a socket can hold: a peer that has noticed nothing continues to send.
@@ -96,7 +108,7 @@ void Link::watch_ends(Clock::time_point now) {
   }
   // Times in which this process had no processor do not count.
   if (ended < connections) last_open_ = now;
-  auto why = ends_in_words(ended, connections, last_open_ - *first_end_);
+  auto why = ends_in_words(ended, connections, last_open_ - *first_end_, has_answered_);
   if (why) lose(said_farewell_ ? std::string() : std::move(*why));
 }
 

@@ -27,10 +27,10 @@ std::string error_in_words(int error_number, bool acknowledges) {
 
 // The peer may have found the same connection reset, and have closed the others some time later.
 std::optional<std::string> ends_in_words(int num_ended, int num_connections,
-                                         std::chrono::nanoseconds open_for) {
+                                         std::chrono::nanoseconds open_for, bool has_answered) {
   const bool is_complete = num_ended == num_connections;
-  if (is_complete && open_for < kEndingTime) return "";
-  if (!is_complete && open_for < 2 * kEndingTime) return std::nullopt;
+  if (is_complete && (open_for < kEndingTime || !has_answered)) return "";
+  if (!is_complete && (open_for < 2 * kEndingTime || !has_answered)) return std::nullopt;
   return "a connection to it was reset, but its process has not ended: others were not";
 }
 
