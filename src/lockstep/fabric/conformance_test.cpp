@@ -17,8 +17,7 @@ namespace {
 const auto kShm = ::testing::Values(TransportKind::shm);
 const auto kPlain = ::testing::Values(TransportKind::plain);
 INSTANTIATE_TEST_SUITE_P(DeviceThreads, GroupTest,
-                         ::testing::Combine(kThreadDeviceTransports,
-                                            ::testing::Values(Ranks::threads),
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Range(1, 9)));
 INSTANTIATE_TEST_SUITE_P(DeviceProcesses, GroupTest,
                          ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::processes),

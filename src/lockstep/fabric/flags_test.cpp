@@ -19,8 +19,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(3)));
 INSTANTIATE_TEST_SUITE_P(DeviceThreads, GroupTest,
-                         ::testing::Combine(kThreadDeviceTransports,
-                                            ::testing::Values(Ranks::threads),
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Values(1, 2, 3, 8)));
 INSTANTIATE_TEST_SUITE_P(DeviceProcesses, GroupTest,
                          ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::processes),

@@ -24,8 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Values(1, 2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Device, GroupTest,
-                         ::testing::Combine(kThreadDeviceTransports,
-                                            ::testing::Values(Ranks::threads),
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Values(1, 2, 5)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),

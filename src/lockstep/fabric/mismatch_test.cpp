@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Range(2, 6)));
 INSTANTIATE_TEST_SUITE_P(Device, GroupTest,
-                         ::testing::Combine(kThreadDeviceTransports,
+                         ::testing::Combine(kDeviceTransports,
                                             ::testing::Values(Ranks::threads),
                                             ::testing::Values(2, 4)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,

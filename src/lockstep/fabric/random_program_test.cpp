@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 2, 3)));
 INSTANTIATE_TEST_SUITE_P(Device, GroupTest,
-                         ::testing::Combine(kThreadDeviceTransports,
+                         ::testing::Combine(kDeviceTransports,
                                             ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 2, 3)));
 INSTANTIATE_TEST_SUITE_P(DeviceProcesses, GroupTest,

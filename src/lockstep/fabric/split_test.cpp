@@ -13,8 +13,7 @@ INSTANTIATE_TEST_SUITE_P(ThreadsMappedApart, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Device, GroupTest,
-                         ::testing::Combine(kThreadDeviceTransports,
-                                            ::testing::Values(Ranks::apart),
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::apart),
                                             ::testing::Values(1, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),

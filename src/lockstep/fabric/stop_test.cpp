@@ -113,7 +113,10 @@ void stop_one_of(TransportKind kind, int size, std::uint64_t seed) {
 
 class Stop : public TransportTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, Stop, kTransports);
-INSTANTIATE_TEST_SUITE_P(Devices, Stop, kDeviceTransports);
+// Not over nccl: the device of a double stops with its process, a GPU does not, and NCCL does not
+// tell whose device is late.
+INSTANTIATE_TEST_SUITE_P(Devices, Stop,
+                         ::testing::Values(TransportKind::ipc, TransportKind::staged));
 
 TEST_P(Stop, AStoppedRankIsReportedAndNamedAndWritesNothingWhenItResumes) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
@@ -124,7 +127,11 @@ TEST_P(Stop, AStoppedRankIsReportedAndNamedAndWritesNothingWhenItResumes) {
   }
 }
 
-TEST_P(Stop, RanksThatAreStoppedAndResumedGiveCorrectSums) {
+class StopAndResume : public TransportTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, StopAndResume, kTransports);
+INSTANTIATE_TEST_SUITE_P(Devices, StopAndResume, kDeviceTransports);
+
+TEST_P(StopAndResume, RanksThatAreStoppedAndResumedGiveCorrectSums) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");
   const std::uint64_t seed = soak ? std::stoull(*soak) : 1;
   const int stops = soak ? 500 : is_on_device(GetParam()) ? 10 : 40;

@@ -32,7 +32,7 @@ enum class TransportKind {
   hosts,   // hierarchical: shm, and tcp, with one stripe, between up to three "hosts"; relays
   ipc,     // shm, and GPU memory of a device double
   staged,  // likewise
-  nccl,    // likewise, with a device per rank and a double of NCCL; ranks are threads
+  nccl,    // likewise, with a device per rank and a double of NCCL
 };
 inline bool is_on_device(TransportKind kind) {
   return kind == TransportKind::ipc || kind == TransportKind::staged || kind == TransportKind::nccl;
@@ -207,9 +207,7 @@ class GroupTest : public ::testing::TestWithParam<std::tuple<TransportKind, Rank
 };
 inline const auto kTransports = ::testing::Values(TransportKind::shm, TransportKind::plain,
                                                   TransportKind::tcp, TransportKind::hosts);
-inline const auto kDeviceTransports = ::testing::Values(TransportKind::ipc, TransportKind::staged);
-/// Those of ranks that are threads.
-inline const auto kThreadDeviceTransports =
+inline const auto kDeviceTransports =
     ::testing::Values(TransportKind::ipc, TransportKind::staged, TransportKind::nccl);
 
 // Tests that create their own groups, once per transport.

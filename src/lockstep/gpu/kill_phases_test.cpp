@@ -1,8 +1,8 @@
-// A rank is killed in every phase of calls over ipc and staged: before each function of the device
-// that it calls, and while its device executes its work. The others name it within a second, also
-// if their host is inside synchronize() of the driver, and the survivors form a new group on the
-// same device. Ranks are processes with doubles of their own and the watcher of the product. More
-// phases if LOCKSTEP_SOAK_SEED is set. nccl_kill_test.cpp kills ranks over nccl.
+// A rank is killed in every phase of calls over ipc, staged and nccl: before each function of the
+// device and of NCCL that it calls, and while its device executes its work. The others name it
+// within a second, also if their host is inside synchronize() of the driver, and the survivors form
+// a new group on the same devices. Ranks are processes with doubles of their own and the watcher of
+// the product. More phases if LOCKSTEP_SOAK_SEED is set.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -54,12 +54,25 @@ std::vector<std::string> functions_of(TransportKind kind) {
          "word_actions"});
   }
   if (kind == TransportKind::staged) add({"register_host", "release"});
+  if (kind == TransportKind::nccl) {
+    add({"reduce", "release", "version", "connect", "query", "start_group", "end_group", "send",
+         "receive", "all_gather", "all_to_all", "broadcast"});
+  }
   return functions;
 }
 
 // Used when a group ends: the others do not wait for its rank any more.
-const std::set<std::string> kLast{"destroy_event", "destroy_stream", "release_host",
-                                  "unregister_host", "query_stream"};
+const std::set<std::string> kLast{"destroy_event",   "destroy_stream", "release_host",
+                                  "unregister_host", "query_stream",   "finalize",
+                                  "destroy"};
+// Called by rank 0, which is not the victim here (nccl_kill_test.cpp).
+constexpr auto* kOfRankZero = "make_id";
+
+// Calls `fault` before each function of the device, and of NCCL if the backend is nccl.
+void set_fault(TransportKind kind, const DeviceDouble::Fault& fault) {
+  SuiteDevice::get_double().set_fault(fault);
+  if (kind == TransportKind::nccl) SuiteDevice::nccl()->set_fault(fault);
+}
 
 std::vector<Phase> phases_of(TransportKind kind) {
   const bool soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED").has_value();
@@ -134,25 +147,24 @@ void make_round(Group& group, bool in_driver) {
 }
 
 // From now on, this rank dies in the phase, as kill `number` of the run.
-void arm(const Phase& phase, int number) {
-  auto& device = SuiteDevice::get_double();
+void arm(TransportKind kind, const Phase& phase, int number) {
   const auto calls = std::make_shared<std::atomic<int>>(0);
   const auto die = [=] {
     if (calls->fetch_add(1) == phase.skipped) KillRecord::write_and_die(number);
   };
-  if (phase.function == kTask) return device.set_before_task(die);
+  if (phase.function == kTask) return SuiteDevice::get_double().set_before_task(die);
   const auto die_before = [=](std::string_view function) {
     if (function == phase.function) die();
     return DeviceStatus();
   };
-  device.set_fault(die_before);
+  set_fault(kind, die_before);
 }
 
 // Until the victim is killed.
 void work(TransportKind kind, const World& world, const Phase& phase, int number) {
   const auto group = make_test_group(kind, world, {.timeout = std::chrono::seconds(30)});
   const bool is_victim = group->rank() == kVictim;
-  if (is_victim) arm(phase, number);
+  if (is_victim) arm(kind, phase, number);
   try {
     for (int round = 0; round < kRounds; ++round) {
       make_round(*group, /*in_driver=*/group->rank() == 0);
@@ -247,7 +259,7 @@ TEST_P(KillPhases, EveryFunctionThatCallsUseIsAPhase) {
     return DeviceStatus();
   };
   set_suite_device(GetParam());
-  SuiteDevice::get_double().set_fault(note);
+  set_fault(GetParam(), note);
   const auto memory = std::make_shared<ThreadMemory>();
   testing::run_ranks_as_threads(2, [&](testing::Rank& self) {
     const auto group = thread_group(memory, self.rank(), 2, {}, {}, &SuiteDevice::connect);
@@ -259,7 +271,7 @@ TEST_P(KillPhases, EveryFunctionThatCallsUseIsAPhase) {
     EXPECT_TRUE(used.contains(function) || is_between_processes) << function;
   }
   for (const auto& function : used) {
-    EXPECT_TRUE(kLast.contains(function) ||
+    EXPECT_TRUE(kLast.contains(function) || function == kOfRankZero ||
                 std::find(functions.begin(), functions.end(), function) != functions.end())
         << function;
   }

@@ -1,16 +1,18 @@
-// A rank of the transport nccl is killed in every phase of a call: the others name it, their
-// processes stay alive, and a new group on the same device works. Ranks are processes; each has
-// doubles of its own, on which the work of several ranks waits until it is aborted, as with a dead
-// rank.
+// A rank of the transport nccl is killed in NCCL: the others name it within a second, their
+// processes stay alive and have aborted their communicators in order, and a new group on the same
+// device works. Ranks are processes with doubles of their own. kill_phases_test.cpp kills in every
+// other function.
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/fabric/test_group_internal.h"
+#include "lockstep/fabric/test_kill_record_internal.h"
 #include "lockstep/gpu/watcher.h"
 #include "lockstep/testing/processes.h"
 
@@ -18,22 +20,22 @@ namespace lockstep {
 namespace {
 
 constexpr int kSize = 3;
-constexpr int kVictim = 1;
+constexpr double kDetectionLimit = 1.0;  // seconds; usually 0.1
 
 struct Phase {
   std::string name;
   std::string dies_in;  // the function of NCCL in which the victim dies
+  int victim = 1;
 };
 void PrintTo(const Phase& phase, std::ostream* out) { *out << phase.name; }
 
 class KillOnDevice : public ::testing::TestWithParam<Phase> {};
-INSTANTIATE_TEST_SUITE_P(Phases, KillOnDevice,
-                         ::testing::Values(Phase{"connecting", "connect"},
-                                           Phase{"enqueuing", "all_gather"},
-                                           Phase{"in progress", "end_group"},
-                                           Phase{"on the device", "end_group"},
-                                           Phase{"sending to owners", "send"},
-                                           Phase{"receiving from owners", "receive"}));
+INSTANTIATE_TEST_SUITE_P(
+    Phases, KillOnDevice,
+    ::testing::Values(Phase{"making the id", "make_id", 0}, Phase{"connecting", "connect"},
+                      Phase{"enqueuing", "all_gather"}, Phase{"in progress", "end_group"},
+                      Phase{"on the device", "end_group"}, Phase{"sending to owners", "send"},
+                      Phase{"receiving from owners", "receive"}));
 
 Call sum_of(const Group& group, std::span<std::byte> span) {
   return on_device(group, {.kind = Collective::all_reduce,
@@ -78,51 +80,66 @@ void call_until_it_fails(Group& group, const Phase& phase) {
   (void)group.start(sum_of(group, memory.bytes()), nullptr);
 }
 
-TEST_P(KillOnDevice, TheOthersNameTheRankAndContinueOnTheSameDevice) {
-  const auto& phase = GetParam();
-  const auto outcomes = testing::run_ranks_as_processes(
-      kSize,
-      [&](testing::Rank& self) {
-        SuiteDevice::set(SuiteDevice::Setting{.backend = BackendKind::nccl,
-                                              .device = {.num_devices = kSize},
-                                              .watcher = &watcher_of_process});
-        auto& nccl = *SuiteDevice::nccl();
-        if (phase.name != "connecting") nccl.set_apart();
-        if (phase.name == "in progress") nccl.stall();
-        nccl.set_fault([&](std::string_view function) {
-          if (self.rank() == kVictim && function == phase.dies_in) ::raise(SIGKILL);
-          return DeviceStatus();
-        });
-        {
-          const auto world = world_of_processes(self.rank(), kSize);
-          const auto group = make_test_group(TransportKind::nccl, world, {});
-          try {
-            call_until_it_fails(*group, phase);
-            ADD_FAILURE() << "no error";
-          } catch (const PeerError& error) {
-            EXPECT_EQ(error.rank(), kVictim) << error.what();
-            const auto words = "rank " + std::to_string(kVictim) + " (pid ";
-            EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-          }
-        }
-        EXPECT_EQ(nccl.num_open(), 0);
-        EXPECT_EQ(nccl.violations(), std::vector<std::string>());
-        nccl.set_fault(nullptr);
-        nccl.clear_script();
-        const auto alone =
-            make_test_group(TransportKind::nccl, world_of_processes(0, 1, 100 + self.rank()), {});
-        const SuiteMemory memory(10);
-        run(*alone, sum_of(*alone, memory.bytes()));
-      },
-      {.expect = testing::Expect::anything});
+// What a rank does; only survivors return.
+void work(int rank, const Phase& phase) {
+  SuiteDevice::set(SuiteDevice::Setting{.backend = BackendKind::nccl,
+                                        .device = {.num_devices = kSize},
+                                        .watcher = &watcher_of_process});
+  auto& nccl = *SuiteDevice::nccl();
+  if (phase.name == "in progress") nccl.stall();
+  nccl.set_fault([&](std::string_view function) {
+    if (rank == phase.victim && function == phase.dies_in) KillRecord::write_and_die();
+    return DeviceStatus();
+  });
+  {
+    const auto group = make_test_group(TransportKind::nccl, world_of_processes(rank, kSize), {});
+    try {
+      call_until_it_fails(*group, phase);
+      ADD_FAILURE() << "no error";
+    } catch (const PeerError& error) {
+      KillRecord::read().print_detection(error.what());
+      EXPECT_EQ(error.rank(), phase.victim) << error.what();
+      const auto words = "rank " + std::to_string(phase.victim) + " (pid " +
+                         std::to_string(KillRecord::read().process);
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_EQ(nccl.num_open(), 0);
+  EXPECT_EQ(nccl.violations(), std::vector<std::string>());
+  nccl.set_fault(nullptr);
+  nccl.clear_script();
+  const auto alone = make_test_group(TransportKind::nccl, world_of_processes(0, 1, 100 + rank), {});
+  const SuiteMemory memory(10);
+  run(*alone, sum_of(*alone, memory.bytes()));
+}
+
+// Returns the time in seconds until the last survivor named the victim.
+double kill_in(const Phase& phase) {
+  const auto outcomes =
+      testing::run_ranks_as_processes(kSize, [&](testing::Rank& self) { work(self.rank(), phase); },
+                                      {.expect = testing::Expect::anything});
+  KillRecord::remove();
+  double longest = 0;
   for (int rank = 0; rank < kSize; ++rank) {
     const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
-    if (rank == kVictim) {
+    if (rank == phase.victim) {
       EXPECT_EQ(outcome.signal, SIGKILL) << outcome.output;
     } else {
       EXPECT_TRUE(outcome.succeeded()) << "rank " << rank << ":\n" << outcome.output;
+      longest = std::max(longest, KillRecord::longest_detection(outcome.output));
     }
   }
+  return longest;
+}
+
+// On a busy machine a survivor may not run for a second: the shortest time of several runs counts.
+TEST_P(KillOnDevice, TheOthersNameTheRankWithinASecondAndContinueOnTheSameDevice) {
+  double fastest = kill_in(GetParam());
+  for (int more = 0; more < 9 && fastest >= kDetectionLimit && !HasFailure(); ++more) {
+    fastest = std::min(fastest, kill_in(GetParam()));
+  }
+  EXPECT_GT(fastest, 0);  // it was printed
+  EXPECT_LT(fastest, kDetectionLimit);
 }
 
 }  // namespace

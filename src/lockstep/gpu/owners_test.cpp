@@ -35,7 +35,7 @@ class DeviceOwners : public ::testing::TestWithParam<TransportKind> {
     });
   }
 };
-INSTANTIATE_TEST_SUITE_P(Transports, DeviceOwners, kThreadDeviceTransports);
+INSTANTIATE_TEST_SUITE_P(Transports, DeviceOwners, kDeviceTransports);
 
 // Rank 1 owns two ranges, rank 2 nothing.
 const Owners& three_ranks() {

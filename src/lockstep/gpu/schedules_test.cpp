@@ -42,7 +42,7 @@ void run_program(Group& group, std::uint64_t seed) {
 }
 
 class Schedules : public ::testing::TestWithParam<TransportKind> {};
-INSTANTIATE_TEST_SUITE_P(Transports, Schedules, kThreadDeviceTransports);
+INSTANTIATE_TEST_SUITE_P(Transports, Schedules, kDeviceTransports);
 
 TEST_P(Schedules, EveryOrderOfTheDevicesWorkGivesTheBitsOfTheOracle) {
   const auto soak = Environment::of_process().find("LOCKSTEP_SOAK_SEED");

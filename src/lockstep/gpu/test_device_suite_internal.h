@@ -16,6 +16,7 @@
 #include "lockstep/gpu/connect.h"
 #include "lockstep/gpu/test_device_double_internal.h"
 #include "lockstep/gpu/test_nccl_double_internal.h"
+#include "lockstep/testing/processes.h"
 
 namespace lockstep {
 
@@ -50,13 +51,13 @@ class SuiteDevice {
     return made;
   }
   [[nodiscard]] static DeviceDouble& get_double() { return dynamic_cast<DeviceDouble&>(*get()); }
-  /// For ranks that are threads.
   [[nodiscard]] static std::shared_ptr<NcclDouble> nccl() {
     auto device = std::dynamic_pointer_cast<DeviceDouble>(get());
     const std::lock_guard lock(state().mutex);
     if (!state().nccl) {
       state().nccl = std::make_shared<NcclDouble>(
-          std::move(device), NcclDoubleOptions{.seed = state().setting->device.seed});
+          std::move(device), NcclDoubleOptions{.seed = state().setting->device.seed,
+                                               .between_processes = testing::is_rank_process()});
     }
     return state().nccl;
   }

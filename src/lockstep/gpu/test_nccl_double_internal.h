@@ -1,4 +1,5 @@
-// For tests. A double of NcclFunctions on a DeviceDouble: ranks are threads that share both.
+// For tests. A double of NcclFunctions on a DeviceDouble. Ranks that are threads share both; ranks
+// that are processes have doubles of their own, which share a board per communicator.
 //
 // As in NCCL, a call returns before its work is enqueued on the stream: the double enqueues it
 // after a number of queries that is drawn at random, so that work which a caller enqueues behind it
@@ -28,6 +29,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/gpu/nccl_functions.h"
 #include "lockstep/gpu/test_device_double_internal.h"
+#include "lockstep/gpu/test_nccl_board_internal.h"
 #include "lockstep/kernels/leaf_tree.h"
 #include "lockstep/kernels/reduce.h"
 
@@ -36,6 +38,7 @@ namespace lockstep {
 struct NcclDoubleOptions {
   std::uint64_t seed = 1;
   std::size_t most_queries = 3;  // until a call is enqueued
+  bool between_processes = false;
 };
 
 class NcclDouble final : public NcclFunctions {
@@ -60,12 +63,6 @@ class NcclDouble final : public NcclFunctions {
     const std::lock_guard lock(mutex_);
     killed_.insert(rank);
   }
-  /// The other ranks are in other processes, which this double cannot reach: from now on a
-  /// communicator counts as connected, and its work waits for the others until abort().
-  void set_apart() {
-    const std::lock_guard lock(mutex_);
-    apart_ = true;
-  }
   /// From now on, calls are accepted and never enqueued.
   void stall() {
     const std::lock_guard lock(mutex_);
@@ -75,7 +72,6 @@ class NcclDouble final : public NcclFunctions {
     const std::lock_guard lock(mutex_);
     errors_.clear();
     killed_.clear();
-    apart_ = false;
     stalled_ = false;
   }
   /// Destroys all CUDA graphs that contain calls.
@@ -113,9 +109,14 @@ class NcclDouble final : public NcclFunctions {
 
   DeviceStatus make_id(NcclId& id) override {
     const std::lock_guard lock(mutex_);
-    const auto number = ++ids_;
-    std::memcpy(id.data(), &number, sizeof number);
-    return fault_of("make_id");
+    if (auto status = fault_of("make_id"); !status.ok()) return status;
+    Id made{.number = ++ids_};
+    if (options_.between_processes) {
+      boards_.push_back(std::make_shared<NcclBoard>());
+      made.board = boards_.back()->address();
+    }
+    std::memcpy(id.data(), &made, sizeof made);
+    return {};
   }
 
   DeviceStatus connect(void*& communicator, const NcclId& id, int rank, int size) override {
@@ -123,11 +124,19 @@ class NcclDouble final : public NcclFunctions {
     if (auto status = device_->current_device(device); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
     if (auto status = fault_of("connect"); !status.ok()) return status;
-    std::uint64_t number = 0;
-    std::memcpy(&number, id.data(), sizeof number);
-    auto& clique = cliques_[number];
+    Id made;
+    std::memcpy(&made, id.data(), sizeof made);
+    const bool is_of_processes = made.board.process != 0;
+    auto& clique = is_of_processes ? cliques_of_processes_.emplace_back() : cliques_[made.number];
     if (!clique) clique = std::make_shared<Clique>();
     clique->members.resize(static_cast<std::size_t>(size));
+    if (is_of_processes) {
+      try {
+        clique->board = std::make_shared<NcclBoard>(made.board);
+      } catch (const std::exception& error) {
+        return DeviceStatus::failed(error.what());  // rank 0 has ended
+      }
+    }
     for (const auto& member : clique->members) {
       if (member && member->device == device) {
         return DeviceStatus::failed("invalid usage (Duplicate GPU detected)");
@@ -141,6 +150,7 @@ class NcclDouble final : public NcclFunctions {
     clique->members[static_cast<std::size_t>(rank)] = comm;
     communicator = comm.get();
     communicators_[communicator] = comm;
+    if (clique->board) clique->board->connect(static_cast<std::size_t>(rank));
     return {};
   }
 
@@ -157,7 +167,7 @@ class NcclDouble final : public NcclFunctions {
       }
       if (stalled_ && use.comm->waiting) return {};
       if (use.comm->is_finalized && use.comm->is_in_graph) return {};
-      if (!apart_ && !use.comm->clique->is_complete()) return {};
+      if (!use.comm->clique->is_complete()) return {};
       if (use.comm->queries_left > 0) {
         --use.comm->queries_left;
         return {};
@@ -264,18 +274,15 @@ class NcclDouble final : public NcclFunctions {
   }
 
  private:
-  enum class Kind { send, receive, all_gather, all_to_all, broadcast, all_reduce };
-  struct CallOfRank {
-    Kind kind = Kind::send;
-    const std::byte* from = nullptr;
-    std::byte* to = nullptr;
-    std::size_t bytes = 0;
-    int peer = 0;
-    Reduction reduction = {};
+  using Kind = NcclCall::Kind;
+  // In the bytes of an NcclId.
+  struct Id {
+    std::uint64_t number = 0;
+    NcclBoard::Address board = {};  // of ranks that are processes
   };
   // The calls of one rank that start together.
   struct Launch {
-    std::vector<CallOfRank> calls;
+    std::vector<NcclCall> calls;
     void* stream = nullptr;
     bool arrived = false;  // the stream has reached it
     bool done = false;
@@ -294,8 +301,11 @@ class NcclDouble final : public NcclFunctions {
     bool is_finalized = false;
   };
   struct Clique {
-    std::vector<std::shared_ptr<Communicator>> members;  // by rank; null: not connected yet
+    // By rank; null: not connected yet, or in another process.
+    std::vector<std::shared_ptr<Communicator>> members;
+    std::shared_ptr<NcclBoard> board;  // of ranks that are processes
     [[nodiscard]] bool is_complete() const {
+      if (board) return board->is_connected(members.size());
       return std::all_of(members.begin(), members.end(),
                          [](const auto& m) { return m != nullptr; });
     }
@@ -304,7 +314,7 @@ class NcclDouble final : public NcclFunctions {
     bool is_open = false;
     std::shared_ptr<Communicator> comm = {};
     void* stream = nullptr;
-    std::vector<CallOfRank> calls = {};
+    std::vector<NcclCall> calls = {};
   };
 
   // Marks a communicator as in use by the calling thread.
@@ -349,7 +359,7 @@ class NcclDouble final : public NcclFunctions {
     found->second->ended = true;
   }
 
-  DeviceStatus add(CallOfRank call, void* communicator, void* stream, std::string_view function) {
+  DeviceStatus add(NcclCall call, void* communicator, void* stream, std::string_view function) {
     const Use use(*this, communicator, function);
     const std::lock_guard lock(mutex_);
     if (!use.comm) return DeviceStatus::failed("invalid argument");
@@ -374,9 +384,12 @@ class NcclDouble final : public NcclFunctions {
       arrives = !killed_.contains(comm->rank);
     }
     if (arrives) {
-      device_->enqueue(launch->stream, nullptr, [this, launch] {
+      device_->enqueue(launch->stream, nullptr, [this, comm, launch, number] {
         const std::lock_guard lock(mutex_);
         launch->arrived = true;
+        if (!comm->clique->board || comm->ended) return;
+        comm->clique->board->arrive(static_cast<std::size_t>(comm->rank), number, launch->calls,
+                                    comm->clique->members.size());
       });
     }
     device_->enqueue(
@@ -393,8 +406,14 @@ class NcclDouble final : public NcclFunctions {
   }
 
   [[nodiscard]] static bool all_arrived(const Clique& clique, std::size_t number) {
-    return std::all_of(clique.members.begin(), clique.members.end(), [&](const auto& member) {
-      // The work of a rank that has aborted never takes part.
+    // The work of a rank that has aborted never takes part.
+    const auto& members = clique.members;
+    if (clique.board) {
+      return clique.board->all_arrived(number, members.size()) &&
+             std::none_of(members.begin(), members.end(),
+                          [](const auto& member) { return member && member->ended; });
+    }
+    return std::all_of(members.begin(), members.end(), [&](const auto& member) {
       return member && !member->ended && member->launches.size() > number &&
              member->launches[number]->arrived;
     });
@@ -403,17 +422,17 @@ class NcclDouble final : public NcclFunctions {
   // Executes one group of calls of all ranks. Their streams have all reached it, so that no rank
   // changes its memory meanwhile.
   void run(Clique& clique, std::size_t number) {
-    std::vector<std::vector<CallOfRank>> collectives;                       // by rank
-    std::map<std::pair<int, int>, std::vector<CallOfRank>> sent, received;  // by (from, to)
-    for (const auto& member : clique.members) {
-      auto& launch = *member->launches[number];
-      launch.done = true;
+    std::vector<std::vector<NcclCall>> collectives;                       // by rank
+    std::map<std::pair<int, int>, std::vector<NcclCall>> sent, received;  // by (from, to)
+    std::vector<std::unique_ptr<std::byte[]>> unused;
+    for (std::size_t at = 0; at < clique.members.size(); ++at) {
+      const auto rank = static_cast<int>(at);
       auto& own = collectives.emplace_back();
-      for (const auto& call : launch.calls) {
+      for (const auto& call : calls_of(clique, at, number, unused)) {
         if (call.kind == Kind::send) {
-          sent[{member->rank, call.peer}].push_back(call);
+          sent[{rank, call.peer}].push_back(call);
         } else if (call.kind == Kind::receive) {
-          received[{call.peer, member->rank}].push_back(call);
+          received[{call.peer, rank}].push_back(call);
         } else {
           own.push_back(call);
         }
@@ -430,7 +449,7 @@ class NcclDouble final : public NcclFunctions {
     }
     if (!received.empty()) return note_mismatch("a receive without its send");
     for (std::size_t i = 0; i < collectives[0].size(); ++i) {
-      std::vector<CallOfRank> calls;
+      std::vector<NcclCall> calls;
       for (const auto& own : collectives) {
         if (own.size() != collectives[0].size()) return note_mismatch("the number of calls");
         calls.push_back(own[i]);
@@ -441,11 +460,21 @@ class NcclDouble final : public NcclFunctions {
     }
   }
 
+  // Those of a rank of this process will not run again.
+  static std::vector<NcclCall> calls_of(Clique& clique, std::size_t rank, std::size_t number,
+                                        std::vector<std::unique_ptr<std::byte[]>>& unused) {
+    const auto& member = clique.members[rank];
+    if (!member) return clique.board->calls(rank, number, clique.members.size(), unused);
+    auto& launch = *member->launches[number];
+    launch.done = true;
+    return launch.calls;
+  }
+
   void note_mismatch(const char* what) {
     violations_.push_back(fmt::format("the ranks differ in {}", what));
   }
 
-  static void run_collective(const std::vector<CallOfRank>& calls) {
+  static void run_collective(const std::vector<NcclCall>& calls) {
     const auto bytes = calls[0].bytes;
     const bool to_each = calls[0].kind == Kind::all_to_all;
     std::vector<std::vector<std::byte>> inputs;  // copies: outputs may overlap them
@@ -466,7 +495,7 @@ class NcclDouble final : public NcclFunctions {
   }
 
   // In another order than that of the tree.
-  static void run_all_reduce(const std::vector<CallOfRank>& calls,
+  static void run_all_reduce(const std::vector<NcclCall>& calls,
                              const std::vector<std::vector<std::byte>>& inputs) {
     std::vector<const std::byte*> sources;
     for (const auto& input : inputs) sources.insert(sources.begin(), input.data());
@@ -485,14 +514,15 @@ class NcclDouble final : public NcclFunctions {
   DeviceDouble::Fault fault_;
   std::map<int, std::string> errors_;
   std::set<int> killed_;
-  bool apart_ = false;
   bool stalled_ = false;
   std::vector<std::string> violations_;
   std::uint64_t ids_ = 0;
   int num_aborted_ = 0;
   int num_freed_ = 0;
   int num_destroyed_ = 0;
-  std::map<std::uint64_t, std::shared_ptr<Clique>> cliques_;
+  std::map<std::uint64_t, std::shared_ptr<Clique>> cliques_;  // of ranks that are threads
+  std::vector<std::shared_ptr<Clique>> cliques_of_processes_;
+  std::vector<std::shared_ptr<NcclBoard>> boards_;  // that this process has made
   std::map<void*, std::shared_ptr<Communicator>> communicators_;
   std::map<std::thread::id, Group> groups_;
 };

@@ -273,4 +273,6 @@ std::vector<RankOutcome> run_ranks_as_processes(int size, const std::function<vo
   }
 }
 
+bool is_rank_process() { return find_assignment(Environment::of_process()).has_value(); }
+
 }  // namespace lockstep::testing

@@ -80,4 +80,7 @@ struct RankOutcome {
 std::vector<RankOutcome> run_ranks_as_processes(int size, const std::function<void(Rank&)>& body,
                                                 const ProcessesOptions& options = {});
 
+/// Whether the calling process is a rank of such a run.
+[[nodiscard]] bool is_rank_process();
+
 }  // namespace lockstep::testing
