@@ -100,6 +100,9 @@ class Network {
   [[nodiscard]] virtual bool is_lost(int peer) const noexcept = 0;
   /// Why: "its machine does not answer"; empty if the peer closed the connection as it ended.
   [[nodiscard]] virtual std::string loss_of(int peer) const = 0;
+
+  /// The processor time of the background thread so far, in seconds; 0 without one.
+  [[nodiscard]] virtual double thread_seconds() noexcept { return 0; }
 };
 
 /// The limit of a message: a call with 16 KiB of input.

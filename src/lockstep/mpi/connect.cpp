@@ -90,4 +90,8 @@ Connect connect_by_mpi(const MpiOptions& options) {
   };
 }
 
+double mpi_thread_seconds(const std::shared_ptr<void>& network) {
+  return network ? std::static_pointer_cast<Network>(network)->thread_seconds() : 0;
+}
+
 }  // namespace lockstep

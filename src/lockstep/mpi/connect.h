@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 
 #include "lockstep/fabric/exchange_plan.h"
 #include "lockstep/fabric/transport.h"
@@ -28,5 +29,10 @@ struct MpiOptions {
 /// Connects ranks on any hosts by the communicator with which init(MPI_Comm) created their world.
 /// The transport throws UsageError if the world has none, with instructions.
 [[nodiscard]] Connect connect_by_mpi(const MpiOptions& options = {});
+
+/// The processor time of the thread that moves the bytes of `network`, that of a world which
+/// init(MPI_Comm) has created (GroupRegistry::given_network), while no caller does. 0 for null, and
+/// without such a thread.
+[[nodiscard]] double mpi_thread_seconds(const std::shared_ptr<void>& network);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/thread_time.h"
 #include "lockstep/mpi/network_internal.h"
 
 namespace lockstep {
@@ -183,6 +184,10 @@ std::string MpiNetwork::loss_of(int peer) const {
   const auto found = peers_.find(peer);
   if (found != peers_.end() && found->second.loss) return *found->second.loss;
   return is_down_ ? "this process has called MPI_Finalize" : "";
+}
+
+double MpiNetwork::thread_seconds() noexcept {
+  return thread_.joinable() ? processor_seconds_of(thread_.native_handle()) : 0;
 }
 
 void MpiNetwork::settle() {

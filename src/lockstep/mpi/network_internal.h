@@ -70,6 +70,7 @@ class MpiNetwork final : public Network, private GroupRegistryMember {
   void wait(Deadline until) override;
   [[nodiscard]] bool is_lost(int peer) const noexcept override;
   [[nodiscard]] std::string loss_of(int peer) const override;
+  [[nodiscard]] double thread_seconds() noexcept override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;

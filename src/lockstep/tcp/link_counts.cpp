@@ -2,13 +2,12 @@
 // <linux/tcp.h>, which has the newer fields of tcp_info, and <netinet/tcp.h> define the same names.
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstddef>
 
+#include "lockstep/base/thread_time.h"
 #include "lockstep/tcp/connect.h"
 #include "lockstep/tcp/network_internal.h"
 
@@ -49,13 +48,7 @@ std::vector<LinkCount> TcpNetwork::counts() const {
 }
 
 double TcpNetwork::thread_seconds() noexcept {
-  clockid_t clock = 0;
-  timespec time{};
-  if (::pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 ||
-      ::clock_gettime(clock, &time) != 0) {
-    return 0;
-  }
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  return processor_seconds_of(thread_.native_handle());
 }
 
 std::vector<LinkCount> link_counts(const std::shared_ptr<void>& network) {

@@ -62,8 +62,6 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   void introduce(int peer, const RankAddress& address);
   /// What the kernel has counted for the data connections.
   [[nodiscard]] std::vector<LinkCount> counts() const;
-  /// The processor time of this object's thread so far.
-  [[nodiscard]] double thread_seconds() noexcept;
 
   [[nodiscard]] std::uint64_t open(NetworkEnd& end) override;
   void close(std::uint64_t end) noexcept override;
@@ -78,6 +76,7 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   void wait(Deadline until) override;
   [[nodiscard]] bool is_lost(int peer) const noexcept override;
   [[nodiscard]] std::string loss_of(int peer) const override;
+  [[nodiscard]] double thread_seconds() noexcept override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
