@@ -17,9 +17,8 @@ INSTANTIATE_TEST_SUITE_P(Threads, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::threads),
                                             ::testing::Range(2, 6)));
 INSTANTIATE_TEST_SUITE_P(Device, GroupTest,
-                         ::testing::Combine(kDeviceTransports,
-                                            ::testing::Values(Ranks::threads),
-                                            ::testing::Values(2, 4)));
+                         ::testing::Combine(kDeviceTransports, ::testing::Values(Ranks::threads),
+                                            ::testing::Range(2, 9)));
 INSTANTIATE_TEST_SUITE_P(Processes, GroupTest,
                          ::testing::Combine(kTransports, ::testing::Values(Ranks::processes),
                                             ::testing::Values(2, 5)));
