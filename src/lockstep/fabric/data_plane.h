@@ -57,8 +57,8 @@ class Operation {
   bool done = false;  // for the host; on a GPU, device_result() states the end of the work
   Recipe recipe = {};
   GroupFlags group_flags = {};
-  Ticks begun_at = 0;  // this rank saw that all ranks had entered
-  Ticks done_at = 0;
+  Ticks begun_at = 0;                     // this rank saw that all ranks had entered
+  Ticks done_at = 0;                      // begun_at if the call was done as soon as it began
   std::shared_ptr<const void> keep = {};  // kept alive until the operation is done
 };
 
