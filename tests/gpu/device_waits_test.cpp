@@ -1,12 +1,19 @@
 // A step on a GPU never waits for the device: counted by functions in place of CUDA's
 // (count_waits.h). The host waits where a number is read, and only there.
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "benchmarks/bars.h"
 #include "lockstep/lockstep.h"
+#include "lockstep/rendezvous/test_world_internal.h"
+#include "lockstep/testing/processes.h"
 #include "tests/gpu/count_waits.h"
 
 namespace lockstep {
@@ -15,11 +22,7 @@ namespace {
 constexpr int kSteps = 20;
 
 class Waiting : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU on this machine";
-  }
-
+ public:
   // The number of waits of `kSteps` steps, after the first ones.
   static Waits waits_of(const std::function<void(int)>& step) {
     for (int i = 0; i < 5; ++i) step(i);
@@ -29,6 +32,11 @@ class Waiting : public ::testing::Test {
     const auto after = count_waits();
     return {after.synchronizations - before.synchronizations, after.copies - before.copies,
             after.frees - before.frees};
+  }
+
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU on this machine";
   }
 
   const at::Device gpu{at::kCUDA, 0};
@@ -43,8 +51,12 @@ torch::nn::Sequential make_net() {
 
 // The statements of a training loop on one GPU.
 struct Loop {
-  explicit Loop(at::Device gpu, at::ScalarType the_dtype, at::ScalarType of_parameters = at::kFloat)
-      : device(gpu), dtype(the_dtype), scaler({.enabled = the_dtype == at::kHalf}) {
+  explicit Loop(at::Device gpu, at::ScalarType the_dtype, at::ScalarType of_parameters = at::kFloat,
+                ProcessGroup the_group = ProcessGroup(World::alone()))
+      : device(gpu),
+        dtype(the_dtype),
+        group(std::move(the_group)),
+        scaler({.enabled = the_dtype == at::kHalf}) {
     net->to(gpu, of_parameters);
     ddp.emplace(*net, group);
     optimizer.emplace(ddp->flat(), AdamWOptions{.groups = {no_decay_for_biases_and_norms()}});
@@ -71,7 +83,7 @@ struct Loop {
 
   at::Device device;
   at::ScalarType dtype;
-  ProcessGroup group{World::alone()};
+  ProcessGroup group;
   Seeds seeds{7};
   torch::nn::Sequential net = make_net();
   GradScaler scaler;
@@ -121,9 +133,59 @@ TEST_F(Waiting, NoStepWaitsWithClippingAndAutocast) {
   }
 }
 
+// As the libraries of CUDA that LibTorch loads call it.
+TEST_F(Waiting, TheCounterCountsFunctionsOfTheDriverThatAreLookedUp) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  ASSERT_EQ(cudaGetDriverEntryPointByVersion("cuCtxSynchronize", &found, 12000, cudaEnableDefault,
+                                             &result),
+            cudaSuccess);
+  ASSERT_NE(found, nullptr);
+  (void)torch::ones({1}, gpu);  // there is a context
+  const auto before = count_waits();
+  EXPECT_EQ(reinterpret_cast<int (*)()>(found)(), 0);
+  EXPECT_EQ(count_waits().synchronizations, before.synchronizations + 1);
+}
+
 TEST_F(Waiting, NoStepWaitsWithParametersOfBFloat16) {
   Loop loop(gpu, at::kBFloat16, at::kBFloat16);
   EXPECT_EQ(waits_of([&](int number) { loop.step(number); }).all(), 0);
+}
+
+// In a group, with clipping. `gpu` is that of all its ranks.
+Waits waits_in(const ProcessGroup& group, at::Device gpu, at::ScalarType of_parameters) {
+  Loop loop(gpu, at::kBFloat16, of_parameters, group);
+  return Waiting::waits_of([&](int number) { loop.step(number); });
+}
+
+constexpr std::array kParameterTypes{at::kFloat, at::kBFloat16};
+
+void print_waits(const std::string& where) {
+  print_bar("waits of the host for the device in " + std::to_string(kSteps) +
+                " steps with clipping, autocast and parameters of bfloat16, " + where,
+            "0", "0");
+}
+
+// NCCL needs a GPU per rank: with one rank its calls take the path of several.
+TEST_F(Waiting, NoStepOverNcclWaits) {
+  for (const auto dtype : kParameterTypes) {
+    const ProcessGroup group(World::alone(), {.backend = Backend::nccl});
+    EXPECT_EQ(waits_in(group, gpu, dtype).all(), 0) << dtype;
+    EXPECT_EQ(group.backend(gpu), "nccl");
+  }
+  if (!HasFailure()) print_waits("NCCL, one rank");
+}
+
+TEST_F(Waiting, NoStepOverIpcWaits) {
+  (void)testing::run_ranks_as_processes(2, [this](testing::Rank& self) {
+    const ProcessGroup group(world_of_processes(self.rank(), self.size()));
+    for (const auto dtype : kParameterTypes) {
+      EXPECT_EQ(waits_in(group, gpu, dtype).all(), 0) << dtype;
+    }
+    EXPECT_EQ(group.backend(gpu), "ipc");
+    group.barrier().wait();
+  });
+  print_waits("ipc, two ranks");
 }
 
 TEST_F(Waiting, NoReplayWaits) {
