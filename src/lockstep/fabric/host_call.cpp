@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lockstep/base/error.h"
 #include "lockstep/fabric/host_call_internal.h"
 #include "lockstep/kernels/copy_pass.h"
 #include "lockstep/kernels/reduce.h"
@@ -179,13 +180,20 @@ void HostCall::find_memory() {
   if (is_staged_) return;
   const auto& own = call_.memory_words;
   for (std::size_t i = 0; i < size; ++i) {
-    const auto at = [&](std::uint64_t allocation, std::uint64_t offset) -> const std::byte* {
+    const int other = memory_->ranks()[i];
+    const auto at = [&](std::uint64_t allocation, std::uint64_t offset,
+                        std::size_t bytes) -> const std::byte* {
       const bool is_input = allocation == input_allocation(own);
-      const auto& memory = is_input ? registered_.front() : registered_.back();
-      return memory->part(memory_->ranks()[i]).data() + offset;
+      const auto part = (is_input ? registered_.front() : registered_.back())->part(other);
+      if (offset > part.size() || bytes > part.size() - offset) {
+        throw PeerError(other, "it names memory outside of what it has registered");
+      }
+      return part.data() + offset;
     };
-    if (reads_input(i)) inputs_[i] = at(input_allocation(words(i)), words(i)[1]);
-    if (reads_output(i)) outputs_[i] = at(output_allocation(words(i)), words(i)[2]);
+    const auto read = input_bytes(made(), other, plan().num_ranks());
+    const auto written = output_bytes(made(), other, plan().num_ranks());
+    if (reads_input(i)) inputs_[i] = at(input_allocation(words(i)), words(i)[1], read);
+    if (reads_output(i)) outputs_[i] = at(output_allocation(words(i)), words(i)[2], written);
   }
 }
 

@@ -87,6 +87,9 @@ class NetworkCall final : public CallOperation {
             .last = last};
   }
   void send_to(int to, std::uint32_t part, std::uint64_t offset, std::span<const std::byte> bytes);
+  /// What this rank needs of the input that `from` has sent with the call. Throws PeerError if its
+  /// length is not that of an equal call.
+  [[nodiscard]] std::span<const std::byte> input_of(int from) const;
 };
 
 class NetworkMessageOperation final : public MessageOperation {

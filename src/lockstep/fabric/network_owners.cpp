@@ -139,7 +139,7 @@ void run_inline_by_owners(NetworkCall& call) {
   const int own = call.group->rank();
   const int size = call.group->size();
   const auto input_at = [&](int rank, std::size_t begin) {
-    return (rank == own ? made.input : call.group->input(rank, call.number)).data() + begin;
+    return (rank == own ? made.input : call.input_of(rank)).data() + begin;
   };
   if (reduces(made.kind)) {
     for (const auto& range : made.owners->of(own)) {

@@ -1,7 +1,10 @@
 // The data of a call between hosts: what each rank sends, and how it is reduced.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
+#include "lockstep/base/error.h"
 #include "lockstep/fabric/network_data_plane_internal.h"
 #include "lockstep/kernels/reduce.h"
 
@@ -113,14 +116,31 @@ void NetworkCall::send_to(int to, std::uint32_t part, std::uint64_t offset,
   group->send(to, {number, part}, offset, bytes, sent[index]);
 }
 
+std::span<const std::byte> NetworkCall::input_of(int from) const {
+  const int own = group->rank();
+  const auto input = group->input(from, number);
+  auto wanted = input_bytes(call, from, group->size());
+  if (!group->relays()) {
+    if (call.kind == Collective::reduce || call.kind == Collective::gather) {
+      wanted = own == call.root ? wanted : 0;
+    }
+    if (wanted > 0 && exchange::has_piece_for_each(call.kind)) {
+      wanted = exchange::piece_bytes(call);
+    }
+  }
+  if (input.size() != wanted) {
+    throw PeerError(from, fmt::format("it sent {} bytes of input with a call that has {}",
+                                      input.size(), wanted));
+  }
+  return group->relays() ? exchange::needed_of(call, input, own) : input;
+}
+
 void run_inline(NetworkCall& call) {
   const auto& made = call.call;
   const int own = call.group->rank();
   const int size = call.group->size();
   const auto input_of = [&](int rank) {
-    if (rank == own) return exchange::input_for(made, own, own);
-    const auto input = call.group->input(rank, call.number);
-    return call.group->relays() ? exchange::needed_of(made, input, own) : input;
+    return rank == own ? exchange::input_for(made, own, own) : call.input_of(rank);
   };
   if (made.output.empty()) return;
   if (!reduces(made.kind)) {

@@ -1,11 +1,14 @@
-// The order of messages to one rank, with a network that only records what is posted.
+// What a rank sends to another one and in which order, and what it does with input that a faulty
+// one has sent, with a network that only records.
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/fabric/network_data_plane_internal.h"
 
 namespace lockstep {
@@ -23,8 +26,10 @@ class RecordingNetwork final : public Network {
     if (decoded && decoded->kind == NetworkMessage::Kind::offer) offers.push_back(decoded->number);
   }
   void expect(int, std::uint64_t, const TransferKey&, std::span<std::byte>, Word&) override {}
-  void send(int, std::uint64_t, std::uint64_t, const TransferKey&, std::uint64_t,
-            std::span<const std::byte>, Word&) override {}
+  void send(int, std::uint64_t, std::uint64_t, const TransferKey&, std::uint64_t offset,
+            std::span<const std::byte> bytes, Word&) override {
+    sends.emplace_back(offset, bytes.size());
+  }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   void forget_all(std::uint64_t) noexcept override {}
   void poll() override {}
@@ -38,7 +43,12 @@ class RecordingNetwork final : public Network {
     EXPECT_TRUE(end_->receive(from, encode(answer), {}));
   }
 
-  std::vector<std::uint64_t> offers;  // in the order of their posts
+  void enter(int from, const NetworkMessage& entered) {
+    EXPECT_TRUE(end_->receive(from, encode(entered), {}));
+  }
+
+  std::vector<std::uint64_t> offers;                         // in the order of their posts
+  std::vector<std::pair<std::uint64_t, std::size_t>> sends;  // offset and length
 
  private:
   NetworkEnd* end_ = nullptr;
@@ -66,6 +76,32 @@ TEST(NetworkSends, ALaterMessageDoesNotOvertakeIfAnswersArriveBetweenTwoRecipes)
   sends[16]->recipe.advance();
   sends[17]->recipe.advance();
   EXPECT_EQ(network->offers, expected);
+}
+
+// The other rank makes the same call, but what it has sent with it is shorter or longer.
+TEST(NetworkSends, InputOfAnotherLengthThanThatOfTheCallNamesItsSender) {
+  for (const auto kind : {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter,
+                          Collective::all_gather, Collective::gather, Collective::all_to_all}) {
+    for (const std::size_t bytes : {0, 4, 12, 4096}) {
+      const auto network = std::make_shared<RecordingNetwork>();
+      const auto group = std::make_shared<NetworkGroup>(network, 0, std::vector{0, 1});
+      group->set_ends({0, 0});
+      NetworkDataPlane plane(group, "recorded", {}, std::nullopt);
+      const Call sizes{.kind = kind, .dtype = DType::float32, .count = 2};
+      std::vector<std::byte> input(input_bytes(sizes, 0, 2));
+      std::vector<std::byte> output(output_bytes(sizes, 0, 2));
+      auto call = sizes;
+      call.input = input;
+      call.output = output;
+      const auto operation = plane.prepare(call, 1);
+      const std::vector<std::byte> sent(bytes);
+      NetworkMessage entered{.kind = NetworkMessage::Kind::entered, .number = 1};
+      entered.bytes = sent;
+      network->enter(1, entered);
+      EXPECT_THROW((void)plane.begin(*operation, /*same_memory=*/false), PeerError)
+          << to_string(kind) << ", " << bytes << " bytes";
+    }
+  }
 }
 
 }  // namespace
