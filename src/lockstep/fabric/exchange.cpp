@@ -239,9 +239,11 @@ std::optional<Awaited> TreeExchange::advance() {
     if (!std::exchange(is_begun_, true)) begin(operation);
     const auto& received = operation.received;
     const bool returns = first_return_ > 0 && next_ + 1 == first_return_;
-    const auto most = operation.is_result ? received.which.length
-                                          : (returns ? kFreshBlockBytes : kExchangeBlockBytes) /
-                                                bytes_of(received.dtype);
+    const auto most =
+        operation.is_result
+            ? received.which.length
+            : (returns ? call_.block_bytes : std::min(call_.block_bytes, kExchangeBlockBytes)) /
+                  bytes_of(received.dtype);
     while (combined_ < received.which.length) {
       const Part block{received.which.begin + combined_,
                        std::min(most, received.which.length - combined_)};
@@ -274,7 +276,7 @@ void TreeExchange::send_fresh_input(const Operation& operation) {
   const auto width = bytes_of(sums_.dtype);
   const auto& all = operation.send;
   for (std::size_t done = 0; done < all.length;) {
-    const Part block{all.begin + done, std::min(kFreshBlockBytes / width, all.length - done)};
+    const Part block{all.begin + done, std::min(call_.block_bytes / width, all.length - done)};
     const auto* const start = data_.prepare(block, ExchangeData::Use::again);
     call_.send_to(operation.peer, operation.part, done * width, {start, block.length * width});
     done += block.length;

@@ -9,6 +9,7 @@
 #include "lockstep/fabric/host_call_internal.h"
 #include "lockstep/fabric/network_control_plane_internal.h"
 #include "lockstep/fabric/network_data_plane_internal.h"
+#include "lockstep/rendezvous/call_size.h"
 
 namespace lockstep {
 namespace {
@@ -131,6 +132,7 @@ std::shared_ptr<CallOperation> NetworkDataPlane::prepare(const Call& call, std::
   own->call = call;
   own->number = number;
   const auto largest = std::max(input_bytes(call, call.root, size()), call.input.size());
+  own->block_bytes = block_bytes(options_.exchange.link, largest, bytes_of(call.dtype));
   // The tree of a call with leaves is not that over the ranks.
   const bool moves_between_members =
       reduces(call.kind) && !has_owners(call.kind) && !call.leaves && size() > 1;

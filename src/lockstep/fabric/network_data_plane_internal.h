@@ -59,7 +59,8 @@ class NetworkCall final : public CallOperation {
   using Word = Network::Word;
   std::shared_ptr<NetworkGroup> group;
   bool is_inline = false;
-  bool transfers = false;  // is not inline, and has expected data
+  bool transfers = false;       // is not inline, and has expected data
+  std::size_t block_bytes = 0;  // in which its data move
   // By rank, in bytes.
   std::vector<Word> arrived;
   std::vector<Word> results;

@@ -10,9 +10,6 @@
 namespace lockstep {
 namespace {
 
-// A block fits into the second-level cache.
-constexpr std::size_t kBlockBytes = 256U << 10;
-
 Part bytes_of_range(const Call& call, const ElementRange& range) {
   const auto width = bytes_of(call.dtype);
   return {static_cast<std::size_t>(range.begin) * width,
@@ -56,8 +53,8 @@ Recipe reduce_to_owners(NetworkCall& call) {
   std::size_t before = 0;  // bytes of earlier ranges
   for (const auto& range : made.owners->of(own)) {
     const auto owned = bytes_of_range(made, range);
-    for (std::size_t begin = 0; begin < owned.length; begin += kBlockBytes) {
-      const auto bytes = std::min(kBlockBytes, owned.length - begin);
+    for (std::size_t begin = 0; begin < owned.length; begin += call.block_bytes) {
+      const auto bytes = std::min(call.block_bytes, owned.length - begin);
       for (int from = 0; from < size; ++from) {
         if (from == own) continue;
         const auto& arrived = call.arrived[static_cast<std::size_t>(from)];

@@ -88,11 +88,6 @@ Part received_from(const Call& call, int from, int rank, int size) {
 
 namespace {
 
-// A block is reduced and sent as soon as it has arrived, while the next ones are on their way. A
-// smaller one would stay in the second-level cache, but more system calls cost more than that
-// saves.
-constexpr std::size_t kBlockBytes = 1U << 20;
-
 void copy(std::span<std::byte> to, std::span<const std::byte> from) {
   if (!from.empty() && to.data() != from.data()) std::memcpy(to.data(), from.data(), from.size());
 }
@@ -113,7 +108,11 @@ void NetworkCall::send_to(int to, std::uint32_t part, std::uint64_t offset,
                           std::span<const std::byte> bytes) {
   const auto index = static_cast<std::size_t>(to);
   queued[index] += bytes.size();
-  group->send(to, {number, part}, offset, bytes, sent[index]);
+  // The receiver uses a block when it has arrived, and the network sends one as a whole.
+  for (std::size_t first = 0; first < bytes.size(); first += block_bytes) {
+    const auto block = bytes.subspan(first, std::min(block_bytes, bytes.size() - first));
+    group->send(to, {number, part}, offset + first, block, sent[index]);
+  }
 }
 
 std::span<const std::byte> NetworkCall::input_of(int from) const {
@@ -181,8 +180,9 @@ Recipe move_data(NetworkCall& call) {
   auto* const result = !returns                             ? made.output.data()
                        : exchange::keeps_results(made, own) ? made.output.data() + owned.begin
                                                             : call.scratch_of((own + 1) % size);
-  for (std::size_t begin = 0; begin < owned.length; begin += kBlockBytes) {
-    const auto bytes = std::min(kBlockBytes, owned.length - begin);
+  // A block is reduced and sent as soon as it has arrived, while the next ones are on their way.
+  for (std::size_t begin = 0; begin < owned.length; begin += call.block_bytes) {
+    const auto bytes = std::min(call.block_bytes, owned.length - begin);
     for (int from = 0; from < size; ++from) {
       if (from == own) continue;
       co_await call.reaches(call.arrived[static_cast<std::size_t>(from)], begin + bytes, from);

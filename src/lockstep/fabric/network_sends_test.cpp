@@ -10,6 +10,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/fabric/network_data_plane_internal.h"
+#include "lockstep/machine/links.h"
+#include "lockstep/rendezvous/call_size.h"
 
 namespace lockstep {
 namespace {
@@ -76,6 +78,41 @@ TEST(NetworkSends, ALaterMessageDoesNotOvertakeIfAnswersArriveBetweenTwoRecipes)
   sends[16]->recipe.advance();
   sends[17]->recipe.advance();
   EXPECT_EQ(network->offers, expected);
+}
+
+// What a rank sends of a direct sum between two ranks: the part of the other one, block by block.
+std::vector<std::pair<std::uint64_t, std::size_t>> sends_of(std::size_t bytes,
+                                                            const NetworkLink& link) {
+  const auto network = std::make_shared<RecordingNetwork>();
+  const auto group = std::make_shared<NetworkGroup>(network, 0, std::vector{0, 1});
+  group->set_ends({0, 0});
+  NetworkDataPlane plane(group, "recorded",
+                         {.exchange = {.link = link, .algorithm = ExchangeAlgorithm::direct}},
+                         std::nullopt);
+  std::vector<std::byte> memory(bytes);
+  const auto operation = plane.prepare({.kind = Collective::all_reduce,
+                                        .dtype = DType::float32,
+                                        .count = static_cast<std::int64_t>(bytes / 4),
+                                        .input = memory,
+                                        .output = memory},
+                                       1);
+  auto recipe = plane.begin(*operation, /*same_memory=*/false);
+  recipe.advance();
+  return network->sends;
+}
+
+TEST(NetworkSends, DataMoveInTheBlocksOfTheLink) {
+  constexpr std::size_t kBytes = 8U << 20;
+  for (const auto& link : {NetworkLink{}, NetworkLink{.link_class = LinkClass::nvlink},
+                           NetworkLink{.latency = 50e-6, .bandwidth = 1.25e8, .is_measured = true},
+                           NetworkLink{.latency = 50e-6, .bandwidth = 1e10, .is_measured = true}}) {
+    const auto block = block_bytes(link, kBytes, 4);
+    const auto sends = sends_of(kBytes, link);
+    ASSERT_EQ(sends.size(), kBytes / 2 / block) << "the part of the other rank";
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      EXPECT_EQ(sends[i], std::pair(std::uint64_t{i * block}, block));
+    }
+  }
 }
 
 // The other rank makes the same call, but what it has sent with it is shorter or longer.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "lockstep/machine/cluster.h"
 #include "lockstep/machine/links.h"
@@ -27,8 +28,11 @@ std::string to_string(const NetworkLink& link) {
 
 NetworkLink slowest_link_of(const Cluster& cluster) noexcept {
   NetworkLink slowest;
+  std::optional<LinkClass> lowest;
   for (const auto& link : cluster.links) {
-    if (!link.measured || host_of(cluster, link.first) == host_of(cluster, link.second)) continue;
+    if (host_of(cluster, link.first) == host_of(cluster, link.second)) continue;
+    lowest = std::min(lowest.value_or(link.link_class), link.link_class);
+    if (!link.measured) continue;
     const auto rate = std::min(link.measured->bandwidth, link.measured->back_bandwidth);
     if (!(rate > 0) || !(link.measured->latency > 0)) continue;
     slowest.bandwidth = slowest.is_measured ? std::min(slowest.bandwidth, rate) : rate;
@@ -39,6 +43,7 @@ NetworkLink slowest_link_of(const Cluster& cluster) noexcept {
     slowest.stripes = std::max(
         slowest.stripes, advised_stripes(found.bandwidth, found.striped_bandwidth, found.stripes));
   }
+  slowest.link_class = lowest.value_or(LinkClass::ethernet);
   return slowest;
 }
 

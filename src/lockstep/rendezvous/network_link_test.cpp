@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/machine/cluster.h"
+#include "lockstep/machine/links.h"
 
 namespace lockstep {
 namespace {
@@ -51,6 +52,17 @@ TEST(NetworkLink, IsAssumedIfNothingWasMeasured) {
   EXPECT_EQ(slowest_link_of(cluster), NetworkLink{});
   EXPECT_EQ(network_link(Environment{}), NetworkLink{});
   EXPECT_EQ(to_string(NetworkLink{}), "25 us, 1.25 GB/s, assumed");
+}
+
+TEST(NetworkLink, HasTheLowestClassOfTheLinksBetweenHosts) {
+  auto cluster = three_hosts();
+  for (auto& link : cluster.links) link.measured = {};
+  cluster.links[1].link_class = LinkClass::nvlink;
+  cluster.links[2].link_class = LinkClass::infiniband;
+  EXPECT_EQ(slowest_link_of(cluster).link_class, LinkClass::infiniband);
+  cluster.links[2].link_class = LinkClass::nvlink;
+  EXPECT_EQ(slowest_link_of(cluster).link_class, LinkClass::nvlink) << "not that inside a host";
+  EXPECT_FALSE(slowest_link_of(cluster).is_measured);
 }
 
 TEST(NetworkLink, IsReadFromTheFileOfBenchLink) {
