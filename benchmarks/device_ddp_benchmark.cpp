@@ -1,7 +1,8 @@
-// device_ddp_benchmark LAYERS HEADS WIDTH CONTEXT BATCH VOCABULARY STEPS: what Ddp costs on a GPU.
-// Trains two equal GPTs in turns, in one process of one rank: one without Ddp, one with Ddp over
-// NCCL, which reduces every bucket although there is only one rank. Prints one line of JSON with
-// the median times per step. benchmarks/gpu_against_python/ddp_overhead.py runs it beside PyTorch.
+// device_ddp_benchmark LAYERS HEADS WIDTH CONTEXT BATCH VOCABULARY STEPS [graph]: what Ddp costs on
+// a GPU. Trains two equal GPTs in turns, in one process of one rank: one without Ddp, one with Ddp
+// over NCCL, which reduces every bucket although there is only one rank. With "graph" each step of
+// both is the replay of a CUDA graph. Prints one line of JSON with the median times per step.
+// benchmarks/gpu_against_python/ddp_overhead.py runs it beside PyTorch.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/lockstep.h"
@@ -20,7 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kStepsPerTurn = 10;  // the host runs ahead within a turn, as in training
-constexpr int kWarmUpTurns = 2;
+constexpr int kWarmUpTurns = 2;    // more steps than before the capture of a graph
+constexpr double kLr = 6e-4;
 
 struct Shape {
   std::int64_t layers, heads, width, context, batch, vocabulary;
@@ -33,7 +36,7 @@ double median(std::vector<double> values) {
 
 class Trained {
  public:
-  Trained(const Shape& shape, bool with_ddp)
+  Trained(const Shape& shape, bool with_ddp, bool as_graph)
       : net_(lockstep::models::GptOptions{.vocabulary = shape.vocabulary,
                                           .context = shape.context,
                                           .layers = shape.layers,
@@ -49,27 +52,42 @@ class Trained {
     } else {
       flat_.emplace(*net_, group_);
     }
-    optimizer_.emplace(with_ddp ? ddp_->flat() : *flat_, lockstep::AdamWOptions{.lr = 6e-4});
+    optimizer_.emplace(with_ddp ? ddp_->flat() : *flat_, lockstep::AdamWOptions{.lr = kLr});
+    if (!as_graph) return;
+    optimizer_->set_lr(kLr);
+    lockstep::CudaGraphStepOptions options;
+    if (with_ddp) options.groups = {group_};
+    graph_.emplace([this](const std::vector<at::Tensor>& batch) { return step(batch[0]); },
+                   options);
   }
 
   // Milliseconds per step.
   double turn() {
     torch::cuda::synchronize();
     const auto begin = Clock::now();
-    for (int i = 0; i < kStepsPerTurn; ++i) step();
+    for (int i = 0; i < kStepsPerTurn; ++i) {
+      if (graph_) {
+        (void)(*graph_)({tokens_});
+      } else {
+        (void)step(tokens_);
+      }
+    }
     torch::cuda::synchronize();
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / kStepsPerTurn;
   }
 
  private:
-  void step() {
+  at::Tensor step(const at::Tensor& tokens) {
+    at::Tensor loss;
     {
       const lockstep::Autocast lower(at::kBFloat16, at::kCUDA);
-      const auto logits = net_->forward(tokens_.slice(1, 0, tokens_.size(1) - 1));
-      torch::cross_entropy_loss(logits.flatten(0, 1), tokens_.slice(1, 1).flatten()).backward();
+      const auto logits = net_->forward(tokens.slice(1, 0, tokens.size(1) - 1));
+      loss = torch::cross_entropy_loss(logits.flatten(0, 1), tokens.slice(1, 1).flatten());
+      loss.backward();
     }
     optimizer_->step();
     optimizer_->zero_grad();
+    return loss;
   }
 
   lockstep::models::Gpt net_;
@@ -78,6 +96,7 @@ class Trained {
   std::optional<lockstep::Ddp> ddp_;
   std::optional<lockstep::FlatParameters> flat_;
   std::optional<lockstep::AdamW> optimizer_;
+  std::optional<lockstep::CudaGraphStep> graph_;
 };
 
 }  // namespace
@@ -87,13 +106,15 @@ int main(int argc, char** argv) {
     fmt::print("SKIPPED: no GPU on this machine\n");
     return 77;
   }
-  if (argc != 8) {
-    fmt::print(stderr, "usage: {} LAYERS HEADS WIDTH CONTEXT BATCH VOCABULARY STEPS\n", argv[0]);
+  const bool as_graph = argc == 9 && std::string_view(argv[8]) == "graph";
+  if (argc != 8 && !as_graph) {
+    fmt::print(stderr, "usage: {} LAYERS HEADS WIDTH CONTEXT BATCH VOCABULARY STEPS [graph]\n",
+               argv[0]);
     return 2;
   }
   const auto number = [&](int i) { return std::atoll(argv[i]); };
   const Shape shape{number(1), number(2), number(3), number(4), number(5), number(6)};
-  Trained plain(shape, false), ddp(shape, true);
+  Trained plain(shape, false, as_graph), ddp(shape, true, as_graph);
   std::vector<double> plain_ms, ddp_ms;
   const int turns = kWarmUpTurns + static_cast<int>(number(7)) / kStepsPerTurn;
   for (int i = 0; i < turns; ++i) {

@@ -1,30 +1,29 @@
-// A rank is killed during backward: every survivor gets PeerError with its rank within a second and
-// continues to train in a group of the survivors.
+// One of four ranks is killed during backward: every survivor gets PeerError with its rank within a
+// second and continues to train in a group of the survivors.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <torch/torch.h>
-#include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <optional>
 
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
+#include "lockstep/fabric/test_kill_record_internal.h"
 #include "lockstep/testing/processes.h"
 
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr int kSize = 3;
+constexpr int kSize = 4;
+constexpr double kDetectionLimit = 1.0;  // seconds; usually 0.1
 
 at::Tensor forward(torch::nn::Sequential& net, int rank, int step, bool die) {
   auto x = batch_of(rank, step, 4, 64);
   for (std::size_t i = 0; i < net->size(); ++i) {
     x = torch::tanh(net[i]->as<torch::nn::Linear>()->forward(x));
     if (die && i == net->size() / 2) {
-      x.register_hook([](const at::Tensor&) { ::kill(::getpid(), SIGKILL); });
+      x.register_hook([](const at::Tensor&) { KillRecord::write_and_die(); });
     }
   }
   return x.square().mean();
@@ -60,15 +59,12 @@ void survive(int rank, int victim) {
   }
   auto loss = forward(net, rank, 2, rank == victim);
   group->barrier().wait();
-  const auto begin = Clock::now();
   try {
     loss.backward();
     ADD_FAILURE() << "no PeerError";
   } catch (const PeerError& error) {
-    const std::chrono::duration<double> took = Clock::now() - begin;
-    ::printf("rank %d heard after %.3f s: %s\n", rank, took.count(), error.what());
+    KillRecord::read().print_detection(error.what());
     EXPECT_EQ(error.rank(), victim) << error.what();
-    EXPECT_LT(took.count(), 10.0);  // usually 0.1
   }
   group.reset();
   world.reset();
@@ -83,19 +79,35 @@ void survive(int rank, int victim) {
   }
 }
 
-TEST(Kill, SurvivorsOfABackwardNameTheRankAndContinue) {
-  for (const int victim : {0, 2}) {
-    const auto outcomes = testing::run_ranks_as_processes(
-        kSize, [&](testing::Rank& self) { survive(self.rank(), victim); },
-        {.expect = testing::Expect::anything});
-    for (int rank = 0; rank < kSize; ++rank) {
-      const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
-      if (rank == victim) {
-        EXPECT_EQ(outcome.signal, SIGKILL) << outcome.output;
-      } else {
-        EXPECT_TRUE(outcome.succeeded()) << "rank " << rank << ":\n" << outcome.output;
-      }
+// Returns the time in seconds until the last survivor named the victim.
+double kill(int victim) {
+  const auto outcomes = testing::run_ranks_as_processes(
+      kSize, [&](testing::Rank& self) { survive(self.rank(), victim); },
+      {.expect = testing::Expect::anything});
+  KillRecord::remove();
+  double longest = 0;
+  for (int rank = 0; rank < kSize; ++rank) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+    if (rank == victim) {
+      EXPECT_EQ(outcome.signal, SIGKILL) << outcome.output;
+    } else {
+      EXPECT_TRUE(outcome.succeeded()) << "rank " << rank << ":\n" << outcome.output;
+      longest = std::max(longest, KillRecord::longest_detection(outcome.output));
     }
+  }
+  return longest;
+}
+
+// On a busy machine a survivor may not run for a second: the shortest time of several runs counts.
+TEST(Kill, SurvivorsOfABackwardNameTheRankWithinASecondAndContinue) {
+  for (const int victim : {0, 2}) {
+    double fastest = kill(victim);
+    for (int more = 0; more < 9 && fastest >= kDetectionLimit && !HasFailure(); ++more) {
+      fastest = std::min(fastest, kill(victim));
+    }
+    ::printf("rank %d was named after %.3f s\n", victim, fastest);
+    EXPECT_GT(fastest, 0);  // it was printed
+    EXPECT_LT(fastest, kDetectionLimit);
   }
 }
 
