@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bars.h"
 #include "lockstep/kernels/device_passes.h"
 #include "lockstep/kernels/squares.h"
 
@@ -165,4 +166,19 @@ int main() {
                fmt::format("{:.3f} to {:.3f}", *least, *most), each.bytes / ms / 1e9,
                100 * each.bytes / ms / copy_rate);
   }
+  const auto share = [&](const Case& each) {
+    return 100 * each.bytes / median(each.times) / copy_rate;
+  };
+  const auto bar_of_share = [&](const Case& each, double least) {
+    lockstep::print_bar(each.name + ", 124 M: share of copy bandwidth",
+                        fmt::format("{:.0f} %", share(each)), fmt::format(">= {:.0f} %", least),
+                        share(each) >= least);
+  };
+  const auto& adam = cases[1];
+  const auto& fused = cases[2];
+  bar_of_share(adam, 85);
+  bar_of_share(cases[3], 75);
+  const double ratio = median(fused.times) / median(adam.times);
+  lockstep::print_bar("AdamW float32, 124 M: against _fused_adamw_", fmt::format("{:.2f}", ratio),
+                      ">= 1.0", ratio >= 1);
 }
