@@ -96,6 +96,7 @@ TEST(ShardedGradientsBetweenHosts, StayThoseOfTheLastStepIfARankIsLostInsideASte
         });
         EXPECT_TRUE(holds(message, "rank 1") || group.rank() == 1) << message;
         EXPECT_TRUE(are_same(flat.values(0), before));
+        EXPECT_TRUE(is_filled((*net)["a"], 0)) << "the module has the same memory";
         EXPECT_EQ(message_of([&] { flat.expect_intact(); }), "");
       },
       kOverTcp);

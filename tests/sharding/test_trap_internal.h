@@ -137,23 +137,31 @@ class TrappedSgd final : public FlatOptimizer {
       : FlatOptimizer(
             flat,
             {.kind = "TrappedSgd", .lr = lr, .weight_decay = 0, .groups = {}, .state_names = {}}),
+        lr_(lr),
+        shards_(flat.shared_shards()),
         trap_(trap) {}
 
  private:
   void update(const SegmentMemory& memory, std::span<const RangeStep> ranges) override {
     if (trap_ != nullptr) trap_->before_part();
-    for (const auto& [elements, group] : ranges) {
-      const auto part_of = [&range = elements](const at::Tensor& of, bool is_packed) {
-        return of.narrow(0, is_packed ? range.packed_begin : range.begin, range.count);
-      };
-      auto values = part_of(memory.values, memory.values_are_packed);
-      const auto old = memory.old_values.defined() ? part_of(memory.old_values, false) : values;
-      const auto change = part_of(memory.gradients, memory.gradients_are_packed) * group.lr;
-      at::sub_out(values, old, change);
+    for (const auto& range : ranges) step_run(memory, range.elements);
+    if (memory.values.is_cuda()) {  // all parameters of the only segment, without ranges
+      for (const auto& run : shards_->runs(0)) step_run(memory, run);
     }
     if (trap_ != nullptr) trap_->after_part();
   }
+  void step_run(const SegmentMemory& memory, const OwnedRun& run) const {
+    const auto part_of = [&run](const at::Tensor& of, bool is_packed) {
+      return of.narrow(0, is_packed ? run.packed_begin : run.begin, run.count);
+    };
+    auto values = part_of(memory.values, memory.values_are_packed);
+    const auto old = memory.old_values.defined() ? part_of(memory.old_values, false) : values;
+    const auto change = part_of(memory.gradients, memory.gradients_are_packed) * lr_;
+    at::sub_out(values, old, change);
+  }
 
+  double lr_;
+  std::shared_ptr<const Shards> shards_;
   Trap* trap_;
 };
 

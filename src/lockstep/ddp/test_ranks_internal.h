@@ -41,9 +41,11 @@ inline at::Device test_device() {
   return chosen;
 }
 
-// Skips all tests where the device is not there.
+// Skips all tests where the device is not there. Not in a rank's process: the one that started it
+// has looked, and a process that has looked cannot fork others which use the device.
 struct TestDevice final : ::testing::Environment {
   void SetUp() override {
+    if (testing::is_rank_process()) return;
     if (test_device().is_cuda() && !torch::cuda::is_available()) {
       GTEST_SKIP() << "no GPU on this machine";
     }

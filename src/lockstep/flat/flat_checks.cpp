@@ -88,10 +88,10 @@ void FlatParameters::report_foreign_write(const ShardCheck::Change& change) cons
 }
 
 void FlatParameters::expect_intact() {
-  if (shards_->is_torn()) {
+  if (is_torn_) {
     throw UsageError(
-        "the parameters are those of two steps, because a rank was lost while the ranks exchanged "
-        "their new shards: resume from a checkpoint");
+        "the parameters are those of two steps, because a rank was lost before share_values() "
+        "returned: resume from a checkpoint");
   }
   if (!host_copies_) return;
   const auto change = find_change_of_own();

@@ -299,9 +299,9 @@ void FlatParameters::allocate() {
   if (shards_->packs_gradients() && !host_copies_ && StagedValues::fits(group_, layout_)) {
     staged_ = std::make_unique<StagedValues>(group_, layout_, shards_->ownership());
   }
-  receives_apart_ = shards_->packs_gradients() && !host_copies_ && !staged_ &&
-                    layout_.is_on_cpu() && group_.size() > 1;
-  arriving_.clear();
+  saves_values_ =
+      shards_->is_sharded() && !host_copies_ && !exchanges_memory_ && !staged_ && group_.size() > 1;
+  saved_.clear();
   for (const auto& segment : layout_.segments) {
     const auto number = static_cast<int>(values_.size());
     const auto bytes = segment.length * static_cast<std::int64_t>(c10::elementSize(segment.dtype));

@@ -147,12 +147,12 @@ class FlatParameters {
   void share(at::Tensor& range, const Owners& owners) const;
   /// Updates values as Shards::update() does. `update` changes next_values(); if there are
   /// old_values(), it reads these and writes all elements of the part's runs. Collective with
-  /// shards.
+  /// shards. If a rank is lost, the values are all old ones, or all new ones.
   void update(const std::function<bool(int segment, const Shards::Part& part)>& update);
 
   /// Where update() writes. With Copies::per_host: the next copy. With Copies::per_rank and shards
   /// on the CPU: the memory of the averages, each of which is needed until its value is written;
-  /// with Shard::gradients and several hosts memory of its own. Otherwise: values().
+  /// with Shard::gradients on one host only. Otherwise: values().
   [[nodiscard]] const at::Tensor& next_values(int segment) const;
   /// Whether next_values() is packed memory (shards.h).
   [[nodiscard]] bool next_is_packed() const noexcept { return staged_ != nullptr; }
@@ -182,9 +182,13 @@ class FlatParameters {
   /// Valid until adopt() and rebind(); made by the first call.
   [[nodiscard]] std::span<const OwnedShard> owned();
   /// Copies the values that each rank updates to all ranks.
-  /// Collective: every rank calls this after it has changed values of owned(). Throws PeerError.
+  /// Collective: every rank calls this after it has changed values of owned(). Throws PeerError
+  /// when a rank is lost. With Copies::per_rank the values of this rank are a mixture then: its own
+  /// shards are new, those of others are new or old. expect_intact() says so, and with it every
+  /// later backward(), step of an optimizer of lockstep, and rebind(). With Copies::per_host they
+  /// are those before the call.
   void share_values();
-  /// Throws UsageError if a rank was lost while ranks sent each other new values, and, with
+  /// Throws UsageError if a rank was lost in share_values() with Copies::per_rank, and, with
   /// Copies::per_host, with the names of parameters that the program has changed in place, which
   /// undoes the changes, and if this rank's shards are no longer what it wrote.
   void expect_intact();
@@ -226,8 +230,8 @@ class FlatParameters {
   void allocate();
   void bind_owned();
   void copy_to_owned();
-  void exchange_memory();
-  void update_apart(const std::function<bool(int segment, const Shards::Part& part)>& update);
+  void exchange_memory(std::span<const at::Tensor> others);
+  void update_with_saved(const std::function<bool(int segment, const Shards::Part& part)>& update);
   void keep_values(int segment, const Shards::Part& part) const;
   void note_written(bool bumps);
   [[nodiscard]] ShardCheck::Memory own_shards(
@@ -260,10 +264,11 @@ class FlatParameters {
   // Values and gradients exchange their memory in each update(): a rank that is lost inside it
   // leaves the values as they were.
   bool exchanges_memory_ = false;
-  // With Shard::gradients per rank and ranks of several hosts, on the CPU: an update() writes and
-  // receives new values in memory of its own, and copies them when all are there.
-  bool receives_apart_ = false;
-  std::vector<at::Tensor> arriving_;    // that memory, by segment; empty outside of update()
+  // With shards, a copy per rank and neither of these, as on GPUs and on several hosts: an update()
+  // first copies the old values, which the parameters get back if a rank is lost.
+  bool saves_values_ = false;
+  std::vector<at::Tensor> saved_;       // by segment; empty outside of update(), unless it threw
+  bool is_torn_ = false;                // share_values() has thrown
   bool gradients_are_used_ = false;     // by an update(), which has written to their memory
   std::vector<std::int64_t> versions_;  // of the parameters, as lockstep last wrote them
   ShardCheck value_check_;              // of own_shards(); each note is compared once

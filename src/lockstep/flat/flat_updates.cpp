@@ -2,7 +2,7 @@
 // rank updates, and how other ranks get the new values.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/view_as_real.h>
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -147,10 +148,10 @@ bool FlatParameters::is_averaged(int parameter) const {
 
 void FlatParameters::update(
     const std::function<bool(int segment, const Shards::Part& part)>& update) {
-  if (exchanges_memory_ || staged_ || receives_apart_) {
-    // Gradients that wait for their average are in that memory, and stay.
+  if (exchanges_memory_ || staged_ || saves_values_) {
+    // Nothing changes. Gradients that wait for their average are in that memory, and stay.
     if (std::find(averaged_.begin(), averaged_.end(), true) == averaged_.end()) return;
-    gradients_are_used_ = !receives_apart_;
+    gradients_are_used_ = !saves_values_;
   }
   if (host_copies_) {
     host_copies_->update(*shards_, update);
@@ -158,31 +159,35 @@ void FlatParameters::update(
   } else if (exchanges_memory_) {
     shards_->update(gradients_[static_cast<std::size_t>(buffer_)], update,
                     [this](int segment, const Shards::Part& part) { keep_values(segment, part); });
-    exchange_memory();
+    exchange_memory(gradients_[static_cast<std::size_t>(buffer_)]);
   } else if (staged_) {
     staged_->update(*shards_, values_, update);
-  } else if (receives_apart_) {
-    update_apart(update);
+  } else if (saves_values_) {
+    update_with_saved(update);
   } else {
     shards_->update(values_, update);
   }
   note_written(/*bumps=*/false);
 }
 
-// The memory exists only here, when backward has freed what it needed. If this throws, it stays
-// until the next update: transfers of a lost group may end late.
-void FlatParameters::update_apart(
+// The saved values exist only here, when backward has freed what it needed. If a rank is lost, the
+// parameters get their memory. That of the mixture stays until the next update or rebind(), and is
+// not used: transfers of a lost group may end late.
+void FlatParameters::update_with_saved(
     const std::function<bool(int segment, const Shards::Part& part)>& update) {
-  arriving_.clear();
-  for (const auto& segment : values_) arriving_.push_back(at::empty_like(segment));
-  shards_->update(arriving_, update,
-                  [this](int segment, const Shards::Part& part) { keep_values(segment, part); });
-  for (int i = 0; i < num_segments(); ++i) {
-    const auto bytes = static_cast<std::uint64_t>(values(i).nbytes());
-    note_moved({.loaded = bytes, .stored = bytes});
-    values(i).copy_(next_values(i));
+  saved_.clear();
+  for (const auto& segment : values_) {
+    const auto bytes = static_cast<std::uint64_t>(segment.nbytes());
+    if (segment.is_cpu()) note_moved({.loaded = bytes, .stored = bytes});
+    saved_.push_back(segment.clone());
   }
-  arriving_.clear();
+  try {
+    shards_->update(values_, update);
+  } catch (...) {
+    exchange_memory(saved_);
+    throw;
+  }
+  saved_.clear();
 }
 
 void FlatParameters::keep_values(int segment, const Shards::Part& part) const {
@@ -192,10 +197,10 @@ void FlatParameters::keep_values(int segment, const Shards::Part& part) const {
 
 // Every view of a segment, such as a parameter of the module, has its storage, and so gets the
 // other memory.
-void FlatParameters::exchange_memory() {
+void FlatParameters::exchange_memory(std::span<const at::Tensor> others) {
   for (int i = 0; i < num_segments(); ++i) {
     auto* const first = values(i).storage().unsafeGetStorageImpl();
-    auto* const second = gradients(i).storage().unsafeGetStorageImpl();
+    auto* const second = others[static_cast<std::size_t>(i)].storage().unsafeGetStorageImpl();
     auto memory = first->set_data_ptr(at::DataPtr());
     first->set_data_ptr_noswap(second->set_data_ptr(std::move(memory)));
   }
@@ -203,13 +208,12 @@ void FlatParameters::exchange_memory() {
 
 const at::Tensor& FlatParameters::next_values(int segment) const {
   if (host_copies_) return host_copies_->next(segment);
-  if (!arriving_.empty()) return arriving_[static_cast<std::size_t>(segment)];
   return exchanges_memory_ || staged_ ? average_memory(segment) : values(segment);
 }
 
 at::Tensor FlatParameters::old_values(int segment) const {
   if (host_copies_) return host_copies_->shared(segment);
-  return exchanges_memory_ || staged_ || receives_apart_ ? values(segment) : at::Tensor();
+  return exchanges_memory_ || staged_ ? values(segment) : at::Tensor();
 }
 
 void FlatParameters::expect_gradients() const {
@@ -306,7 +310,9 @@ void FlatParameters::share_values() {
     owned_copied_at_.reset();
     host_copies_->switch_over();
   } else {
+    is_torn_ = shards_->is_sharded();  // until all ranks have the new values
     shards_->update(values_, [](int, const Shards::Part&) { return true; });
+    is_torn_ = false;
   }
   note_written(/*bumps=*/true);
 }

@@ -185,7 +185,6 @@ void Shards::update(std::span<const at::Tensor> values,
     }
     calls.pop_front();
   };
-  is_torn_ = is_sharded() && !keep;  // until all ranks have the new values
   for (int i = 0; i < static_cast<int>(values.size()); ++i) {
     for (const auto& part : parts(i)) {
       const bool is_changed = update(i, part);
@@ -199,7 +198,6 @@ void Shards::update(std::span<const at::Tensor> values,
     }
   }
   while (!calls.empty()) wait_for_first();
-  is_torn_ = false;
 }
 
 }  // namespace lockstep

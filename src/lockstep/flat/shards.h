@@ -90,16 +90,13 @@ class Shards {
   /// Calls update(segment, part) for each part; `values` are the segments. It changes elements of
   /// the part's runs, and returns whether any rank changes the part. Returns when all ranks have
   /// the new values. Collective if is_sharded(): every rank calls this, and `update` returns the
-  /// same everywhere. Throws PeerError when a rank is lost.
-  /// With `keep`, the caller has whole values elsewhere if this throws, the old or the new ones.
+  /// same everywhere. Throws PeerError when a rank is lost: `values` may be a mixture of old and
+  /// new ones then.
   /// keep(segment, part) is called for a part that no rank changes: it copies the part if `values`
   /// do not hold it.
   void update(std::span<const at::Tensor> values,
               const std::function<bool(int segment, const Part& part)>& update,
               const std::function<void(int segment, const Part& part)>& keep = {});
-
-  /// Whether update() has thrown without `keep`: the values may be those of two steps.
-  [[nodiscard]] bool is_torn() const noexcept { return is_torn_; }
 
  private:
   /// The owners of elements [begin, begin + count) among the ranks of `group`, which may be another
@@ -114,7 +111,6 @@ class Shards {
   Ownership ownership_;
   std::vector<std::vector<Part>> parts_;     // by segment
   std::vector<std::vector<OwnedRun>> runs_;  // by segment
-  bool is_torn_ = false;
 };
 
 }  // namespace lockstep

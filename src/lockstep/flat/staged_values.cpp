@@ -43,9 +43,8 @@ void StagedValues::update(
     copy(segment, part.runs, group_.rank(), values[static_cast<std::size_t>(segment)]);
     return true;
   };
-  const auto keep = [](int /*segment*/, const Shards::Part& /*part*/) {};  // it is in `values`
   try {
-    shards.update(values, send, keep);
+    shards.update(values, send);
   } catch (const PeerError&) {
     read_all(values);
     throw;
