@@ -147,6 +147,37 @@ TEST(OwnedShards, ThatAreNotSharedAreReported) {
   });
 }
 
+// With one copy per rank the optimizer has written over the old values by then.
+TEST(OwnedShards, OfAStepInWhichARankIsLostAreReportedOrDropped) {
+  for (const auto& kind : kKinds) {
+    with_groups(2, [&](ProcessGroup& group) {
+      const auto [shard, copies] = kind;
+      SCOPED_TRACE(name_of(shard, copies));
+      ShardedNet net;
+      fill(*net, 1);
+      Ddp ddp(*net, group, {.shard = shard, .copies = copies});
+      std::vector<at::Tensor> mine;
+      for (const auto& owned : ddp.flat().owned()) mine.push_back(owned.value);
+      torch::optim::SGD optimizer(mine, 0.1);
+      const auto before = copies_of_parameters(*net);
+      const auto backward = [&] {
+        net->forward(images(group.rank(), 0, at::kFloat), true).square().mean().backward();
+      };
+      backward();
+      if (group.rank() == 1) return;
+      optimizer.step();
+      EXPECT_TRUE(holds(message_of([&] { ddp.flat().share_values(); }), "rank 1"));
+      if (copies == Copies::per_host) {
+        EXPECT_TRUE(are_equal(copies_of_parameters(*net), before));
+        return;
+      }
+      const std::string mixture = "the parameters are those of two steps";
+      EXPECT_TRUE(holds(message_of(backward), mixture));
+      EXPECT_TRUE(holds(message_of([&] { ddp.flat().rebind(group); }), mixture));
+    });
+  }
+}
+
 TEST(ShardedDdp, ReportsAnOptimizerThatUpdatesNothing) {
   with_groups(2, [](ProcessGroup& group) {
     TestNet net;
