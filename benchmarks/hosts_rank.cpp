@@ -2,9 +2,10 @@
 // processes.
 //   hosts_rank ANSWER KIND SECONDS BYTES…
 // KIND is chosen (the backend that lockstep chooses), flat (every rank by TCP), unchecked (by TCP
-// without checksums), encrypted (by TCP), or raw: ranks 0 and 1 send each other BYTES at the same
-// time, through one connection. Rank 0 writes {"cases": [{"cold": [seconds]}]}, the maximum over
-// the ranks of each call, as the peers of `lockstep bench comm` do.
+// without checksums), encrypted (by TCP), stripes-S-T (by TCP, S connections per pair of ranks,
+// whose bytes T threads move), or raw: ranks 0 and 1 send each other BYTES at the same time,
+// through one connection. Rank 0 writes {"cases": [{"cold": [seconds]}]}, the maximum over the
+// ranks of each call, as the peers of `lockstep bench comm` do.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -61,6 +62,11 @@ void exchange(int socket, PlainExchange exchange) {
 std::shared_ptr<Group> group_of(const World& world, const std::string& kind) {
   if (kind == "unchecked") return make_group(world, {}, connect_by_tcp({.checks_data = false}));
   if (kind == "encrypted") return make_group(world, {}, connect_by_tcp({.encrypts_data = true}));
+  TcpOptions striped;
+  if (std::sscanf(kind.c_str(), "stripes-%d-%d", &striped.stripes.emplace(),
+                  &striped.stripe_threads.emplace()) == 2) {
+    return make_group(world, {}, connect_by_tcp(striped));
+  }
   BackendOptions backend;
   if (kind == "flat") backend.backend = BackendKind::tcp;
   return make_group(world, {}, backend);

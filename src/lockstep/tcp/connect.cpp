@@ -6,9 +6,11 @@
 #include <memory>
 #include <utility>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/fabric/network_planes.h"
 #include "lockstep/net/interfaces.h"
+#include "lockstep/rendezvous/idle_cores.h"
 #include "lockstep/tcp/network_internal.h"
 
 namespace lockstep {
@@ -94,6 +96,24 @@ HostPlanes connect_host(Membership membership, AddressExchange& addresses, const
                              watch);
 }
 
+// As many as cores are idle, if there are several stripes.
+int stripe_threads(const Membership& membership, const std::vector<RankAddress>& addresses,
+                   const TcpOptions& options) {
+  if (options.stripe_threads) return *options.stripe_threads;
+  const auto& settings = membership.registry->network_settings();
+  const bool has_stripes = stripes_of(options, settings) > 1 ||
+                           std::any_of(addresses.begin(), addresses.end(), [](const auto& address) {
+                             return address.endpoints.size() > 1;
+                           });
+  if (!has_stripes) return 1;
+  std::vector<ProcessIdentity> of_host;
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    const auto own = static_cast<std::size_t>(membership.rank);
+    if (membership.hosts[rank] == membership.hosts[own]) of_host.push_back(addresses[rank].process);
+  }
+  return std::max(1, idle_cores(of_host, Environment::of_process()));
+}
+
 // Connects this rank to the ranks `first`, and to each other one when they exchange data.
 void connect_ranks(TcpNetwork& network, const Membership& membership,
                    const std::vector<RankAddress>& addresses, const std::vector<int>& first,
@@ -140,6 +160,7 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
     processes.push_back(all.back().process);
     ends.push_back(all.back().end);
   }
+  network->allow_threads(stripe_threads(membership, all, options));
   connect_ranks(*network, membership, all, planes.first_peers(), deadline, watch);
   planes.set_ends(std::move(ends));
   add_processes(facts, membership, processes);

@@ -35,6 +35,9 @@ struct TcpOptions {
   // If set, connects the ranks of each host: large data then cross the network once per host, and
   // move through the memory of this transport inside a host.
   Connect within_host = {};
+  // Threads that move the data of several stripes at the same time, that of the caller included.
+  // Valid for all groups of a world. nullopt: as many as there are cores on which no rank computes.
+  std::optional<int> stripe_threads = {};
   // With within_host, the shared memory per rank through which data pass that are not in registered
   // memory: this much for inputs, and for results; equal on all ranks.
   std::size_t stage_bytes = 2U << 20;

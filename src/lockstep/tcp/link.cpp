@@ -84,7 +84,8 @@ void Link::note(int channel, LinkNote note) {
 
 void Link::flush() {
   flush_messages();
-  flush_data();
+  if (has_threads()) return flush_at_once();
+  flush_in_turn();
 }
 
 void Link::flush_messages() {
@@ -122,8 +123,20 @@ bool Link::is_delivered() const noexcept {
 
 bool Link::receive(int channel) {
   if (descriptor(channel) < 0 || has_ended(channel)) return false;
-  return channel == 0 ? receive_messages()
-                      : receive_data(*stripes_[static_cast<std::size_t>(channel - 1)]);
+  if (channel == 0) return receive_messages();
+  auto& stripe = *stripes_[static_cast<std::size_t>(channel - 1)];
+  const bool has_received = receive_data(stripe);
+  settle(stripe);
+  if (!stripe.notes.empty()) flush_data();  // the answer to a ping
+  return has_received;
+}
+
+// What a turn of the stripe has found, in whichever thread.
+void Link::settle(Stripe& stripe) {
+  const auto failure = std::exchange(stripe.failure, std::nullopt);
+  if (!failure || is_lost_) return;
+  if (failure->error_number != 0) return end(stripe.channel, failure->error_number);
+  lose(failure->why);
 }
 
 // Returns whether there was something.

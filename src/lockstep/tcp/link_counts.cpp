@@ -48,7 +48,7 @@ std::vector<LinkCount> TcpNetwork::counts() const {
 }
 
 double TcpNetwork::thread_seconds() noexcept {
-  return processor_seconds_of(thread_.native_handle());
+  return processor_seconds_of(thread_.native_handle()) + threads_.seconds();
 }
 
 std::vector<LinkCount> link_counts(const std::shared_ptr<void>& network) {

@@ -43,8 +43,11 @@ bool is_new(const LinkHandler::Destination& destination, const DataHeader& heade
 
 void Link::send(std::uint64_t own, const Outgoing& outgoing) {
   if (is_lost_) return;
+  const bool others_wait = !queues_.empty();
   queues_[own].push_back(outgoing);
-  flush_data();
+  // One frame needs no threads; nor do stripes without room.
+  if (outgoing.bytes.size() <= kLeastStripedBytes) return flush_in_turn();
+  if (!others_wait || !has_threads()) flush_data();
 }
 
 void Link::forget(std::uint64_t own, std::optional<std::uint64_t> number) {
@@ -102,6 +105,7 @@ bool Link::next_frame(Stripe& stripe) {
     stripe.notes.pop_front();
     return true;
   }
+  auto shared = lock_shared();
   if (queues_.empty()) return false;
   auto turn = queues_.upper_bound(last_served_);
   if (turn == queues_.end()) turn = queues_.begin();
@@ -117,20 +121,23 @@ bool Link::next_frame(Stripe& stripe) {
   frame.bytes = bytes;
   frame.length = bytes.size();
   frame.word = outgoing.sent;
-  seal(stripe, {.end = outgoing.to,
-                .key = outgoing.key,
-                .offset = outgoing.offset,
-                .length = static_cast<std::uint32_t>(bytes.size()),
-                .checksums = checksums_of(bytes)});
+  DataHeader header{.end = outgoing.to,
+                    .key = outgoing.key,
+                    .offset = outgoing.offset,
+                    .length = static_cast<std::uint32_t>(bytes.size())};
   outgoing.offset += bytes.size();
   outgoing.bytes = outgoing.bytes.subspan(bytes.size());
   if (outgoing.bytes.empty()) turn->second.pop_front();
   if (turn->second.empty()) queues_.erase(turn);
+  if (shared) shared.unlock();
+  header.checksums = checksums_of(bytes);
+  seal(stripe, header);
   return true;
 }
 
 std::size_t Link::send_some(Stripe& stripe) {
-  if (stripe.pulse.has_ended || (!stripe.frame && !next_frame(stripe))) return 0;
+  if (stripe.pulse.has_ended || stripe.failure) return 0;
+  if (!stripe.frame && !next_frame(stripe)) return 0;
   auto& frame = *stripe.frame;
   const auto header =
       std::span(frame.header).first(header_size()).subspan(std::min(frame.sent, header_size()));
@@ -145,7 +152,7 @@ std::size_t Link::send_some(Stripe& stripe) {
       ::sendmsg(stripe.connection->socket.number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count < 0) {
     if (!is_temporary(errno) && errno != EPIPE && errno != ECONNRESET) {
-      lose(error_in_words(errno, stripe.pulse.acknowledges));
+      fail(stripe, error_in_words(errno, stripe.pulse.acknowledges));
     }
     return 0;
   }
@@ -159,14 +166,59 @@ std::size_t Link::send_some(Stripe& stripe) {
   return sent;
 }
 
-// Stripes take turns, one frame each, until none has room or nothing is left.
 void Link::flush_data() {
+  if (!has_threads()) return flush_in_turn();
+  for (const auto& stripe : stripes_) {
+    if (stripe && has_output(stripe->channel)) stripe->is_ready = true;
+  }
+  flush_at_once();
+}
+
+bool Link::has_threads() const {
+  return stripes_.size() > 1 && threads_ != nullptr && !threads_->is_empty();
+}
+
+void Link::put_off(int channel) {
+  if (descriptor(channel) >= 0) stripes_[static_cast<std::size_t>(channel - 1)]->is_ready = true;
+}
+
+// Each stripe that is ready takes a turn. Nothing but these turns runs meanwhile: the caller has
+// the lock of the network.
+void Link::flush_at_once() {
+  std::vector<Stripe*> turns;
+  for (const auto& stripe : stripes_) {
+    const bool is_ready = stripe && std::exchange(stripe->is_ready, false);
+    if (is_ready && !is_lost_ && !stripe->pulse.has_ended) turns.push_back(stripe.get());
+  }
+  is_forked_ = true;
+  threads_->run(turns.size(), [&](std::size_t index) { take_turn(*turns[index]); });
+  is_forked_ = false;
+  for (auto* const stripe : turns) settle(*stripe);
+}
+
+// In any thread.
+void Link::take_turn(Stripe& stripe) {
+  try {
+    (void)receive_data(stripe);
+    for (std::size_t sent = 0; sent < kTurnBytes;) {
+      const auto more = send_some(stripe);
+      if (more == 0) break;
+      sent += more;
+    }
+  } catch (const std::exception& error) {
+    fail(stripe, error.what());
+  }
+}
+
+// Stripes take turns, one frame each, until none has room or nothing is left.
+void Link::flush_in_turn() {
   std::size_t moved = 0;
   std::size_t idle = 0;  // stripes in a row that sent nothing
   while (!is_lost_ && moved < kTurnBytes && idle < stripes_.size()) {
     last_stripe_ = (last_stripe_ + 1) % stripes_.size();
     const auto& stripe = stripes_[last_stripe_];
     const auto sent = stripe ? send_some(*stripe) : 0;
+    if (stripe) settle(*stripe);
     moved += sent;
     idle = sent > 0 ? 0 : idle + 1;
   }
@@ -175,13 +227,15 @@ void Link::flush_data() {
 // Reads the bytes of a frame and the header of the next one with one call.
 bool Link::receive_data(Stripe& stripe) {
   std::size_t moved = 0;
-  while (moved < kTurnBytes && !is_lost_) {
+  while (moved < kTurnBytes && !is_lost_ && !stripe.failure) {
     std::span<std::byte> bytes;
     std::span<std::byte> tag;
+    LinkHandler::Destination* destination = nullptr;  // stays: no turn forgets it
     if (stripe.incoming) {
       const auto& incoming = *stripe.incoming;
       if (encrypts()) tag = std::span(stripe.tag).subspan(stripe.tag_received);
-      if (destination_of(stripe) != nullptr) {
+      destination = destination_of(stripe);
+      if (destination != nullptr) {
         bytes = stripe.transfer.subspan(incoming.offset, incoming.length);
       } else {
         stripe.dropped.resize(incoming.length);
@@ -199,7 +253,7 @@ bool Link::receive_data(Stripe& stripe) {
     const auto count = ::recvmsg(stripe.connection->socket.number(), &message, MSG_DONTWAIT);
     if (count < 0 && is_temporary(errno)) break;
     if (count <= 0) {
-      end(stripe.channel, count < 0 ? errno : ECONNRESET);
+      stripe.failure = {.error_number = count < 0 ? errno : ECONNRESET};
       break;
     }
     moved += static_cast<std::size_t>(count);
@@ -210,40 +264,44 @@ bool Link::receive_data(Stripe& stripe) {
     stripe.incoming_received += of_bytes;
     stripe.tag_received += of_tag;
     stripe.header_received += static_cast<std::size_t>(count) - of_bytes - of_tag;
-    if (stripe.incoming && of_bytes == bytes.size() && of_tag == tag.size()) end_frame(stripe);
-    if (is_lost_) break;
+    if (stripe.incoming && of_bytes == bytes.size() && of_tag == tag.size()) {
+      end_frame(stripe, destination);
+    }
+    if (stripe.failure) break;
     if (!stripe.incoming && stripe.header_received == header_size()) begin_frame(stripe);
   }
   return moved > 0;
 }
 
 void Link::begin_frame(Stripe& stripe) {
+  const auto shared = lock_shared();
   const auto bytes = std::span(stripe.header_bytes);
   if (encrypts() && !stripe.connection->opener.try_open_piece(bytes.first<kDataHeaderBytes>(),
                                                               bytes.last<kPieceTagBytes>())) {
-    return lose("bytes of its connection were changed on the way: a header of data is not its own");
+    return fail(stripe,
+                "bytes of its connection were changed on the way: a header of data is not its own");
   }
   stripe.incoming = try_decode_header(bytes.first<kDataHeaderBytes>());
   stripe.header_received = 0;
   stripe.incoming_received = 0;
   stripe.tag_received = 0;
   if (!stripe.incoming) {
-    return lose("bytes of its connection were changed on the way: a header of data is invalid");
+    return fail(stripe,
+                "bytes of its connection were changed on the way: a header of data is invalid");
   }
   if (stripe.incoming->end == kLinkEnd) {
     const auto header = *std::exchange(stripe.incoming, std::nullopt);
-    if (header.length > 0) return lose("it sent data that this rank does not expect");
+    if (header.length > 0) return fail(stripe, "it sent data that this rank does not expect");
     if (header.key.part == static_cast<std::uint32_t>(LinkNote::pong)) has_answered_ = true;
     if (header.key.part == static_cast<std::uint32_t>(LinkNote::ping)) {
       stripe.notes.push_back(LinkNote::pong);
-      flush_data();
     }
     return;
   }
   const auto& incoming = *stripe.incoming;
   const auto* const destination = handler_.find_destination(peer_, incoming.end, incoming.key);
   if (!is_expected(stripe, destination)) {
-    return lose("it sent data that this rank does not expect");
+    return fail(stripe, "it sent data that this rank does not expect");
   }
   stripe.transfer = destination == nullptr ? std::span<std::byte>() : destination->bytes;
 }
@@ -265,6 +323,7 @@ bool Link::is_expected(const Stripe& stripe, const LinkHandler::Destination* des
 // key is another one.
 LinkHandler::Destination* Link::destination_of(const Stripe& stripe) {
   if (stripe.transfer.empty()) return nullptr;
+  const auto shared = lock_shared();
   const auto& incoming = *stripe.incoming;
   auto* const destination = handler_.find_destination(peer_, incoming.end, incoming.key);
   const bool is_same = destination != nullptr &&
@@ -273,21 +332,26 @@ LinkHandler::Destination* Link::destination_of(const Stripe& stripe) {
   return is_same ? destination : nullptr;
 }
 
-void Link::end_frame(Stripe& stripe) {
-  auto* const destination = destination_of(stripe);
-  const auto header = *std::exchange(stripe.incoming, std::nullopt);
+// The bytes are checked while other stripes move theirs.
+void Link::end_frame(Stripe& stripe, LinkHandler::Destination* destination) {
+  const auto header = *stripe.incoming;
   stripe.incoming_received = 0;
   if (destination == nullptr) {
     if (encrypts()) stripe.connection->opener.skip_piece();
-    return;
+  } else {
+    const auto bytes = destination->bytes.subspan(header.offset, header.length);
+    if (encrypts() && !stripe.connection->opener.try_open_piece(bytes, stripe.tag)) {
+      return fail(stripe,
+                  "bytes of its connection were changed on the way: the tag of data differs");
+    }
+    if (checksums_of(bytes) != header.checksums) {
+      return fail(stripe,
+                  "bytes of its connection were changed on the way: the checksum of data differs");
+    }
   }
-  const auto bytes = destination->bytes.subspan(header.offset, header.length);
-  if (encrypts() && !stripe.connection->opener.try_open_piece(bytes, stripe.tag)) {
-    return lose("bytes of its connection were changed on the way: the tag of data differs");
-  }
-  if (checksums_of(bytes) != header.checksums) {
-    return lose("bytes of its connection were changed on the way: the checksum of data differs");
-  }
+  const auto shared = lock_shared();
+  stripe.incoming.reset();
+  if (destination == nullptr) return;
   auto& received = *destination->received;
   auto& ahead = destination->ahead;
   const auto before = received.load(std::memory_order_relaxed);

@@ -7,9 +7,14 @@
 // of one group keep their order. Each stripe takes the next frame when its socket has room, so that
 // the slowest one does not decide; frames of one transfer may overtake each other on the way. A
 // receiver never stops reading: bytes of forgotten transfers are read and dropped.
+//
+// With StripeThreads, stripes take their turns at the same time, each in one thread, while the
+// caller waits. shared_ guards what they share meanwhile: queues_, the frames that arrive, and what
+// LinkHandler says of data. A turn that fails says so in its stripe; the caller loses the link.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -18,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +33,7 @@
 #include "lockstep/fabric/network.h"
 #include "lockstep/net/seal.h"
 #include "lockstep/net/socket.h"
+#include "lockstep/tcp/stripe_threads_internal.h"
 #include "lockstep/tcp/wire.h"
 
 namespace lockstep {
@@ -68,8 +75,8 @@ class Link {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Link(int peer, LinkHandler& handler, DataProtection protection)
-      : peer_(peer), handler_(handler), protection_(protection) {}
+  Link(int peer, LinkHandler& handler, DataProtection protection, StripeThreads* threads = nullptr)
+      : peer_(peer), handler_(handler), protection_(protection), threads_(threads) {}
 
   /// An authenticated connection, with the keys of its messages.
   struct Connection {
@@ -105,10 +112,16 @@ class Link {
   /// Forgets the transfers of `own`, with this number or all.
   void forget(std::uint64_t own, std::optional<std::uint64_t> number);
 
-  /// Moves what the sockets accept and offer, up to a limit per call.
+  /// Moves what the sockets accept, up to a limit per call. With threads, of the stripes that were
+  /// put off, and also what they offer.
   void flush();
   /// Returns whether there was something.
   bool receive(int channel);
+  /// Whether stripes are served by several threads.
+  [[nodiscard]] bool has_threads() const;
+  /// With threads: leaves a stripe that is ready to flush(), which serves all of these at the same
+  /// time.
+  void put_off(int channel);
   /// Bytes of data that the sockets have accepted and offered so far.
   [[nodiscard]] std::uint64_t moved() const noexcept { return moved_; }
   /// Whether bytes wait for the socket.
@@ -150,6 +163,11 @@ class Link {
     bool acknowledges = true;  // the peer's machine, everything, when that was last seen
     bool has_ended = false;
   };
+  // Of a turn of a stripe: its connection has ended, or the link is to be lost.
+  struct Failure {
+    int error_number = 0;
+    std::string why = {};
+  };
   // A connection of data.
   struct Stripe {
     int channel = 0;
@@ -169,6 +187,9 @@ class Link {
     std::array<std::byte, kPieceTagBytes> tag = {};  // of the bytes that arrive, if encrypted
     std::size_t tag_received = 0;
     std::vector<std::byte> dropped = {};  // destination of bytes that are dropped
+
+    bool is_ready = false;  // takes a turn at the next flush
+    std::optional<Failure> failure = {};
   };
 
   [[nodiscard]] static bool is_temporary(int error_number) noexcept {
@@ -176,6 +197,14 @@ class Link {
   }
   void flush_messages();
   void flush_data();
+  void flush_in_turn();
+  void flush_at_once();
+  void take_turn(Stripe& stripe);
+  static void fail(Stripe& stripe, std::string why) { stripe.failure = {.why = std::move(why)}; }
+  void settle(Stripe& stripe);
+  [[nodiscard]] std::unique_lock<std::mutex> lock_shared() {
+    return is_forked_ ? std::unique_lock(shared_) : std::unique_lock<std::mutex>();
+  }
   /// Sends a part of the next frame. Returns its bytes; 0 if there is none, or no room.
   std::size_t send_some(Stripe& stripe);
   [[nodiscard]] bool next_frame(Stripe& stripe);
@@ -190,7 +219,7 @@ class Link {
   void begin_frame(Stripe& stripe);
   [[nodiscard]] bool is_expected(const Stripe& stripe, const LinkHandler::Destination* destination);
   [[nodiscard]] LinkHandler::Destination* destination_of(const Stripe& stripe);
-  void end_frame(Stripe& stripe);
+  void end_frame(Stripe& stripe, LinkHandler::Destination* destination);
   void end(int channel, int error_number);
   void ask_others();
   void read_rest();
@@ -207,6 +236,9 @@ class Link {
   const int peer_;
   LinkHandler& handler_;
   const DataProtection protection_;
+  StripeThreads* const threads_;  // may be null
+  std::mutex shared_;
+  bool is_forked_ = false;  // changes only while no other thread takes a turn
   std::optional<Connection> messages_;
   std::vector<std::unique_ptr<Stripe>> stripes_;  // null: not connected yet
   std::size_t last_stripe_ = 0;                   // that has sent
@@ -225,7 +257,7 @@ class Link {
   std::size_t message_output_sent_ = 0;
   std::map<std::uint64_t, std::deque<Outgoing>> queues_;  // by end of this process
   std::uint64_t last_served_ = 0;                         // end
-  std::uint64_t moved_ = 0;                               // of data, both directions
+  std::atomic<std::uint64_t> moved_ = 0;                  // of data, both directions
 };
 
 }  // namespace lockstep

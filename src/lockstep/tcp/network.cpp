@@ -169,6 +169,16 @@ void TcpNetwork::forget_all(std::uint64_t own) noexcept {
   }
 }
 
+void TcpNetwork::allow_threads(int most) {
+  const Lock lock(mutex_);
+  if (most_threads_ == 0) most_threads_ = most;
+  add_threads();
+}
+
+void TcpNetwork::add_threads() {
+  threads_.grow(static_cast<std::size_t>(extra_threads(most_stripes_, most_threads_)));
+}
+
 void TcpNetwork::poll() {
   polls_.fetch_add(1, std::memory_order_relaxed);
   std::array<epoll_event, kMostEvents> ready;
@@ -189,6 +199,7 @@ void TcpNetwork::wait(Deadline until) {
 std::uint64_t TcpNetwork::move(int num_ready, const epoll_event* ready) {
   bool has_moved = false;
   std::uint64_t moved = 0;
+  std::set<Peer*> put_off;  // they have threads
   {
     const Lock lock(mutex_);
     const auto before = moved_;
@@ -201,8 +212,9 @@ std::uint64_t TcpNetwork::move(int num_ready, const epoll_event* ready) {
         continue;
       }
       has_moved = true;
-      handle(descriptor);
+      handle(descriptor, put_off);
     }
+    for (auto* const peer : put_off) serve(*peer, {});
     watch_peers();
     moved = moved_ - before;
   }
@@ -248,11 +260,11 @@ bool TcpNetwork::may_arrive_late(std::uint64_t end, const TransferKey& key) cons
 TcpNetwork::Peer& TcpNetwork::peer_of(int peer) {
   auto& found = peers_[peer];
   LinkHandler& handler = *this;
-  if (!found.link) found.link = std::make_unique<Link>(peer, handler, protection_);
+  if (!found.link) found.link = std::make_unique<Link>(peer, handler, protection_, &threads_);
   return found;
 }
 
-void TcpNetwork::handle(int descriptor) {
+void TcpNetwork::handle(int descriptor, std::set<Peer*>& put_off) {
   for (auto& listener : listeners_) {
     if (descriptor == listener.number()) return accept_newcomers(listener);
   }
@@ -260,11 +272,19 @@ void TcpNetwork::handle(int descriptor) {
   if (found == sources_.end()) return;
   const auto source = found->second;
   if (source.peer == nullptr) return handle_newcomer(source.newcomer);
-  const auto before = source.peer->link->moved();
-  (void)source.peer->link->receive(source.channel);
-  source.peer->link->flush();
-  moved_ += source.peer->link->moved() - before;
-  update(*source.peer);
+  auto& link = *source.peer->link;
+  if (!link.has_threads()) return serve(*source.peer, source.channel);
+  if (source.channel > 0) link.put_off(source.channel);
+  if (source.channel == 0) (void)link.receive(source.channel);
+  put_off.insert(source.peer);
+}
+
+void TcpNetwork::serve(Peer& peer, std::optional<int> channel) {
+  const auto before = peer.link->moved();
+  if (channel) (void)peer.link->receive(*channel);
+  peer.link->flush();
+  moved_ += peer.link->moved() - before;
+  update(peer);
 }
 
 void TcpNetwork::watch_descriptor(int descriptor, std::uint32_t events, bool is_new) {

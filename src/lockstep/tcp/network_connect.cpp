@@ -259,6 +259,8 @@ void TcpNetwork::attach(Link::Connection connection, const Hello& theirs, Opened
   settle_congestion_control(connection.socket.number(), congestion_control_);
   if (!peer.link->attach(std::move(connection), theirs)) return;
   peer.opened = opened;
+  most_stripes_ = std::max(most_stripes_, theirs.num_stripes);
+  add_threads();
   if (opened == Opened::there && theirs.encrypts != hello().encrypts) {
     return peer.link->lose(
         encryption_differs(theirs.encrypts ? rank : rank_, theirs.encrypts ? rank_ : rank));

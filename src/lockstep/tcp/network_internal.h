@@ -7,6 +7,9 @@
 // too. Then it rests for a few milliseconds, unless much was waiting. While callers do the work, it
 // wakes up every few milliseconds only to see whether they still do: to be told would cost every
 // wait a system call.
+//
+// More threads serve the stripes of a peer at the same time, if allow_threads() allows them: for
+// the one that holds the lock, which waits for them (StripeThreads).
 #pragma once
 
 #include <sys/epoll.h>
@@ -36,6 +39,7 @@
 #include "lockstep/net/listener.h"
 #include "lockstep/rendezvous/group_registry.h"
 #include "lockstep/tcp/link_internal.h"
+#include "lockstep/tcp/stripe_threads_internal.h"
 #include "lockstep/tcp/wire.h"
 #include "lockstep/trace/link_speed.h"
 
@@ -60,6 +64,9 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   /// Connects to `peer` when one of the two processes first posts or sends to the other. If they
   /// cannot be connected, the peer is lost.
   void introduce(int peer, const RankAddress& address);
+  /// Up to `most` threads, that of the caller included, move the bytes of as many stripes at the
+  /// same time. Valid for all groups: the first call sets it. Without one, the caller moves them.
+  void allow_threads(int most);
   /// What the kernel has counted for the data connections.
   [[nodiscard]] std::vector<LinkCount> counts() const;
 
@@ -133,7 +140,9 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
 
   // With mutex_ held.
   [[nodiscard]] Peer& peer_of(int peer);
-  void handle(int descriptor);
+  void handle(int descriptor, std::set<Peer*>& put_off);
+  void serve(Peer& peer, std::optional<int> channel);
+  void add_threads();
   void accept_newcomers(Listener& listener);
   void handle_newcomer(std::list<Newcomer>::iterator newcomer);
   void attach(Link::Connection connection, const Hello& hello, Opened opened);
@@ -175,7 +184,10 @@ class TcpNetwork final : public Network, private LinkHandler, private GroupRegis
   const std::shared_ptr<const HandshakeKeys> keys_;
   const FileDescriptor epoll_;
   const FileDescriptor bell_;  // an eventfd: wakes threads that wait
+  StripeThreads threads_;      // before what they work for
   mutable std::mutex mutex_;
+  int most_threads_ = 0;                         // mutex_
+  int most_stripes_ = 1;                         // mutex_; of a peer
   std::map<int, Peer> peers_;                    // mutex_; never erased
   std::map<std::uint64_t, End> ends_;            // mutex_
   std::uint64_t last_end_ = kLinkEnd;            // mutex_

@@ -62,10 +62,12 @@ struct Side {
   explicit Side(int rank, std::chrono::milliseconds heartbeat = std::chrono::seconds(3),
                 const Secret& secret = test_secret(),
                 DataProtection protection = DataProtection::checksums, int num_stripes = 1,
-                int num_interfaces = 1)
+                int num_interfaces = 1, int stripe_threads = 1)
       : network(rank, listeners(num_interfaces), secret, std::make_shared<GroupList>(), heartbeat,
                 protection, num_stripes),
-        end(network.open(notes)) {}
+        end(network.open(notes)) {
+    network.allow_threads(stripe_threads);
+  }
   ~Side() { network.close(end); }
   Side(const Side&) = delete;
   Side& operator=(const Side&) = delete;
