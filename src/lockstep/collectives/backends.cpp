@@ -1,10 +1,17 @@
 #include "lockstep/collectives/backends.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/collectives/backends_internal.h"
 #include "lockstep/fabric/backend_choice.h"
 #include "lockstep/fabric/group.h"
+#include "lockstep/fabric/transport.h"
+#include "lockstep/gpu/connect.h"
+#include "lockstep/gpu/nccl_functions.h"
+#include "lockstep/gpu/watcher.h"
 #include "lockstep/mpi/connect.h"
 #include "lockstep/rendezvous/network_link.h"
 #include "lockstep/shm/connect.h"
@@ -41,6 +48,14 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
   return planes;
 }
 
+// For CPU memory. `is_fast`: between hosts, sums of floating point may use the ring.
+Connect connect_ranks(const BackendOptions& backend, bool is_fast) {
+  return [backend, is_fast](const Membership& membership, AddressExchange& addresses,
+                            Deadline deadline, const Watch& watch) {
+    return connect(membership, addresses, deadline, watch, backend, is_fast);
+  };
+}
+
 }  // namespace
 
 std::shared_ptr<Group> make_group(const World& world) {
@@ -52,19 +67,37 @@ std::shared_ptr<Group> make_group(const World& world, const GroupOptions& option
   return make_group(world, options, connect_ranks(backend, /*is_fast=*/false));
 }
 
+std::shared_ptr<Group> make_group_with_devices(
+    const World& world, const GroupOptions& options, const BackendOptions& backend, bool is_fast,
+    std::function<std::shared_ptr<DeviceFunctions>()> functions) {
+  DeviceOptions devices;
+  devices.backend = backend;
+  devices.functions = std::move(functions);
+  devices.nccl = &nccl_functions;
+  devices.nccl_reduction = is_fast ? NcclReduction::fast : NcclReduction::exact;
+  devices.nccl_ratios = nccl_ratio_file(Environment::of_process());
+  devices.watcher = &watcher_of_process;
+  // The transports of GPU memory connect the ranks of one host.
+  const auto connect_hosts = connect_ranks(backend, is_fast);
+  const auto connect_devices = connect_with_devices(connect_hosts, devices);
+  return make_group(world, options,
+                    [=](const Membership& membership, AddressExchange& addresses, Deadline deadline,
+                        const Watch& watch) {
+                      const auto& hosts = membership.hosts;
+                      const bool on_one_host = std::all_of(
+                          hosts.begin(), hosts.end(), [&](int host) { return host == hosts[0]; });
+                      return (on_one_host ? connect_devices : connect_hosts)(membership, addresses,
+                                                                             deadline, watch);
+                    });
+}
+
 std::vector<LinkCount> link_counts(const World& world) {
   return link_counts(world.groups()->network());
 }
 
 double network_thread_seconds(const World& world) {
-  return network_thread_seconds(world.groups()->network());
-}
-
-Connect connect_ranks(const BackendOptions& backend, bool is_fast) {
-  return [backend, is_fast](const Membership& membership, AddressExchange& addresses,
-                            Deadline deadline, const Watch& watch) {
-    return connect(membership, addresses, deadline, watch, backend, is_fast);
-  };
+  return network_thread_seconds(world.groups()->network()) +
+         mpi_thread_seconds(world.groups()->given_network());
 }
 
 }  // namespace lockstep

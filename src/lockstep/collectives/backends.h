@@ -1,5 +1,6 @@
 // Creates groups with the backend that fits the hosts of their ranks, for CPU memory. backends.cpp
-// and device_backends.cpp, which adds GPU memory, are the only files that include a transport.
+// is the only file that includes a transport; a ProcessGroup has the transports of GPU memory from
+// there too.
 #pragma once
 
 #include <memory>
@@ -26,8 +27,8 @@ class World;
 /// How fast this rank has sent to ranks on other hosts so far, as its kernel counts it
 /// (trace/link_speed.h). Empty without backend tcp or hierarchical. Not collective.
 [[nodiscard]] std::vector<LinkCount> link_counts(const World& world);
-/// The processor time of the thread that moves bytes between hosts, in seconds. 0 without backend
-/// tcp or hierarchical. Not collective.
+/// The processor time of the thread that moves bytes between hosts, in seconds. 0 without one:
+/// within one host, and with an MPI that does not allow it. Not collective.
 [[nodiscard]] double network_thread_seconds(const World& world);
 
 }  // namespace lockstep

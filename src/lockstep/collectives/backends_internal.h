@@ -1,26 +1,26 @@
 // How a ProcessGroup connects its ranks.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <memory>
-
-#include "lockstep/fabric/backend_choice.h"
-#include "lockstep/fabric/group.h"
-#include "lockstep/fabric/transport.h"
 
 namespace lockstep {
 
-enum class Sums : std::uint8_t;  // collectives/process_group.h
+struct BackendOptions;  // fabric/backend_choice.h
+class DeviceFunctions;  // gpu/device_functions.h
+class Group;            // fabric/group.h
+struct GroupOptions;
+class World;
 
-/// Connects the ranks of a group, and of those that split() creates, for CPU memory. `is_fast`:
-/// between hosts, sums of floating point may use the ring.
-[[nodiscard]] Connect connect_ranks(const BackendOptions& backend, bool is_fast);
+/// The functions of CUDA (gpu/device_functions.h). They are handed to backends.cpp: a program
+/// without LibTorch has its groups from there too, and must not load the CUDA runtime.
+[[nodiscard]] std::shared_ptr<DeviceFunctions> cuda_functions();
 
-/// As make_group() of backends.h, with GPU memory. In a library with LibTorch: a program that uses
-/// none does not load the CUDA runtime.
-[[nodiscard]] std::shared_ptr<Group> make_group_with_devices(const World& world,
-                                                             const GroupOptions& options,
-                                                             const BackendOptions& backend,
-                                                             Sums sums);
+/// As make_group() of backends.h, with GPU memory, for which `functions` is called when a device is
+/// first used. `is_fast`: sums of floating point may be added in an order that no other backend
+/// has.
+[[nodiscard]] std::shared_ptr<Group> make_group_with_devices(
+    const World& world, const GroupOptions& options, const BackendOptions& backend, bool is_fast,
+    std::function<std::shared_ptr<DeviceFunctions>()> functions);
 
 }  // namespace lockstep

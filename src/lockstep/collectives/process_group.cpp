@@ -159,7 +159,7 @@ ProcessGroup::ProcessGroup(const World& world, const ProcessGroupOptions& option
                                                         .timeout = options.timeout,
                                                         .stall_report = options.stall_report},
                                            BackendOptions{.backend = kind_of(options.backend)},
-                                           options.sums)) {}
+                                           options.sums == Sums::fast, &cuda_functions)) {}
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Group> group)
     : group_(std::move(group)), shared_(std::make_shared<Shared>()) {}

@@ -216,6 +216,30 @@ TEST(Mpi, DataMoveWhileTheRanksComputeIfMpiAllowsAThread) {
   group->wait(*operation);
 }
 
+// Ranks hand 16 MiB to their thread and sleep: what it has used since is that of the bytes.
+TEST(Mpi, TheTimeOfTheThreadIsTraced) {
+  const auto group = make_mpi_group();
+  const auto before = network_thread_seconds(*world);
+  std::vector<std::byte> bytes(16U << 20);
+  const auto operation = group->start({.kind = Collective::all_reduce,
+                                       .dtype = DType::float32,
+                                       .count = 4 << 20,
+                                       .input = bytes,
+                                       .output = bytes},
+                                      nullptr);
+  const bool has_thread = thread_level >= MPI_THREAD_SERIALIZED;
+  const auto limit = Deadline::after(std::chrono::seconds(60));
+  while (has_thread && !operation->done && !limit.expired()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  group->wait(*operation);
+  const auto used = network_thread_seconds(*world) - before;
+  EXPECT_EQ(used > 0.0002, has_thread) << used << " s: 16 MB are moved at less than 80 GB/s";
+  if (!has_thread) {
+    EXPECT_EQ(used, 0);
+  }
+}
+
 TEST(Mpi, ACommunicatorOfSomeRanksIsAWorldOfItsOwn) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
