@@ -1,16 +1,22 @@
-// The notifications of a BackwardWatch in one thread: ends of backwards, nested graphs, failures,
-// and the order among several watches.
+// The notifications of a BackwardWatch: ends of backwards, nested graphs, failures, the order among
+// several watches, and the wait for a failure on another thread.
 #include "lockstep/ddp/backward_watch.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "lockstep/testing/watchdog.h"
 
 namespace lockstep {
 namespace {
@@ -29,12 +35,16 @@ struct Observer final : BackwardWatch::Listener {
     events.push_back(name + "settled");
     if (throws_in_settle) throw std::runtime_error(name + "cannot settle");
   }
-  void failed() noexcept override { events.push_back(name + "failed"); }
+  void failed() noexcept override {
+    if (in_failed) in_failed();
+    events.push_back(name + "failed");
+  }
 
   std::string name;
   Events& events;
   bool throws_in_ended = false;
   bool throws_in_settle = false;
+  std::function<void()> in_failed;
   std::optional<BackwardWatch> watch{std::in_place, *this};
 };
 
@@ -214,6 +224,74 @@ TEST_F(Watch, IsNotNotifiedAfterItsDestruction) {
   const auto remove = [&] { second.watch.reset(); };
   (then(a, remove) * c).sum().backward();
   EXPECT_EQ(events, (Events{"c", "a", "ended", "settled"}));
+}
+
+// A backward on a thread of its own whose failed() does not return before release(): with
+// parameters on a GPU, autograd calls it on its thread of that device.
+class FailedElsewhere : public Watch {
+ protected:
+  void SetUp() override {
+    first.in_failed = [this] {
+      in_failed_.set_value();
+      released_.get_future().wait();
+    };
+    backward_ = std::thread(
+        [this] { (void)error_of(then(a, [] { throw std::runtime_error("no"); }) * b); });
+    in_failed_.get_future().wait();
+  }
+  void TearDown() override { backward_.join(); }
+  void release() { released_.set_value(); }
+
+  /// Runs `action` on another thread. Returns whether it returned only after release().
+  bool waits(const std::function<void()>& action) {
+    std::atomic<bool> returned = false;
+    std::thread waiting([&] {
+      action();
+      returned = true;
+    });
+    // An action that does not wait would return in this time, as a rule.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const bool waited = !returned;
+    release();
+    waiting.join();
+    return waited;
+  }
+
+ private:
+  testing::Watchdog watchdog_{std::chrono::seconds(100), [] { return "await_end() hangs"; }};
+  std::promise<void> in_failed_;
+  std::promise<void> released_;
+  std::thread backward_;
+};
+
+TEST_F(FailedElsewhere, AwaitEndReturnsWhenTheListenerHasBeenTold) {
+  Events seen;
+  EXPECT_TRUE(waits([&] {
+    first.watch->await_end();
+    seen = events;
+  }));
+  EXPECT_EQ(seen, (Events{"b", "failed"}));
+  EXPECT_FALSE(runs(first));
+  first.watch->await_end();
+}
+
+TEST_F(FailedElsewhere, TheDestructorWaitsToo) {
+  EXPECT_TRUE(waits([&] { first.watch.reset(); }));
+  EXPECT_EQ(events, (Events{"b", "failed"}));
+}
+
+TEST_F(Watch, AwaitEndReturnsAtOnceInsideABackward) {
+  const testing::Watchdog watchdog(std::chrono::seconds(100), [] { return "await_end() hangs"; });
+  first.watch->await_end();
+  bool ran = false;
+  const auto awaits = [&] {
+    first.watch->await_end();
+    ran = runs(first);
+  };
+  (then(a, awaits) * b).sum().backward();
+  EXPECT_TRUE(ran);
+  first.watch->await_end();
+  std::thread([&] { first.watch->await_end(); }).join();
 }
 
 }  // namespace

@@ -35,8 +35,15 @@ TEST(Ring, KeepsEveryBucketInside) {
   for (std::size_t i = 0; i < buckets.size(); ++i) EXPECT_LE(begins[i] + buckets[i], length) << i;
 }
 
+// The parameters of a bucket, and where it begins. `padding` elements follow the last parameter.
+struct InRing {
+  std::vector<int> parameters;
+  std::int64_t begin = 0;
+  std::int64_t padding = 0;
+};
+
 // Buckets {0}, {1, 2} and {3} of two elements per parameter: the third one shares memory with the
-// first one.
+// first one. A test may use others.
 class ReductionInARing : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -47,27 +54,34 @@ class ReductionInARing : public ::testing::Test {
           {std::string("weight ").append(std::to_string(i)), parameters.back(), {{}}});
     }
     slots.emplace(std::move(entries));
-    const auto bucket_at = [&](std::int64_t begin, std::vector<std::int64_t> of_parameters) {
-      const auto count = static_cast<std::int64_t>(of_parameters.size()) * kLength;
-      RingBucket bucket{.range = memory.narrow(0, begin, count), .parameters = {}, .padding = {}};
-      for (const auto at : of_parameters) {
-        bucket.parameters.push_back(memory.narrow(0, at, kLength));
-      }
-      return bucket;
-    };
-    const std::vector<RingBucket> ring{bucket_at(0, {0}), bucket_at(2, {2, 4}), bucket_at(0, {0})};
+    use({{.parameters = {0}}, {.parameters = {1, 2}, .begin = 2}, {.parameters = {3}}});
+  }
+  void use(const std::vector<InRing>& buckets, bool waits = true) {
+    BucketPlan plan{.buckets = {}, .bucket_of = std::vector<int>(parameters.size())};
+    ReducerOptions options{.sharded = true, .waits = waits};
     std::vector<at::Tensor> ranges;
-    for (const auto& each : ring) ranges.push_back(each.range);
-    const BucketPlan plan{.buckets = {{.end = 2, .parameters = {0}},
-                                      {.begin = 2, .end = 6, .parameters = {1, 2}},
-                                      {.begin = 6, .end = 8, .parameters = {3}}},
-                          .bucket_of = {0, 1, 1, 2}};
-    reducer.emplace(
-        *slots, 0, plan, ranges, script, RankPage(),
-        ReducerOptions{
-            .sharded = true, .ring = ring, .keep = [this](int bucket, const GroupFlags&) {
-              kept.emplace_back(bucket, memory.clone());
-            }});
+    std::int64_t begin = 0;
+    for (const auto& bucket : buckets) {
+      RingBucket in_ring;
+      auto end = bucket.begin;
+      for (const int parameter : bucket.parameters) {
+        plan.bucket_of[static_cast<std::size_t>(parameter)] = static_cast<int>(ranges.size());
+        in_ring.parameters.push_back(memory.narrow(0, end, kLength));
+        end += kLength;
+      }
+      if (bucket.padding > 0) in_ring.padding.push_back(memory.narrow(0, end, bucket.padding));
+      const auto length = end + bucket.padding - bucket.begin;
+      in_ring.range = memory.narrow(0, bucket.begin, length);
+      ranges.push_back(in_ring.range);
+      options.ring.push_back(std::move(in_ring));
+      plan.buckets.push_back(
+          {.begin = begin, .end = begin + length, .parameters = bucket.parameters});
+      begin += length;
+    }
+    options.keep = [this](int bucket, const GroupFlags&) {
+      kept.emplace_back(bucket, memory.clone());
+    };
+    reducer.emplace(*slots, 0, std::move(plan), std::move(ranges), script, RankPage(), options);
   }
   void give(const std::vector<int>& indices, double value) {
     for (const int i : indices) {
@@ -79,7 +93,7 @@ class ReductionInARing : public ::testing::Test {
     return kept[which].second[element].item<double>();
   }
 
-  at::Tensor memory = torch::full({6}, 55.0);
+  at::Tensor memory = torch::full({11}, 55.0);
   std::vector<at::Tensor> parameters;
   std::optional<GradientSlots> slots;
   ScriptedReduction script;
@@ -176,6 +190,115 @@ TEST_F(ReductionInARing, CompletesItsCallsWhenABackwardHasFailed) {
   EXPECT_TRUE(script.calls[0].waited) << "the third bucket needs its memory";
   (void)reducer->finish();
   EXPECT_TRUE(reducer->has_failed());
+}
+
+// As SendsZerosForParametersWithoutAGradient: what is in the memory belongs to an earlier bucket.
+TEST_F(ReductionInARing, SendsZerosBetweenParameters) {
+  use({{.parameters = {0, 1}, .padding = 1}, {.parameters = {2, 3}, .begin = 4, .padding = 3}});
+  give({0, 1, 2, 3}, 3);
+  reducer->begin({.sum = 1}, 1);
+  reducer->start_rest();
+  (void)reducer->finish();
+  EXPECT_TRUE(torch::equal(script.calls[0].input, torch::tensor({3.0, 3.0, 3.0, 3.0, 0.0})));
+  EXPECT_TRUE(
+      torch::equal(script.calls[1].input, torch::tensor({3.0, 3.0, 3.0, 3.0, 0.0, 0.0, 0.0})));
+}
+
+TEST_F(ReductionInARing, SendsAStaleGradientExceptFromARankWithoutSamples) {
+  for (const std::int64_t samples : {1, 0}) {
+    give({3}, 3);
+    reducer->forget();
+    ASSERT_EQ(slots->state(3), GradientState::stale);
+    script.calls.clear();
+    reducer->begin({.sum = samples}, 1);
+    reducer->start_rest();
+    (void)reducer->finish();
+    EXPECT_FALSE(reducer->contributes(3));
+    EXPECT_TRUE(torch::equal(script.calls[2].input, torch::full({2}, samples > 0 ? 3.0 : 0.0)));
+  }
+}
+
+// The second bucket shares memory with the first one.
+std::vector<InRing> two_at_the_begin() {
+  return {{.parameters = {0}},
+          {.parameters = {1}},
+          {.parameters = {2}, .begin = 2},
+          {.parameters = {3}, .begin = 4}};
+}
+
+TEST_F(ReductionInARing, ReadyWaitsALittleForMemory) {
+  use(two_at_the_begin());
+  script.done_after = 5;
+  give({0, 1, 2, 3}, 3);
+  reducer->begin({.sum = 1}, 1);
+  reducer->ready(0);
+  EXPECT_EQ(script.calls[0].advanced, 1);
+  reducer->ready(1);
+  ASSERT_EQ(script.calls.size(), 2) << "the first bucket was done soon enough";
+  EXPECT_EQ(script.calls[0].advanced, 5);
+  EXPECT_TRUE(script.calls[0].waited);
+  EXPECT_EQ(kept.size(), 1);
+  EXPECT_GT(reducer->record().buckets[1].room.count(), 0);
+  reducer->start_rest();
+  (void)reducer->finish();
+  EXPECT_EQ(reducer->record().buckets[2].room.count(), 0) << "it has memory of its own";
+  EXPECT_EQ(kept.size(), 4);
+}
+
+TEST_F(ReductionInARing, ReadyWaitsInVainOncePerReduction) {
+  use(two_at_the_begin());
+  give({0, 1, 2, 3}, 3);
+  reducer->begin({.sum = 1}, 1);
+  reducer->ready(0);
+  reducer->ready(1);  // gives up after a second
+  EXPECT_EQ(script.calls.size(), 1);
+  const int looks = script.calls[0].advanced;
+  EXPECT_GT(looks, 5);
+  EXPECT_GT(reducer->record().buckets[1].room.count(), 0);
+  reducer->ready(2);
+  EXPECT_LE(script.calls[0].advanced, looks + 2) << "it does not wait again";
+  reducer->start_rest();
+  EXPECT_EQ(script.calls.size(), 1) << "the backward has ended: no function waits but finish()";
+  EXPECT_FALSE(script.calls[0].waited);
+  (void)reducer->finish();
+  EXPECT_EQ(script.calls.size(), 4);
+  EXPECT_TRUE(torch::equal(script.calls[1].input, torch::full({2}, 3.0)));
+
+  script.calls.clear();
+  script.done_after = 5;
+  give({0, 1, 2, 3}, 4);
+  reducer->begin({.sum = 1}, 2);
+  reducer->ready(0);
+  reducer->ready(1);
+  EXPECT_EQ(script.calls.size(), 2) << "the next reduction waits";
+}
+
+TEST_F(ReductionInARing, ReadyDoesNotWaitIfBackwardMakesOtherCalls) {
+  use(two_at_the_begin(), /*waits=*/false);
+  script.done_after = 5;
+  give({0, 1, 2, 3}, 3);
+  reducer->begin({.sum = 1}, 1);
+  reducer->ready(0);
+  reducer->ready(1);
+  EXPECT_EQ(script.calls.size(), 1);
+  EXPECT_LE(script.calls[0].advanced, 3);
+  EXPECT_EQ(reducer->record().buckets[1].room.count(), 0);
+  reducer->start_rest();
+  (void)reducer->finish();
+  EXPECT_EQ(script.calls.size(), 4);
+}
+
+TEST_F(ReductionInARing, ABucketOfFrozenParametersNeedsNoMemory) {
+  use(two_at_the_begin());
+  parameters[1].set_requires_grad(false);
+  give({0, 2, 3}, 3);
+  reducer->begin({.sum = 1}, 1);
+  reducer->ready(0);
+  reducer->ready(2);
+  EXPECT_EQ(script.calls.size(), 2) << "the frozen one waits for nothing";
+  reducer->start_rest();
+  (void)reducer->finish();
+  EXPECT_EQ(script.calls.size(), 3);
 }
 
 }  // namespace

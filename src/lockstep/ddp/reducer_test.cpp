@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -242,6 +244,52 @@ TEST_F(Reduction, RecordsTheOrderOfEvents) {
   begin();
   EXPECT_TRUE(reducer->arrival().empty());
   EXPECT_EQ(reducer->record().hooks, 0);
+}
+
+TEST_F(Reduction, RecordsTheTrafficOfAHook) {
+  give(all, 3);
+  reduce();
+  EXPECT_EQ(reducer->record().buckets[1].wire_bytes, 16) << "as it is, without a hook";
+  EXPECT_EQ(reducer->record().buckets[1].encode.count(), 0);
+  script.calls.clear();
+  script.cost = {.wire_bytes = 5,
+                 .encode = std::chrono::nanoseconds(6),
+                 .decode = std::chrono::nanoseconds(7)};
+  weight(0).set_requires_grad(false);
+  give({1, 2, 3}, 3);
+  reduce();
+  const auto& buckets = reducer->record().buckets;
+  EXPECT_EQ(buckets[0].wire_bytes, 8) << "it was not reduced";
+  for (const auto i : {1, 2}) {
+    const auto& bucket = buckets[static_cast<std::size_t>(i)];
+    EXPECT_EQ(bucket.wire_bytes, 5);
+    EXPECT_EQ(bucket.encode.count(), 6);
+    EXPECT_EQ(bucket.decode.count(), 7);
+    EXPECT_EQ(bucket.bytes, i == 1 ? 16 : 8);
+  }
+}
+
+TEST_F(Reduction, RecordsWhenAllRanksHadEntered) {
+  const auto bucket = [&]() -> const BucketRecord& { return reducer->record().buckets[0]; };
+  give(all, 3);
+  reduce();
+  EXPECT_EQ(bucket().all_entered, bucket().launched) << "not measured";
+  script.calls.clear();
+  script.times = {.all_entered = 1, .done = 0};  // long ago
+  give(all, 3);
+  reduce();
+  EXPECT_EQ(bucket().all_entered, bucket().launched) << "not before this rank";
+  script.calls.clear();
+  give(all, 3);
+  begin();
+  reducer->start_rest();
+  script.times = {.all_entered = ticks(), .done = ticks()};
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto looked = StepClock::now();
+  reducer->finish();
+  EXPECT_GT(bucket().all_entered, bucket().launched);
+  EXPECT_LE(bucket().all_entered, bucket().done);
+  EXPECT_LT(bucket().done, looked);
 }
 
 TEST_F(Reduction, ForgetsAReductionAndItsGradients) {

@@ -65,6 +65,10 @@ class ScriptedReduction final : public BucketReduction {
   std::vector<int> used_elsewhere;
   std::uint32_t end_bits = 0;  // found at the end of the step
   bool is_done = false;        // a bucket that is advanced
+  int done_after = 1 << 30;    // looks at a bucket, after which it is done too
+  // Of each bucket.
+  std::optional<BucketCost> cost;
+  WorkTimes times;
   std::string start_error;
   std::string advance_error;
   std::string wait_error;
@@ -76,8 +80,8 @@ class ScriptedReduction final : public BucketReduction {
         : script_(script), index_(index), bucket_(std::move(bucket)) {}
     bool advance() override {
       fail_if(script_.advance_error);
-      ++script_.calls[index_].advanced;
-      return script_.is_done;
+      const int looks = ++script_.calls[index_].advanced;
+      return script_.is_done || looks >= script_.done_after;
     }
     void wait() override {
       fail_if(script_.wait_error);
@@ -89,6 +93,8 @@ class ScriptedReduction final : public BucketReduction {
       flags_.add(1, script_.other, call.flags);
     }
     [[nodiscard]] const GroupFlags& flags() const override { return flags_; }
+    [[nodiscard]] WorkTimes times() const override { return script_.times; }
+    [[nodiscard]] std::optional<BucketCost> cost() const override { return script_.cost; }
 
    private:
     ScriptedReduction& script_;
