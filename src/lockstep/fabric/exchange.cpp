@@ -92,15 +92,9 @@ class TreeExchange final : public Exchange {
   LeafInterval summed_;   // the members in sums_
   std::size_t next_ = 0;  // operation
   bool is_begun_ = false;
-  std::size_t combined_ = 0;    // elements of this operation
-  std::size_t waited_for_ = 0;  // members whose data have been sent
-  // The send that reads the input, if results replace it.
-  struct InputSend {
-    int peer = 0;
-    std::uint64_t before = 0;  // bytes queued to that peer before it
-    std::size_t operation = 0;
-  };
-  std::optional<InputSend> input_send_;
+  std::size_t combined_ = 0;          // elements of this operation
+  std::size_t waited_for_ = 0;        // members whose data have been sent
+  std::optional<int> input_goes_to_;  // the peer, if results replace the input that it gets
 };
 
 TreeExchange::TreeExchange(NetworkCall& call, ExchangeData data, bool is_doubling)
@@ -239,11 +233,9 @@ std::optional<Awaited> TreeExchange::advance() {
     if (!std::exchange(is_begun_, true)) begin(operation);
     const auto& received = operation.received;
     const bool returns = first_return_ > 0 && next_ + 1 == first_return_;
-    const auto most =
-        operation.is_result
-            ? received.which.length
-            : (returns ? call_.block_bytes : std::min(call_.block_bytes, kExchangeBlockBytes)) /
-                  bytes_of(received.dtype);
+    const auto most = operation.is_result ? received.which.length
+                                          : (returns ? call_.block_bytes : kExchangeBlockBytes) /
+                                                bytes_of(received.dtype);
     while (combined_ < received.which.length) {
       const Part block{received.which.begin + combined_,
                        std::min(most, received.which.length - combined_)};
@@ -290,9 +282,7 @@ void TreeExchange::begin(const Operation& operation) {
   const auto& from = operation.sends_results ? results_ : sums_;
   const auto* const start = from.at(operation.send.begin);
   const bool is_replaced = is_doubling_ && from.start == data_.input && data_.result == data_.input;
-  if (is_replaced) {
-    input_send_ = {operation.peer, call_.queued[static_cast<std::size_t>(operation.peer)], next_};
-  }
+  if (is_replaced) input_goes_to_ = operation.peer;
   call_.send_to(operation.peer, operation.part, 0,
                 {start, operation.send.length * bytes_of(from.dtype)});
 }
@@ -302,13 +292,11 @@ std::optional<Awaited> TreeExchange::blocker_of(const Operation& operation, cons
   const auto arrived = call_.reaches(arrived_[next_], until * bytes_of(operation.received.dtype),
                                      operation.peer, data_.ends_call && next_ + 1 >= last_send_);
   if (arrived.lagging()) return arrived;
-  if (!input_send_ || operation.is_result) return std::nullopt;
-  // Combining the last sums writes results over the input, which must have been sent. The input
-  // and the sums of the first operation have the same dtype.
-  const auto elements = input_send_->operation == next_ ? block.end() : data_.count;
-  const auto sent = call_.reaches(call_.sent[static_cast<std::size_t>(input_send_->peer)],
-                                  input_send_->before + elements * bytes_of(data_.input_dtype),
-                                  input_send_->peer);
+  if (!input_goes_to_ || operation.is_result) return std::nullopt;
+  // Combining the last sums writes results over the input, which must have been sent: all of it,
+  // because with several connections a later part may be sent before an earlier one.
+  const auto to = static_cast<std::size_t>(*input_goes_to_);
+  const auto sent = call_.reaches(call_.sent[to], call_.queued[to], *input_goes_to_);
   if (sent.lagging()) return sent;
   return std::nullopt;
 }

@@ -64,7 +64,8 @@ class Exchange {
 constexpr std::uint32_t kDeliveryPart = 3;
 constexpr std::uint32_t kFirstTransferPart = 4;
 constexpr std::uint32_t kFirstReturnPart = 4 + 128;
-/// Blocks are combined as soon as they have arrived, in pieces that fit into the second-level cache.
+/// Blocks are combined as soon as they have arrived, in pieces that fit into the second-level
+/// cache.
 constexpr std::size_t kExchangeBlockBytes = 256U << 10;
 /// Of input that is computed to be combined at once: it stays in the first caches.
 constexpr std::size_t kPreparedBytes = 64U << 10;

@@ -2,9 +2,13 @@
 // one has sent, with a network that only records.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,10 +31,14 @@ class RecordingNetwork final : public Network {
     const auto decoded = try_decode(message);
     if (decoded && decoded->kind == NetworkMessage::Kind::offer) offers.push_back(decoded->number);
   }
-  void expect(int, std::uint64_t, const TransferKey&, std::span<std::byte>, Word&) override {}
+  void expect(int, std::uint64_t, const TransferKey&, std::span<std::byte> bytes,
+              Word& received) override {
+    expected.emplace_back(bytes, &received);
+  }
   void send(int, std::uint64_t, std::uint64_t, const TransferKey&, std::uint64_t offset,
-            std::span<const std::byte> bytes, Word&) override {
+            std::span<const std::byte> bytes, Word& sent) override {
     sends.emplace_back(offset, bytes.size());
+    sent_words.push_back(&sent);
   }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   void forget_all(std::uint64_t) noexcept override {}
@@ -51,6 +59,8 @@ class RecordingNetwork final : public Network {
 
   std::vector<std::uint64_t> offers;                         // in the order of their posts
   std::vector<std::pair<std::uint64_t, std::size_t>> sends;  // offset and length
+  std::vector<Word*> sent_words;                             // of each of these
+  std::vector<std::pair<std::span<std::byte>, Word*>> expected;
 
  private:
   NetworkEnd* end_ = nullptr;
@@ -112,6 +122,70 @@ TEST(NetworkSends, DataMoveInTheBlocksOfTheLink) {
     for (std::size_t i = 0; i < sends.size(); ++i) {
       EXPECT_EQ(sends[i], std::pair(std::uint64_t{i * block}, block));
     }
+  }
+}
+
+// A frame of 64 KiB of what a rank sends.
+struct SentFrame {
+  std::size_t begin = 0;  // element
+  std::size_t bytes = 0;
+  Network::Word* word = nullptr;
+};
+
+std::vector<SentFrame> frames_of(const RecordingNetwork& network) {
+  constexpr std::size_t kFrameBytes = 64U << 10;
+  std::vector<SentFrame> frames;
+  for (std::size_t i = 0; i < network.sends.size(); ++i) {
+    const auto [offset, length] = network.sends[i];
+    for (std::size_t at = 0; at < length; at += kFrameBytes) {
+      frames.push_back({(offset + at) / sizeof(float), std::min(kFrameBytes, length - at),
+                        network.sent_words[i]});
+    }
+  }
+  return frames;
+}
+
+// Several connections send the frames of one transfer in any order.
+TEST(NetworkSends, ResultsAreNotWrittenOverInputThatHasNotBeenSent) {
+  for (const std::uint64_t seed : {0, 1, 2, 3, 4}) {
+    SCOPED_TRACE(seed);
+    const auto network = std::make_shared<RecordingNetwork>();
+    const auto group = std::make_shared<NetworkGroup>(network, 0, std::vector{0, 1});
+    group->set_ends({0, 0});
+    NetworkDataPlane plane(group, "recorded",
+                           {.exchange = {.algorithm = ExchangeAlgorithm::doubling}}, std::nullopt);
+    std::vector<float> values(200'003, 1);
+    const auto memory = std::as_writable_bytes(std::span(values));
+    const auto operation = plane.prepare({.kind = Collective::all_reduce,
+                                          .dtype = DType::float32,
+                                          .count = static_cast<std::int64_t>(values.size()),
+                                          .input = memory,
+                                          .output = memory},
+                                         1);
+    auto recipe = plane.begin(*operation, /*same_memory=*/false);
+    recipe.advance();
+    ASSERT_EQ(network->expected.size(), 1U);
+    const auto [there, received] = network->expected[0];
+    const std::vector<float> input_of_peer(values.size(), 2);
+    std::memcpy(there.data(), input_of_peer.data(), there.size());
+    received->store(there.size());
+    auto frames = frames_of(*network);
+    ASSERT_GT(frames.size(), 8U);
+    std::mt19937_64 random(seed);
+    std::shuffle(frames.begin(), frames.end(), random);
+    for (std::size_t done = 0; done < frames.size(); ++done) {
+      recipe.advance();
+      EXPECT_FALSE(recipe.done());
+      for (auto at = done; at < frames.size(); ++at) {
+        const auto* const first = values.data() + frames[at].begin;
+        const auto count = static_cast<std::ptrdiff_t>(frames[at].bytes / sizeof(float));
+        ASSERT_EQ(std::count(first, first + count, 1.0F), count) << "after " << done << " frames";
+      }
+      frames[done].word->fetch_add(frames[done].bytes);
+    }
+    recipe.advance();
+    EXPECT_TRUE(recipe.done());
+    EXPECT_EQ(values, std::vector<float>(values.size(), 3));
   }
 }
 
