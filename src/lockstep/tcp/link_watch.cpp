@@ -71,7 +71,7 @@ void Link::end(int channel, int error_number) {
   if (error_number == ECONNRESET || error_number == EPIPE) {
     if (!first_end_) {
       first_end_ = last_open_ = now;
-      ask_others();
+      has_answered_ = false;
     }
     return watch_ends(now);
   }
@@ -80,9 +80,9 @@ void Link::end(int channel, int error_number) {
 }
 
 // A machine that has lost the connections, because it has restarted, resets each when something
-// arrives through it.
+// arrives through it. So does the kernel of a process that has ended, and drops what it has not
+// delivered of the others: it has time for that before.
 void Link::ask_others() {
-  has_answered_ = false;
   for (int channel = 0; channel < num_channels() && !is_lost_; ++channel) {
     if (descriptor(channel) >= 0 && !has_ended(channel)) note(channel, LinkNote::ping);
   }
@@ -106,8 +106,12 @@ void Link::watch_ends(Clock::time_point now) {
     if (descriptor(channel) >= 0) ++connections;
     if (has_ended(channel)) ++ended;
   }
-  // Times in which this process had no processor do not count.
-  if (ended < connections) last_open_ = now;
+  if (ended < connections) {
+    const bool was_due = last_open_ - *first_end_ >= kEndingTime;
+    last_open_ = now;  // times in which this process had no processor do not count
+    if (!was_due && now - *first_end_ >= kEndingTime) ask_others();
+    if (is_lost_) return;
+  }
   auto why = ends_in_words(ended, connections, last_open_ - *first_end_, has_answered_);
   if (why) lose(said_farewell_ ? std::string() : std::move(*why));
 }

@@ -31,7 +31,7 @@ std::optional<std::string> ends_in_words(int num_ended, int num_connections,
   const bool is_complete = num_ended == num_connections;
   if (is_complete && (open_for < kEndingTime || !has_answered)) return "";
   if (!is_complete && (open_for < 2 * kEndingTime || !has_answered)) return std::nullopt;
-  return "a connection to it was reset, but its process has not ended: others were not";
+  return "a connection to it was reset, but its process has not ended: its other connections work";
 }
 
 }  // namespace lockstep

@@ -20,9 +20,9 @@ namespace lockstep {
 /// A process that ends closes all its connections at once.
 constexpr std::chrono::milliseconds kEndingTime{250};
 /// Of a peer of whose connections `num_ended` have been closed or reset. Some were seen open until
-/// `open_for` after the first of them ended. They were pinged then; `has_answered`: the process of
-/// the peer has. A connection of a machine that has restarted since stays open until something is
-/// sent through it. Empty: the process has ended. nullopt if that is not known yet.
+/// `open_for` after the first of them ended, and pinged after kEndingTime; `has_answered`: the
+/// process of the peer has. A connection of a machine that has restarted since stays open until
+/// something is sent through it. Empty: the process has ended. nullopt if that is not known yet.
 [[nodiscard]] std::optional<std::string> ends_in_words(int num_ended, int num_connections,
                                                        std::chrono::nanoseconds open_for,
                                                        bool has_answered);
