@@ -2,6 +2,8 @@
 // completed.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <new>
 #include <utility>
 
@@ -9,6 +11,11 @@
 #include "lockstep/fabric/group.h"
 
 namespace lockstep {
+namespace {
+
+constexpr std::size_t kSmallBytes = 16U << 10;
+
+}  // namespace
 
 void Group::try_advance() noexcept {
   const Lock lock(mutex_, std::try_to_lock);
@@ -184,8 +191,10 @@ void Group::begin(CallOperation& operation, std::optional<Ticks> now) {
   operation.recipe = operation.device.kind == DeviceKind::cpu ? data_->begin(operation, same_memory)
                                                               : device_->begin(operation);
   operation.done = !operation.recipe;
-  // It was so small that a read of the counter would take a noticeable part of it.
-  if (operation.done) operation.done_at = operation.begun_at;
+  // So small a call is over before a read of the counter, which would take a noticeable part of it.
+  const bool is_small =
+      std::max(operation.call.input.size(), operation.call.output.size()) <= kSmallBytes;
+  if (operation.done) operation.done_at = is_small ? operation.begun_at : ticks();
 }
 
 bool Group::expect_equal_calls(const CallOperation& operation) {

@@ -22,8 +22,12 @@ int host_of(const Cluster& cluster, int rank) {
 }  // namespace
 
 std::string to_string(const NetworkLink& link) {
-  return fmt::format("{:.3g} us, {:.3g} GB/s, {}", 1e6 * link.latency, link.bandwidth / 1e9,
-                     link.is_measured ? "measured" : "assumed");
+  auto text = fmt::format("{:.3g} us, {:.3g} GB/s, {}", 1e6 * link.latency, link.bandwidth / 1e9,
+                          link.is_measured ? "measured" : "assumed");
+  if (!link.is_measured && link.link_class != LinkClass::ethernet) {
+    text += fmt::format(", {}", to_string(link.link_class));
+  }
+  return text;
 }
 
 NetworkLink slowest_link_of(const Cluster& cluster) noexcept {

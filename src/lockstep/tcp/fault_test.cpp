@@ -81,8 +81,11 @@ void run_with(const Fault& fault, int stripes, std::uint64_t seed) {
   testing::run_ranks_as_threads(3, [&](testing::Rank& self) {
     std::unique_ptr<FaultyProxy> proxy;
     const auto world = point.join(self.rank(), 3);
-    const auto tcp =
-        connect_by_tcp({.heartbeat = 500ms, .encrypts_data = seed % 2 == 0, .stripes = stripes});
+    // A peer that gets no processor for as long as the heartbeat would be told from one that
+    // resets.
+    const auto heartbeat = fault.kind == Fault::Kind::reset ? 3000ms : 500ms;
+    const auto tcp = connect_by_tcp(
+        {.heartbeat = heartbeat, .encrypts_data = seed % 2 == 0, .stripes = stripes});
     const Connect connect = [&](const Membership& membership, AddressExchange& addresses,
                                 Deadline deadline, const Watch& watch) {
       if (self.rank() != 2) return tcp(membership, addresses, deadline, watch);

@@ -2,6 +2,8 @@
 // what the peer sends, and the order of the bytes that it receives.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +25,8 @@ class BareLink final : private LinkHandler {
   explicit BareLink(int num_stripes = 1) : link(1, *this, DataProtection::none) {
     for (int channel = 0; channel <= num_stripes; ++channel) {
       auto [own, theirs] = Socket::pair();
+      constexpr int kRoom = 128 << 10;  // less than a frame
+      (void)::setsockopt(own.number(), SOL_SOCKET, SO_SNDBUF, &kRoom, sizeof(kRoom));
       theirs_.emplace_back(std::move(theirs));
       (void)link.attach({std::move(own), Sealer(test_secret()), Opener(test_secret())},
                         {.kind = channel == 0 ? ConnectionKind::messages : ConnectionKind::data,
