@@ -218,7 +218,7 @@ std::string own_options() {
   return help_entry("--config FILE", "file with one setting per line, as `lr = 3e-4`") +
          help_entry("--print-config", "print each setting with its origin; do not train") +
          help_entry("--fresh", "start a new run in the next free folder: runs/gpt-2") +
-         help_entry("--debug-small", "small model, data and length, to test a setup in seconds") +
+         help_entry("--debug-small", "small model and short run, to test a setup in seconds") +
          help_entry(
              "--profile A:B",
              "profile steps A to B of all ranks: profile.json in the run's folder; A:B,operators "

@@ -62,6 +62,10 @@ TEST(Settings, AnInvalidValueIsRefusedByName) {
             std::string::npos);
   EXPECT_NE(refusal(ModelKind::gpt, {{"width", "100", ""}, {"heads", "3", ""}}).find("--width 102"),
             std::string::npos);
+  EXPECT_NE(refusal(ModelKind::gpt, {{"compress", "powersgd", ""}, {"steps", "600", ""}})
+                .find("Give --powersgd-start 60, or more --steps"),
+            std::string::npos);
+  EXPECT_EQ(refusal(ModelKind::gpt, {{"compress", "powersgd", ""}, {"steps", "1001", ""}}), "");
   EXPECT_NE(refusal(ModelKind::gpt, {{"save-every", "5min", ""}}).find("--save-every"),
             std::string::npos);
   EXPECT_NE(refusal(ModelKind::gpt, {{"time", "5min", ""}, {"schedule", "cosine", ""}})

@@ -300,10 +300,10 @@ void expect_same_run(const Manifest& saved, const RunOptions& options, int rank,
                             options.configuration, saved.step, stored));
   }
   if (saved.threads != at::get_num_threads()) {
-    log.warning(
-        fmt::format("the checkpoint of step {} was saved with {} threads per rank, this run has "
-                    "{}: the last bits of sums can differ from an uninterrupted run",
-                    saved.step, saved.threads, at::get_num_threads()));
+    log.warning(fmt::format(
+        "threads per rank: {1} in the checkpoint of step {0}, {2} in this run: the last "
+        "bits of sums can differ from an uninterrupted run",
+        saved.step, saved.threads, at::get_num_threads()));
   }
 }
 

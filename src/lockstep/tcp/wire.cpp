@@ -130,8 +130,10 @@ RankAddress parse_rank_address(const std::string& text) {
       return address;
     }
   }
-  throw UsageError(fmt::format("{} is no address of a rank: do all ranks use the same backend?",
-                               in_quotes(text)));
+  throw UsageError(
+      fmt::format("{} is not the address of a rank: start all ranks with the same backend and the "
+                  "same lockstep",
+                  in_quotes(text)));
 }
 
 }  // namespace lockstep
