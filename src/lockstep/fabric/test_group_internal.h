@@ -107,7 +107,9 @@ inline std::shared_ptr<Group> make_test_group(TransportKind kind, const World& w
       return make_group(world, options.group(), connect_by_plain_sockets);
     case TransportKind::tcp:
       return make_group(world, options.group(),
-                        connect_by_tcp({.inline_bytes = options.inline_bytes, .stripes = 3}));
+                        connect_by_tcp({.inline_bytes = options.inline_bytes,
+                                        .stripes = 3,
+                                        .stripe_threads = world.rank() % 2 == 0 ? 3 : 1}));
     case TransportKind::hosts:
       return make_group(world, options.group(), connect_by_hosts(options));
     case TransportKind::ipc:

@@ -84,8 +84,10 @@ void run_with(const Fault& fault, int stripes, std::uint64_t seed) {
     // A peer that gets no processor for as long as the heartbeat would be told from one that
     // resets.
     const auto heartbeat = fault.kind == Fault::Kind::reset ? 3000ms : 500ms;
-    const auto tcp = connect_by_tcp(
-        {.heartbeat = heartbeat, .encrypts_data = seed % 2 == 0, .stripes = stripes});
+    const auto tcp = connect_by_tcp({.heartbeat = heartbeat,
+                                     .encrypts_data = seed % 2 == 0,
+                                     .stripes = stripes,
+                                     .stripe_threads = seed % 3 == 0 ? 1 : 3});
     const Connect connect = [&](const Membership& membership, AddressExchange& addresses,
                                 Deadline deadline, const Watch& watch) {
       if (self.rank() != 2) return tcp(membership, addresses, deadline, watch);

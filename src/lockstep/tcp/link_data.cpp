@@ -27,6 +27,13 @@ bool overlap(const DataHeader& a, const DataHeader& b) {
          b.offset < a.offset + a.length;
 }
 
+// Whether `next` goes on where `last` ends: then one frame can have bytes of both.
+bool continues(const Link::Outgoing& last, const Link::Outgoing& next) {
+  return last.to == next.to && last.key == next.key && last.sent == next.sent &&
+         last.offset + last.bytes.size() == next.offset &&
+         last.bytes.data() + last.bytes.size() == next.bytes.data();
+}
+
 // Whether the bytes of a frame belong to the transfer, and none of them has arrived before.
 bool is_new(const LinkHandler::Destination& destination, const DataHeader& header) {
   const auto size = destination.bytes.size();
@@ -44,7 +51,13 @@ bool is_new(const LinkHandler::Destination& destination, const DataHeader& heade
 void Link::send(std::uint64_t own, const Outgoing& outgoing) {
   if (is_lost_) return;
   const bool others_wait = !queues_.empty();
-  queues_[own].push_back(outgoing);
+  auto& queue = queues_[own];
+  if (!queue.empty() && continues(queue.back(), outgoing)) {
+    auto& last = queue.back().bytes;
+    last = {last.data(), last.size() + outgoing.bytes.size()};
+  } else {
+    queue.push_back(outgoing);
+  }
   // One frame needs no threads; nor do stripes without room.
   if (outgoing.bytes.size() <= kLeastStripedBytes) return flush_in_turn();
   if (!others_wait || !has_threads()) flush_data();

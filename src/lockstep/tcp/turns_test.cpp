@@ -62,6 +62,29 @@ TEST(TurnsOfGroups, ASmallTransferWaitsForAtMostOneFrameOfEachOtherGroup) {
   }
 }
 
+// Blocks of one transfer that wait for room in the socket need fewer system calls together.
+TEST(TurnsOfGroups, BlocksThatWaitShareFrames) {
+  constexpr std::size_t kBlock = kMaxDataBytes / 4;
+  BareLink peer;
+  Network::Word sent = 0;
+  const Bytes transfer(16 * kBlock);
+  const Bytes other(kBlock);
+  for (std::size_t offset = 0; offset < transfer.size(); offset += kBlock) {
+    peer.link.send(1, {.to = 1,
+                       .key = {1, 0},
+                       .offset = offset,
+                       .bytes = std::span(transfer).subspan(offset, kBlock),
+                       .sent = &sent});
+  }
+  peer.link.send(1, {.to = 1, .key = {2, 0}, .bytes = other, .sent = &sent});
+  Bytes stream;
+  for (; sent < transfer.size() + other.size(); peer.link.flush()) take(peer, stream);
+  take(peer, stream);
+  // 17 blocks. The first one or two began while there was room.
+  EXPECT_LE(ends_in(stream).size(), 8U);
+  EXPECT_EQ(stream.size(), sent + ends_in(stream).size() * kDataHeaderBytes);
+}
+
 TEST(TurnsOfGroups, AMessageDoesNotWaitForData) {
   BareLink peer(2);
   const Bytes large(8 * kMaxDataBytes);
