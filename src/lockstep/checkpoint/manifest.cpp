@@ -147,8 +147,8 @@ void check_format(Fields& fields) {
   const auto version = fields.whole("format_version", 1, kMost);
   if (version != kCheckpointVersion) {
     refuse_manifest(
-        fmt::format("format_version is {}, this lockstep reads {}: read it with a newer lockstep",
-                    version, kCheckpointVersion));
+        fmt::format("format_version is {}, this lockstep reads {}; use a newer lockstep", version,
+                    kCheckpointVersion));
   }
 }
 

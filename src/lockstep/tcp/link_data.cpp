@@ -27,7 +27,7 @@ bool overlap(const DataHeader& a, const DataHeader& b) {
          b.offset < a.offset + a.length;
 }
 
-// Whether `next` goes on where `last` ends: then one frame can have bytes of both.
+// Whether `next` begins where `last` ends: then one frame can have bytes of both.
 bool continues(const Link::Outgoing& last, const Link::Outgoing& next) {
   return last.to == next.to && last.key == next.key && last.sent == next.sent &&
          last.offset + last.bytes.size() == next.offset &&
