@@ -54,18 +54,24 @@ class BenchOverHosts(JobTest):
             self.assertIn(words, "".join(output))
 
     def connections(self):
-        """The number of TCP connections between the ranks of the two hosts, once they have moved 10 MB; until then 0."""
-        text = subprocess.run(["on", "h0", "ss", "-HtniO", "state", "established", "dst", "10.77.0.11", "and", "not", "sport",
-                               "=", f":{PORT}"], capture_output=True, text=True, check=True).stdout
-        moved = sum(map(int, re.findall(r"bytes_acked:(\d+)", text)))
-        return len(text.splitlines()) if moved > 10e6 else 0
+        """The TCP connections between the ranks of the two hosts, with what the kernel states of each."""
+        return subprocess.run(["on", "h0", "ss", "-HtniO", "state", "established", "dst", "10.77.0.11", "and", "not", "sport",
+                               "=", f":{PORT}"], capture_output=True, text=True, check=True).stdout.splitlines()
+
+    def connections_in_use(self):
+        """Their number, once they have moved 10 MB; until then 0."""
+        found = self.connections()
+        moved = sum(map(int, re.findall(r"bytes_acked:(\d+)", "".join(found))))
+        return len(found) if moved > 10e6 else 0
 
     def connections_while_comm_runs(self, **variables):
         jobs = self.start_nodes(1, "comm", "--sizes", "1M", "--seconds", "60s", **variables)
-        count = self.wait_for(self.connections, "data between the ranks")
+        count = self.wait_for(self.connections_in_use, "data between the ranks")
         self.kill_left_over()
         for job in jobs:
             job.communicate(timeout=60)
+        # Ranks end a little later than what started them.
+        self.wait_for(lambda: not self.connections(), "the end of the ranks")
         return count
 
     def test_link_measures_both_hosts_and_its_edited_file_decides_the_number_of_connections(self):
