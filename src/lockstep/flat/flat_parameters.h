@@ -21,6 +21,7 @@
 #include "lockstep/flat/observed_module.h"
 #include "lockstep/flat/shard_check.h"
 #include "lockstep/flat/shards.h"
+#include "lockstep/kernels/caching.h"
 
 namespace torch::nn {
 class Module;
@@ -154,6 +155,8 @@ class FlatParameters {
   /// on the CPU: the memory of the averages, each of which is needed until its value is written;
   /// with Shard::gradients on one host only. Otherwise: values().
   [[nodiscard]] const at::Tensor& next_values(int segment) const;
+  /// How to write there: the next copy past the caches if it is too large for them.
+  [[nodiscard]] Caching next_caching(int segment) const noexcept;
   /// Whether next_values() is packed memory (shards.h).
   [[nodiscard]] bool next_is_packed() const noexcept { return staged_ != nullptr; }
   /// The values in use, unless next_values() has them: then it is undefined.

@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/flat/flat_parameters.h"
@@ -176,11 +177,13 @@ void FlatParameters::update(
 void FlatParameters::update_with_saved(
     const std::function<bool(int segment, const Shards::Part& part)>& update) {
   saved_.clear();
+  std::vector<at::Tensor> saved;
   for (const auto& segment : values_) {
     const auto bytes = static_cast<std::uint64_t>(segment.nbytes());
     if (segment.is_cpu()) note_moved({.loaded = bytes, .stored = bytes});
-    saved_.push_back(segment.clone());
+    saved.push_back(segment.clone());
   }
+  saved_ = std::move(saved);
   try {
     shards_->update(values_, update);
   } catch (...) {
@@ -209,6 +212,10 @@ void FlatParameters::exchange_memory(std::span<const at::Tensor> others) {
 const at::Tensor& FlatParameters::next_values(int segment) const {
   if (host_copies_) return host_copies_->next(segment);
   return exchanges_memory_ || staged_ ? average_memory(segment) : values(segment);
+}
+
+Caching FlatParameters::next_caching(int segment) const noexcept {
+  return host_copies_ ? caching_for(next_values(segment).nbytes()) : Caching::through;
 }
 
 at::Tensor FlatParameters::old_values(int segment) const {

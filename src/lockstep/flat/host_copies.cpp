@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/kernels/copy_pass.h"
 
 namespace lockstep {
 namespace {
@@ -70,8 +71,9 @@ void HostCopies::copy_own(const Shards& shards) const {
   for (int i = 0; i < static_cast<int>(copies_.size()); ++i) {
     const auto from = shared(i);
     for (const auto& run : shards.runs(i)) {
-      std::memcpy(start_of(next(i), run.begin), start_of(from, run.begin),
-                  static_cast<std::size_t>(run.count) * from.element_size());
+      const auto bytes = static_cast<std::size_t>(run.count) * from.element_size();
+      copy_pass({start_of(next(i), run.begin), bytes}, start_of(from, run.begin),
+                caching_for(from.nbytes()));
     }
   }
 }

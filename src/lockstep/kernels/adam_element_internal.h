@@ -32,10 +32,10 @@ struct AdamFactors {
   return 1 - step.beta1 >= 0.5;
 }
 
-/// Steps element `i` of arrays that do not overlap, except that `old_values` or `gradients` may be
-/// `values`; see AdamStretch.
+/// Steps element `i` of arrays that do not overlap, except that `new_value` may be an element of
+/// `old_values` or `gradients`; see AdamStretch.
 template <bool FromGradient, bool Decays, typename Stored, typename Wide>
-[[gnu::always_inline]] constexpr void adam_element(Stored* values, const Stored* old_values,
+[[gnu::always_inline]] constexpr void adam_element(Stored& new_value, const Stored* old_values,
                                                    const Stored* gradients,
                                                    Wide* __restrict averages,
                                                    Wide* __restrict squares,
@@ -55,7 +55,7 @@ template <bool FromGradient, bool Decays, typename Stored, typename Wide>
   averages[i] = average;
   squares[i] = square;
   value = value - f.step_size * average / (std::sqrt(square) * f.root_factor + f.eps);
-  write_value(values[i], masters, i, value);
+  write_value(new_value, masters, i, value);
 }
 
 }  // namespace lockstep

@@ -1,9 +1,11 @@
 #include "lockstep/kernels/adam_pass.h"
 
+#include <array>
 #include <cstddef>
 #include <type_traits>
 
 #include "lockstep/kernels/adam_element_internal.h"
+#include "lockstep/kernels/line_store_internal.h"
 #include "lockstep/kernels/value_target_internal.h"
 
 namespace lockstep {
@@ -25,24 +27,32 @@ template <bool FromGradient, bool Decays, ValueTarget To, typename Stored, typen
                             AdamFactors<Wide> factors) noexcept {
   const Stored* const old_values = To == ValueTarget::in_place ? values : elsewhere;
   const Stored* const gradients = To == ValueTarget::over_gradients ? values : apart;
+  const auto step = [&](Stored& new_value, std::size_t i) {
+    adam_element<FromGradient, Decays>(new_value, old_values, gradients, averages, squares, masters,
+                                       i, factors);
+  };
   constexpr std::size_t kLine = 64 / sizeof(Wide);
   std::size_t begin = 0;
+  if constexpr (To == ValueTarget::past_caches) {
+    for (; begin < count && !is_aligned_line(values + begin); ++begin) step(values[begin], begin);
+  }
   for (; begin + kLine <= count; begin += kLine) {
-    fetch_ahead(values + begin);
+    if constexpr (To != ValueTarget::past_caches) fetch_ahead(values + begin);
     if constexpr (To != ValueTarget::in_place) fetch_ahead(old_values + begin);
     if constexpr (To != ValueTarget::over_gradients) fetch_ahead(gradients + begin);
     fetch_ahead(averages + begin);
     fetch_ahead(squares + begin);
     if constexpr (!std::is_same_v<Stored, Wide>) fetch_ahead(masters + begin);
-    for (std::size_t i = 0; i < kLine; ++i) {
-      adam_element<FromGradient, Decays>(values, old_values, gradients, averages, squares, masters,
-                                         begin + i, factors);
+    if constexpr (To == ValueTarget::past_caches) {
+      std::array<Stored, kLine> line;
+      for (std::size_t i = 0; i < kLine; ++i) step(line[i], begin + i);
+      stream_line(values + begin, line);
+    } else {
+      for (std::size_t i = 0; i < kLine; ++i) step(values[begin + i], begin + i);
     }
   }
-  for (; begin < count; ++begin) {
-    adam_element<FromGradient, Decays>(values, old_values, gradients, averages, squares, masters,
-                                       begin, factors);
-  }
+  for (; begin < count; ++begin) step(values[begin], begin);
+  if constexpr (To == ValueTarget::past_caches) StreamingStore::finish();
 }
 
 template <bool FromGradient, bool Decays, ValueTarget To, typename Stored>
@@ -66,6 +76,8 @@ void choose_target(const AdamStretch<Stored>& stretch, const AdamStep& step) noe
       return choose_decay<FromGradient, ValueTarget::in_place>(stretch, step);
     case ValueTarget::elsewhere:
       return choose_decay<FromGradient, ValueTarget::elsewhere>(stretch, step);
+    case ValueTarget::past_caches:
+      return choose_decay<FromGradient, ValueTarget::past_caches>(stretch, step);
     case ValueTarget::over_gradients:
       return choose_decay<FromGradient, ValueTarget::over_gradients>(stretch, step);
   }

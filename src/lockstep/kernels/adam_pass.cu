@@ -26,7 +26,7 @@ __device__ void step_chunk(const AdamStretch<Stored>& arrays, const DeviceChunk&
     if constexpr (!std::is_same_v<Stored, Wide>) masters = load_pack(part.masters, pack);
 #pragma unroll
     for (std::size_t i = 0; i < kPack; ++i) {
-      adam_element<FromGradient, Decays>(values.element, values.element, gradients.element,
+      adam_element<FromGradient, Decays>(values.element[i], values.element, gradients.element,
                                          averages.element, squares.element, masters.element, i,
                                          factors);
     }
@@ -36,7 +36,7 @@ __device__ void step_chunk(const AdamStretch<Stored>& arrays, const DeviceChunk&
     if constexpr (!std::is_same_v<Stored, Wide>) store_pack(part.masters, pack, masters);
   }
   for (std::uint32_t i = packs * kPack + threadIdx.x; i < chunk.count; i += kThreads) {
-    adam_element<FromGradient, Decays>(part.values, part.values, part.gradients, part.averages,
+    adam_element<FromGradient, Decays>(part.values[i], part.values, part.gradients, part.averages,
                                        part.squares, part.masters, i, factors);
   }
 }

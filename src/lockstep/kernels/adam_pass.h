@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/kernels/caching.h"
 #include "lockstep/kernels/dispatch.h"
 #include "lockstep/kernels/elements.h"
 #include "lockstep/kernels/moved_bytes.h"
@@ -70,6 +71,7 @@ struct AdamStretch {
   // Null: in `values`, which the pass then updates in place. Otherwise `values` may be `gradients`,
   // which the pass then overwrites.
   const Stored* old_values = nullptr;
+  Caching caching = Caching::through;  // of new values in memory of their own
 
   /// Elements [begin, end).
   [[nodiscard]] constexpr AdamStretch part(std::size_t begin, std::size_t end) const noexcept {
@@ -86,7 +88,8 @@ struct AdamStretch {
             masters == nullptr ? nullptr : masters + packed_begin,
             length,
             gradients_are_packed,
-            old_values == nullptr ? nullptr : old_values + begin};
+            old_values == nullptr ? nullptr : old_values + begin,
+            caching};
   }
 };
 

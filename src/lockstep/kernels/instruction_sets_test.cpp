@@ -180,6 +180,7 @@ void expect_same_elsewhere(const Pass& pass) {
   Arrays one{.values = first};
   for (const auto value : first) one.masters.push_back(widened(value));
   Arrays other = one;
+  Arrays past = one;
   Arrays third = one;
   const auto stretch = [&](Arrays& arrays) {
     Stretch<T> all;
@@ -197,12 +198,15 @@ void expect_same_elsewhere(const Pass& pass) {
   };
   for (int i = 0; i < 2; ++i) {
     pass(stretch(one));
-    const auto old_values = other.values;
-    std::fill(other.values.begin(), other.values.end(), T{});
-    auto elsewhere = stretch(other);
-    elsewhere.old_values = old_values.data();
-    for (std::size_t begin = 0; begin < kCount; begin += 777) {
-      pass(elsewhere.part(begin, std::min(begin + 777, kCount)));
+    for (const auto caching : {Caching::through, Caching::past}) {
+      auto& arrays = caching == Caching::past ? past : other;
+      const auto old_values = std::exchange(arrays.values, std::vector<T>(kCount));
+      auto elsewhere = stretch(arrays);
+      elsewhere.old_values = old_values.data();
+      elsewhere.caching = caching;
+      for (std::size_t begin = 0; begin < kCount; begin += 777) {
+        pass(elsewhere.part(begin, std::min(begin + 777, kCount)));
+      }
     }
     const auto before = std::exchange(third.values, gradients);
     auto over = stretch(third);
@@ -212,7 +216,7 @@ void expect_same_elsewhere(const Pass& pass) {
       pass(over.part(begin, std::min(begin + 777, kCount)));
     }
   }
-  for (const auto* same : {&other, &third}) {
+  for (const auto* same : {&other, &past, &third}) {
     EXPECT_EQ(digest_of(one.values), digest_of(same->values));
     EXPECT_EQ(digest_of(one.averages), digest_of(same->averages));
     EXPECT_EQ(digest_of(one.squares), digest_of(same->squares));

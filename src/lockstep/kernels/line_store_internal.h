@@ -1,7 +1,10 @@
 // How a loop writes whole cache lines, one register at a time: through the caches or past them.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "lockstep/kernels/dispatch.h"
@@ -52,6 +55,23 @@ struct StreamingStore {
 // Arm cores detect writes of whole lines and do not read the lines first.
 using StreamingStore = CachedStore;
 #endif
+
+/// Whether a line of streaming stores may begin at `address`.
+[[gnu::always_inline]] inline bool is_aligned_line(const void* address) noexcept {
+  return reinterpret_cast<std::uintptr_t>(address) % 64 == 0;
+}
+
+/// Writes a line, or an aligned half of one, past the caches. StreamingStore::finish() orders it.
+template <typename T, std::size_t kCount>
+[[gnu::always_inline]] inline void stream_line(T* to, const std::array<T, kCount>& line) noexcept {
+  constexpr auto kBytes = std::min(StreamingStore::kBytes, sizeof(line));
+  using Register [[gnu::vector_size(kBytes)]] = char;
+  for (std::size_t part = 0; part < sizeof(line); part += kBytes) {
+    Register bits;
+    std::memcpy(&bits, reinterpret_cast<const std::byte*>(line.data()) + part, sizeof(bits));
+    StreamingStore::write(reinterpret_cast<std::byte*>(to) + part, bits);
+  }
+}
 
 }  // namespace
 }  // namespace lockstep

@@ -27,10 +27,10 @@ struct SgdFactors {
         decay(static_cast<Wide>(step.decay)) {}
 };
 
-/// Steps element `i` of arrays that do not overlap, except that `old_values` or `gradients` may be
-/// `values`; see SgdStretch.
+/// Steps element `i` of arrays that do not overlap, except that `new_value` may be an element of
+/// `old_values` or `gradients`; see SgdStretch.
 template <Momentum Kind, bool Decays, bool Nesterov, typename Stored, typename Wide>
-[[gnu::always_inline]] constexpr void sgd_element(Stored* values, const Stored* old_values,
+[[gnu::always_inline]] constexpr void sgd_element(Stored& new_value, const Stored* old_values,
                                                   const Stored* gradients, Wide* __restrict momenta,
                                                   Wide* __restrict masters, std::size_t i,
                                                   const SgdFactors<Wide>& f) noexcept {
@@ -44,7 +44,7 @@ template <Momentum Kind, bool Decays, bool Nesterov, typename Stored, typename W
     gradient = Nesterov ? gradient + moved * f.momentum : moved;
   }
   value = value - gradient * f.lr;
-  write_value(values[i], masters, i, value);
+  write_value(new_value, masters, i, value);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,9 @@
 #include "lockstep/kernels/sgd_pass.h"
 
+#include <array>
+#include <cstddef>
+
+#include "lockstep/kernels/line_store_internal.h"
 #include "lockstep/kernels/sgd_element_internal.h"
 #include "lockstep/kernels/value_target_internal.h"
 
@@ -17,10 +21,24 @@ void pass(const SgdStretch<Stored>& stretch, const SgdStep& step) noexcept {
   Wide* __restrict masters = stretch.masters;
   const Stored* const old_values = To == ValueTarget::in_place ? values : elsewhere;
   const Stored* const gradients = To == ValueTarget::over_gradients ? values : apart;
-  for (std::size_t i = 0; i < stretch.count; ++i) {
-    sgd_element<Kind, Decays, Nesterov>(values, old_values, gradients, momenta, masters, i,
+  const auto make_step = [&](Stored& new_value, std::size_t i) {
+    sgd_element<Kind, Decays, Nesterov>(new_value, old_values, gradients, momenta, masters, i,
                                         factors);
+  };
+  std::size_t begin = 0;
+  if constexpr (To == ValueTarget::past_caches) {
+    constexpr std::size_t kLine = 64 / sizeof(Wide);
+    for (; begin < stretch.count && !is_aligned_line(values + begin); ++begin) {
+      make_step(values[begin], begin);
+    }
+    for (; begin + kLine <= stretch.count; begin += kLine) {
+      std::array<Stored, kLine> line;
+      for (std::size_t i = 0; i < kLine; ++i) make_step(line[i], begin + i);
+      stream_line(values + begin, line);
+    }
+    StreamingStore::finish();
   }
+  for (auto i = begin; i < stretch.count; ++i) make_step(values[i], i);
 }
 
 template <Momentum Kind, bool Decays, bool Nesterov, typename Stored>
@@ -30,6 +48,8 @@ void choose_target(const SgdStretch<Stored>& stretch, const SgdStep& step) noexc
       return pass<Kind, Decays, Nesterov, ValueTarget::in_place>(stretch, step);
     case ValueTarget::elsewhere:
       return pass<Kind, Decays, Nesterov, ValueTarget::elsewhere>(stretch, step);
+    case ValueTarget::past_caches:
+      return pass<Kind, Decays, Nesterov, ValueTarget::past_caches>(stretch, step);
     case ValueTarget::over_gradients:
       return pass<Kind, Decays, Nesterov, ValueTarget::over_gradients>(stretch, step);
   }

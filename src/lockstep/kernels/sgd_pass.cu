@@ -11,7 +11,7 @@ __device__ void step_chunk(const SgdStretch<Stored>& arrays, const DeviceChunk& 
   const auto part = arrays.part(chunk.begin, chunk.packed_begin, chunk.count);
 #pragma unroll 4  // several loads in flight per thread
   for (std::uint32_t i = threadIdx.x; i < chunk.count; i += kThreads) {
-    sgd_element<Kind, Decays, Nesterov>(part.values, part.values, part.gradients, part.momenta,
+    sgd_element<Kind, Decays, Nesterov>(part.values[i], part.values, part.gradients, part.momenta,
                                         part.masters, i, factors);
   }
 }

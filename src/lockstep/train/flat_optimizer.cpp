@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 
 #include "lockstep/base/error.h"
 #include "lockstep/flat/device_stream.h"
+#include "lockstep/kernels/copy_pass.h"
 #include "lockstep/train/device_table_internal.h"
 #include "lockstep/train/present_gradients_internal.h"
 
@@ -55,8 +55,8 @@ void copy_rest(const SegmentMemory& memory, std::span<const OwnedRun> runs,
   const auto copy = [&](const OwnedRun& run, std::int64_t begin, std::int64_t end) {
     const auto target = memory.values_are_packed ? run.packed(begin) : begin;
     if (begin < end) {
-      std::memcpy(to + target * width, from + begin * width,
-                  static_cast<std::size_t>((end - begin) * width));
+      copy_pass({to + target * width, static_cast<std::size_t>((end - begin) * width)},
+                from + begin * width, memory.caching);
     }
   };
   auto next = stepped.begin();
@@ -255,6 +255,7 @@ SegmentMemory FlatOptimizer::memory_of(int segment, const DeviceStepInputs& inpu
       .values = flat_.next_values(segment),
       .values_are_packed = flat_.next_is_packed(),
       .old_values = flat_.old_values(segment),
+      .caching = flat_.next_caching(segment),
       .gradients = flat_.average_memory(segment),
       .gradients_are_packed = shards_->packs_gradients(),
       .masters = masters_[number],

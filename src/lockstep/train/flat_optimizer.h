@@ -24,6 +24,7 @@
 
 #include "lockstep/collectives/sharded_tensor.h"
 #include "lockstep/flat/flat_parameters.h"
+#include "lockstep/kernels/caching.h"
 #include "lockstep/kernels/device_passes.h"
 #include "lockstep/train/parameter_groups.h"
 
@@ -60,6 +61,7 @@ struct SegmentMemory {
   at::Tensor values;
   bool values_are_packed = false;
   at::Tensor old_values;  // before the step, if `values` does not hold them; or undefined
+  Caching caching = Caching::through;  // how `values` are written then
   at::Tensor gradients;
   bool gradients_are_packed = false;
   at::Tensor masters;             // float32 copies of bfloat16 values; undefined for other dtypes

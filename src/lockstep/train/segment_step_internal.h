@@ -30,6 +30,7 @@ void with_stretch(const SegmentMemory& memory, const OwnedRun& range, const AddS
     if (memory.old_values.defined()) {
       stretch.old_values =
           static_cast<const Stored*>(memory.old_values.const_data_ptr()) + range.begin;
+      stretch.caching = memory.caching;
     }
     stretch.gradients = static_cast<const Stored*>(memory.gradients.const_data_ptr()) +
                         (memory.gradients_are_packed ? range.packed_begin : range.begin);
