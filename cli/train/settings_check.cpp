@@ -127,13 +127,6 @@ void check(ResolvedConfig& resolved) {
         value_text(c.length)));
   }
   refuse_ignored(resolved);
-  if (c.compress == Compress::powersgd && c.length.unit == Unit::steps &&
-      c.length.amount <= static_cast<double>(c.powersgd_start)) {
-    throw UsageError(fmt::format(
-        "--compress powersgd would compress nothing: it begins after --powersgd-start {} "
-        "steps, and the run has {:g}. Give --powersgd-start {:.0f}, or more --steps",
-        c.powersgd_start, c.length.amount, c.length.amount / 10));
-  }
   if (c.cuda_graph && (c.grad_accum > 1 || c.device == TrainDevice::cpu)) {
     throw UsageError(
         "--cuda-graph replays whole steps on a GPU: leave out --grad-accum and --device cpu, or "
@@ -151,6 +144,16 @@ void check(ResolvedConfig& resolved) {
   }
   if (c.global_batch > 0 && resolved.origins["grad-accum"] == "default") c.grad_accum = 0;
   if (c.global_batch == 0) c.grad_accum = std::max<std::int64_t>(c.grad_accum, 1);
+}
+
+void check_new_run(const TrainConfig& c) {
+  if (c.compress == Compress::powersgd && c.length.unit == Unit::steps &&
+      c.length.amount <= static_cast<double>(c.powersgd_start)) {
+    throw UsageError(fmt::format(
+        "--compress powersgd would compress nothing: it begins after --powersgd-start {} "
+        "steps, and the run has {:g}. Give --powersgd-start {:.0f}, or more --steps",
+        c.powersgd_start, c.length.amount, c.length.amount / 10));
+  }
 }
 
 }  // namespace lockstep::cli

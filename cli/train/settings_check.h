@@ -10,4 +10,7 @@ namespace lockstep::cli {
 /// the number of micro-batches.
 void check(ResolvedConfig& resolved);
 
+/// Throws UsageError for what a new run must not begin with. Runs of earlier builds may have it.
+void check_new_run(const TrainConfig& config);
+
 }  // namespace lockstep::cli

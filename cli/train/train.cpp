@@ -19,6 +19,7 @@
 #include "cli/train/options.h"
 #include "cli/train/run_start.h"
 #include "cli/train/saved_config.h"
+#include "cli/train/settings_check.h"
 #include "cli/verb.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
@@ -110,6 +111,7 @@ bool has_terminal() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILE
 // Makes the folder with everything that ranks need; the folder appears atomically, by a rename.
 SavedConfig begin(const std::string& folder, ResolvedConfig resolved, int ranks,
                   const std::string& command, const Environment& environment) {
+  check_new_run(resolved.config);
   const auto draft = fmt::format("{}.new-{}", folder, random_token());
   try {
     fs::create_directories(draft);

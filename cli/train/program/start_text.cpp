@@ -35,6 +35,13 @@ std::vector<std::string> start_lines(const SavedConfig& saved, Task& task,
                                 group.size(), threads, threads == 1 ? "" : "s",
                                 backend_text(group)));
   }
+  const bool is_short = facts.total && *facts.total <= config.powersgd_start;
+  if (config.compress == Compress::powersgd && is_short) {
+    lines.push_back(
+        fmt::format("warning: --compress powersgd compresses nothing: it begins after "
+                    "--powersgd-start {} steps, and the run has {}",
+                    config.powersgd_start, *facts.total));
+  }
   if (!facts.sharding.empty()) lines.push_back("optimizer: " + facts.sharding);
   lines.push_back(
       fmt::format("run: {}{}", facts.folder,

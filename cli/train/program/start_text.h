@@ -1,6 +1,8 @@
 // The lines that a run prints before its first step.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +16,11 @@ struct StartFacts {
   std::string folder;
   BatchSizes sizes = {};
   std::int64_t steps_per_epoch = 0;
-  std::string schedule;   // Schedule::describe()
-  std::string lr_reason;  // empty: lr is not scaled
-  std::string sharding;   // ShardDecision::reason
-  std::int64_t step = 0;  // the number of steps at the start; 0: a new run
+  std::string schedule;               // Schedule::describe()
+  std::string lr_reason;              // empty: lr is not scaled
+  std::string sharding;               // ShardDecision::reason
+  std::optional<std::int64_t> total;  // steps; nullopt: the run's length is a time
+  std::int64_t step = 0;              // the number of steps at the start; 0: a new run
 };
 
 /// The lines, from model to folder.

@@ -184,6 +184,7 @@ void Training::announce() {
                    .schedule = schedule_.describe(),
                    .lr_reason = config_.lr_scaling == LrScaling::none ? "" : peak_lr_.reason,
                    .sharding = sharding_.reason,
+                   .total = counts_.total,
                    .step = run_.step()});
   for (const auto& line : lines) reporter_->say(line);
 }
