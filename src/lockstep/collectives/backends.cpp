@@ -10,6 +10,7 @@
 #include "lockstep/fabric/group.h"
 #include "lockstep/fabric/transport.h"
 #include "lockstep/gpu/connect.h"
+#include "lockstep/gpu/device_functions.h"
 #include "lockstep/gpu/nccl_functions.h"
 #include "lockstep/gpu/watcher.h"
 #include "lockstep/mpi/connect.h"

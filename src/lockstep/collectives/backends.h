@@ -27,8 +27,9 @@ class World;
 /// How fast this rank has sent to ranks on other hosts so far, as its kernel counts it
 /// (trace/link_speed.h). Empty without backend tcp or hierarchical. Not collective.
 [[nodiscard]] std::vector<LinkCount> link_counts(const World& world);
-/// The processor time of the thread that moves bytes between hosts, in seconds. 0 without one:
-/// within one host, and with an MPI that does not allow it. Not collective.
+/// The processor time of the threads that move bytes between hosts, in seconds. 0 without any: in a
+/// world without connections by TCP, and with an MPI that provides less than
+/// MPI_THREAD_SERIALIZED. Not collective.
 [[nodiscard]] double network_thread_seconds(const World& world);
 
 }  // namespace lockstep

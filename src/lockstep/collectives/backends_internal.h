@@ -12,8 +12,8 @@ class Group;            // fabric/group.h
 struct GroupOptions;
 class World;
 
-/// The functions of CUDA (gpu/device_functions.h). They are handed to backends.cpp: a program
-/// without LibTorch has its groups from there too, and must not load the CUDA runtime.
+/// The functions of CUDA, as gpu/device_functions.h declares them. They are handed to backends.cpp:
+/// a program without LibTorch has its groups from there too, and must not load the CUDA runtime.
 [[nodiscard]] std::shared_ptr<DeviceFunctions> cuda_functions();
 
 /// As make_group() of backends.h, with GPU memory, for which `functions` is called when a device is
