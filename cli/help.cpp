@@ -27,7 +27,7 @@ int run_help(const std::vector<std::string>& arguments, Streams streams) {
                  "Examples\n"
                  "  lockstep run -n 4 ./my_program --its options\n"
                  "  lockstep data inspect train.bin\n"
-                 "  lockstep train gpt --data my.txt --steps 1000\n";
+                 "  lockstep train gpt --data my.txt --run runs/mine --steps 1000\n";
   return kSuccess;
 }
 

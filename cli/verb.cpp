@@ -12,7 +12,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::array kVerbs{
-    Verb{"train", "train a GPT, ResNet or MLP, one process per core", run_train},
+    Verb{"train", "train a GPT, ResNet or MLP on all cores or on a GPU", run_train},
     Verb{"generate", "generate text with a GPT that `lockstep train` has trained", run_generate},
     Verb{"run", "start a program as ranks on one node or several, as torchrun", run_run},
     Verb{"top", "show what each rank of a run does now", run_top},

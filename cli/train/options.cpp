@@ -279,7 +279,7 @@ TrainOptions read_train_options(const std::vector<std::string>& arguments,
 
 std::string train_help() {
   return fmt::format(
-      "lockstep train MODEL [options]: train a model with one process per core\n"
+      "lockstep train MODEL [options]: train a model on all cores or on a GPU\n"
       "\n"
       "Models\n"
       "{}{}{}{}"
@@ -294,7 +294,7 @@ std::string train_help() {
       "\n"
       "Examples\n"
       "  lockstep train gpt\n"
-      "  lockstep train gpt --data my.txt --size small --precision bf16 --tokens 50M\n"
+      "  lockstep train gpt --data my.txt --run runs/mine --time 20min\n"
       "  lockstep train resnet --data fashion-mnist --epochs 5\n",
       help_entry("gpt", "language model: GPT-2 shapes from tiny to 1.5 B, on any text"),
       help_entry("resnet", "ResNet-18 on images of 28 x 28 or 32 x 32"),

@@ -225,8 +225,10 @@ void add_run(Table& table) {
   table.add_length(Unit::seconds, "T", kAll,
                    "training time, as 90s, 10min or 6h; evaluations and saves do not count");
   table.group("Run");
-  table.add_free("ranks", &C::ranks, kAll, "processes on this machine; auto: one per core").value =
-      "N";
+  table
+      .add_free("ranks", &C::ranks, kAll,
+                "processes on this machine; auto: one on a GPU, on the CPU one per core")
+      .value = "N";
   table.add_free("run", &C::run, kAll, "folder of the run (default runs/<model>)").value = "DIR";
   table.add_free("resume", &C::resume, kAll,
                  "auto: resume if the folder holds a run; required: fail if it does not");
