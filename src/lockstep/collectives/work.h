@@ -1,5 +1,7 @@
-// The result of a collective: operations in flight. There is no background thread: the operations
-// advance when the caller starts another operation of the group, or calls done() or wait().
+// The result of a collective: operations in flight. They advance when the caller starts another
+// operation of the group, or calls done() or wait(). On one host no other thread advances them;
+// between hosts a background thread does, while no caller is inside the library
+// (docs/collectives.md).
 #pragma once
 
 #include <memory>

@@ -15,9 +15,10 @@
 // The module is not wrapped; loop and optimizer are the user's own.
 //
 // backward() is collective: every rank runs the same number of them. A rank that has no batch, or
-// whose loss uses no parameter, calls sit_out() instead. If backward() throws on a rank, discard
-// the whole step on all ranks, including earlier micro-batches: call zero_grad() and continue. The
-// other ranks get PeerError that names the rank. If a rank has died, restart the job.
+// whose loss uses no parameter, calls sit_out() instead. If backward() throws on a rank, the step
+// is lost on all ranks, including earlier micro-batches: make no optimizer step, and continue with
+// the next one, whose backward() discards what is left. The other ranks get PeerError that names
+// the rank. If a rank has died, restart the job.
 //
 // One graph may contain several Ddp modules: the first Ddp uses `group` itself, each further one a
 // new group of the same ranks. The program may use `group` too, between backwards and between
@@ -64,8 +65,8 @@ enum class BufferSync {
 constexpr std::size_t kAutotune = 0;
 
 struct DdpOptions {
-  // About this many bytes of gradients per all-reduce, 25 MiB by default; kAutotune measures a
-  // size, kOneBucket reduces all at once.
+  // About this many bytes of gradients per all-reduce. 25 MiB, the default, means between hosts: a
+  // size that suits the link. kAutotune measures a size, kOneBucket reduces all at once.
   std::size_t bucket_bytes = kDefaultBucketBytes;
   Normalize normalize = Normalize::by_rank;
   // Micro-batches per step: gradients are reduced in every N-th backward() and are the mean over
