@@ -41,7 +41,7 @@ struct Setting {
   bool hooked = false;   // gradients are sent in bfloat16
   bool fails = false;    // one backward of one rank
   bool uneven = false;   // only rank 0 uses the branch
-  bool is_long = false;  // 20 steps of four ranks
+  bool is_long = false;  // 20 steps of four ranks and of five
 };
 
 struct Result {
@@ -119,7 +119,7 @@ Result train(ProcessGroup& group, const Setting& setting, Shard shard,
   GradScaler scaler(
       {.initial_scale = setting.scale > 0 ? setting.scale : 1, .backoff_factor = 0x1p-9});
   Result result;
-  const int num_steps = group.size() < 4 ? 7 : setting.is_long && group.size() == 4 ? 20 : 5;
+  const int num_steps = group.size() < 4 ? 7 : setting.is_long ? 20 : 5;
   for (int step = 0; step < num_steps; ++step) {
     if (setting.unfreezes && step == 3) {
       for (auto& parameter : net->frozen->parameters()) parameter.set_requires_grad(true);
@@ -161,6 +161,13 @@ std::vector<Setting> settings() {
       {.name = "ByCountAndSittingOut",
        .make = adam_w,
        .ddp = {.normalize = Normalize::by_count, .accumulate = 2},
+       .max_norm = 0.01,
+       .sits_out = true},
+      // With one rank step 0 has no samples, and is no step of the optimizer.
+      {.name = "ByCountWithAnEmptyRank",
+       .make = adam_w,
+       .ddp = {.normalize = Normalize::by_count},
+       .max_norm = 0.01,
        .sits_out = true},
       {.name = "TwoBuffers", .make = sgd, .ddp = {.gradient_buffers = 2}, .max_norm = 0.5},
       {.name = "LateTraining", .make = adam_w, .max_norm = 0.01, .unfreezes = true},
