@@ -345,18 +345,20 @@ TEST_P(KilledRank, IsNamedWithinASecondAndLeavesACompleteStepAndNothingElse) {
   }
 }
 
-// All kinds at the same time: a round waits for its timeout.
+// All kinds at the same time: a round waits for its timeout. One round at each point.
 TEST(StoppedRank, LeavesACompleteStepWhichItDoesNotChangeWhenItWakesUp) {
   constexpr int kMeetings = 10'000;
   const RecordFolder records;
   const auto kinds = kinds_here();
-  testing::run_ranks_as_processes(kSize * static_cast<int>(kinds.size()), [&](testing::Rank& self) {
+  const auto body = [&](testing::Rank& self) {
     const auto number = self.rank() / kSize;
     const int meeting = (number + 1) * kMeetings;
     play(self.rank() % kSize, MeetingPoint::of_processes(meeting),
-         rounds_of(kinds[static_cast<std::size_t>(number)], SIGSTOP, 2, meeting + 1,
+         rounds_of(kinds[static_cast<std::size_t>(number)], SIGSTOP, 4, meeting + 1,
                    std::chrono::seconds(2)));
-  });
+  };
+  testing::run_ranks_as_processes(kSize * static_cast<int>(kinds.size()), body,
+                                  {.limit = std::chrono::minutes(15)});  // a soak has 80 rounds
 }
 
 }  // namespace
