@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <mutex>
-#include <vector>
 
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
@@ -14,20 +15,23 @@
 namespace lockstep {
 namespace {
 
-struct PerParameter {
-  double moved = 0;
-  double reloaded = 0;
+// What all ranks move in a step.
+struct Moved {
+  std::uint64_t bytes = 0;
+  std::uint64_t reloaded = 0;
+  std::uint64_t num_elements = 0;  // of the parameters
+  std::size_t num_buckets = 0;
 };
 
 // In the second step: the first one makes buckets of its own.
-PerParameter bytes_of_step(int num_ranks, const DdpOptions& options) {
-  PerParameter all;
+Moved moved_in_step(int num_ranks, std::int64_t width, const DdpOptions& options) {
+  Moved all;
   std::mutex lock;
   with_groups(num_ranks, [&](ProcessGroup& group) {
     at::set_num_threads(1);
     torch::nn::Sequential net(torch::nn::Linear(torch::nn::LinearOptions(512, 512).bias(false)),
-                              torch::nn::Linear(torch::nn::LinearOptions(512, 1024).bias(false)),
-                              torch::nn::Linear(torch::nn::LinearOptions(1024, 512).bias(false)));
+                              torch::nn::Linear(torch::nn::LinearOptions(512, width).bias(false)),
+                              torch::nn::Linear(torch::nn::LinearOptions(width, 512).bias(false)));
     Ddp ddp(*net, group, options);
     AdamW optimizer(ddp.flat());
     const auto step = [&] {
@@ -38,45 +42,59 @@ PerParameter bytes_of_step(int num_ranks, const DdpOptions& options) {
     step();
     const CountMovedBytes count;
     step();
-    double num_parameters = 0;
+    std::uint64_t num_elements = 0;
     for (const auto& parameter : net->parameters()) {
-      num_parameters += static_cast<double>(parameter.numel());
+      num_elements += static_cast<std::uint64_t>(parameter.numel());
     }
     const auto& [loaded, stored, reloaded] = count.bytes();
     const std::scoped_lock held(lock);
-    all.moved += static_cast<double>(loaded + stored) / num_parameters;
-    all.reloaded += static_cast<double>(reloaded) / num_parameters;
+    all.bytes += loaded + stored;
+    all.reloaded += reloaded;
+    all.num_elements = num_elements;
+    all.num_buckets = ddp.plan().buckets.size();
   });
   return all;
 }
 
-// The calls with flags and sums of the shards are a few KiB of 5 MiB.
+// Bytes per element of the parameters.
+struct Formula {
+  std::uint64_t moved = 0;
+  std::uint64_t reloaded = 0;
+};
+
+// Calls whose size does not depend on the width would be a few KiB of 5 MiB.
 constexpr double kSmallCalls = 0.002;
+
+void expect_about(std::uint64_t bytes, std::uint64_t expected) {
+  const auto about = static_cast<double>(expected);
+  EXPECT_NEAR(static_cast<double>(bytes), about, about * kSmallCalls);
+}
+
+// The difference of two widths is exact: those calls cancel.
+void expect_moved(int num_ranks, const DdpOptions& options, const Formula& formula) {
+  const auto narrow = moved_in_step(num_ranks, 1024, options);
+  const auto wide = moved_in_step(num_ranks, 1536, options);
+  ASSERT_EQ(wide.num_buckets, narrow.num_buckets);
+  const auto more = wide.num_elements - narrow.num_elements;
+  EXPECT_EQ(wide.bytes - narrow.bytes, formula.moved * more);
+  EXPECT_EQ(wide.reloaded - narrow.reloaded, formula.reloaded * more);
+  expect_about(narrow.bytes, formula.moved * narrow.num_elements);
+  expect_about(narrow.reloaded, formula.reloaded * narrow.num_elements);
+}
 
 TEST(MovedBytes, AreThoseOfTheTableInShardingMd) {
   for (const int ranks : {2, 8}) {
-    const double w = ranks;
-    const auto plain = bytes_of_step(ranks, {});
-    EXPECT_NEAR(plain.moved, 36 * w, 36 * w * kSmallCalls) << ranks;
-    EXPECT_EQ(plain.reloaded, 0);
-
-    const auto per_rank = bytes_of_step(ranks, {.shard = Shard::optimizer});
-    EXPECT_NEAR(per_rank.moved, 8 * w + 28, (8 * w + 28) * kSmallCalls) << ranks;
-    EXPECT_NEAR(per_rank.reloaded, 4 * (w - 1), 4 * w * kSmallCalls) << ranks;
-
-    const auto waiting = bytes_of_step(ranks, {.shard = Shard::gradients});
-    EXPECT_NEAR(waiting.moved, 8 * w + 36, (8 * w + 36) * kSmallCalls) << ranks;
-    EXPECT_NEAR(waiting.reloaded, 4 * (w - 1), 4 * w * kSmallCalls) << ranks;
-
-    const auto per_host =
-        bytes_of_step(ranks, {.shard = Shard::optimizer, .copies = Copies::per_host});
-    EXPECT_NEAR(per_host.moved, 4 * w + 32, (4 * w + 32) * kSmallCalls) << ranks;
-    EXPECT_EQ(per_host.reloaded, 0);
-
-    const auto packed =
-        bytes_of_step(ranks, {.shard = Shard::gradients, .copies = Copies::per_host});
-    EXPECT_NEAR(packed.moved, 4 * w + 32, (4 * w + 32) * kSmallCalls) << ranks;
-    EXPECT_EQ(packed.reloaded, 0);
+    SCOPED_TRACE(ranks);
+    const auto w = static_cast<std::uint64_t>(ranks);
+    expect_moved(ranks, {}, {.moved = 36 * w});
+    expect_moved(ranks, {.shard = Shard::optimizer},
+                 {.moved = 8 * w + 28, .reloaded = 4 * (w - 1)});
+    expect_moved(ranks, {.shard = Shard::gradients},
+                 {.moved = 8 * w + 36, .reloaded = 4 * (w - 1)});
+    expect_moved(ranks, {.shard = Shard::optimizer, .copies = Copies::per_host},
+                 {.moved = 4 * w + 32});
+    expect_moved(ranks, {.shard = Shard::gradients, .copies = Copies::per_host},
+                 {.moved = 4 * w + 32});
   }
 }
 
