@@ -130,6 +130,16 @@ Trained train(const ProcessGroup& group, DdpOptions options, bool sits_out) {
   return trained;
 }
 
+void expect_close(const Trained& plain, const Trained& parts) {
+  ASSERT_EQ(plain.norms.size(), parts.norms.size());
+  for (std::size_t i = 0; i < plain.norms.size(); ++i) {
+    EXPECT_NEAR(plain.norms[i], parts.norms[i], 1e-5 * plain.norms[i]);
+  }
+  for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
+    EXPECT_TRUE(torch::allclose(plain.parameters[i], parts.parameters[i], 1e-4, 1e-6)) << i;
+  }
+}
+
 class EachMicroBatch : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(SitsOut, EachMicroBatch, ::testing::Bool());
 
@@ -141,13 +151,9 @@ TEST_P(EachMicroBatch, GivesTheAverageOfTheStep) {
         const auto plain = train(group, options, GetParam());
         options.shard = Shard::gradients;
         options.reduce_each_micro_batch = true;
-        const auto parts = train(group, options, GetParam());
-        ASSERT_EQ(plain.norms.size(), parts.norms.size());
-        for (std::size_t i = 0; i < plain.norms.size(); ++i) {
-          EXPECT_NEAR(plain.norms[i], parts.norms[i], 1e-5 * plain.norms[i]);
-        }
-        for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
-          EXPECT_TRUE(torch::allclose(plain.parameters[i], parts.parameters[i], 1e-4, 1e-6)) << i;
+        for (const auto copies : {Copies::per_rank, Copies::per_host}) {
+          options.copies = copies;
+          expect_close(plain, train(group, options, GetParam()));
         }
       });
     }

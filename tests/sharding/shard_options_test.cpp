@@ -179,17 +179,21 @@ TEST(OwnedShards, OfAStepInWhichARankIsLostAreReportedOrDropped) {
 }
 
 TEST(ShardedDdp, ReportsAnOptimizerThatUpdatesNothing) {
-  with_groups(2, [](ProcessGroup& group) {
-    TestNet net;
-    Ddp ddp(*net, group, {.shard = Shard::optimizer});
-    torch::optim::SGD optimizer(net->parameters(), 0.1);
-    net->forward(batch_of(group.rank(), 0)).square().mean().backward();
-    optimizer.step();
-    const auto message =
-        message_of([&] { net->forward(batch_of(group.rank(), 1)).square().mean().backward(); });
-    EXPECT_TRUE(holds(message, "no optimizer updates the shards"));
-    EXPECT_TRUE(holds(message, "lockstep::AdamW(ddp.flat())"));
-  });
+  for (const auto& kind : kKinds) {
+    with_groups(2, [&](ProcessGroup& group) {
+      const auto [shard, copies] = kind;
+      SCOPED_TRACE(name_of(shard, copies));
+      TestNet net;
+      Ddp ddp(*net, group, {.shard = shard, .copies = copies});
+      torch::optim::SGD optimizer(net->parameters(), 0.1);
+      net->forward(batch_of(group.rank(), 0)).square().mean().backward();
+      optimizer.step();
+      const auto message =
+          message_of([&] { net->forward(batch_of(group.rank(), 1)).square().mean().backward(); });
+      EXPECT_TRUE(holds(message, "no optimizer updates the shards"));
+      EXPECT_TRUE(holds(message, "lockstep::AdamW(ddp.flat())"));
+    });
+  }
 }
 
 TEST(ShardedDdp, KeepsStateWhenItMovesToAnotherGroupOfTheSameRanks) {
