@@ -11,6 +11,7 @@
 #include "lockstep/collectives/shared_region.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/ddp/test_ranks_internal.h"
+#include "lockstep/testing/processes.h"
 #include "lockstep/train/sgd.h"
 #include "test_sharded_net_internal.h"
 
@@ -46,26 +47,46 @@ const std::vector<Change> kChanges{
     {"load", load_again, "is no longer in registered memory"},
 };
 
+void expect_reported_and_undone(const Change& change, Shard shard, const ProcessGroup& group) {
+  SCOPED_TRACE(change.name + ", " + name_of(shard, Copies::per_host));
+  ShardedNet net;
+  fill(*net, 1);
+  Ddp ddp(*net, group, {.shard = shard, .copies = Copies::per_host});
+  SGD optimizer(ddp.flat(), {.lr = 0.1});
+  const auto before = ddp.flat().old_values(0).clone();
+  group.barrier().wait();  // no rank has made the change
+  {
+    const torch::NoGradGuard off;
+    change.make(net);
+  }
+  group.barrier().wait();  // all have
+  EXPECT_TRUE(are_same(ddp.flat().old_values(0), before)) << "what all ranks share";
+  EXPECT_TRUE(holds(message_of([&] { backward(net, group.rank(), 0); }), change.report));
+  EXPECT_TRUE(are_same(ddp.flat().values(0), before)) << "what this rank sees";
+}
+
 TEST(OneCopyPerHost, ReportsAndUndoesEachChangeThatAllRanksMake) {
   for (const auto shard : {Shard::optimizer, Shard::gradients}) {
-    for (const auto& [name, change, report] : kChanges) {
-      with_groups(2, [&, &make = change, &expected = report, &what = name](ProcessGroup& group) {
-        SCOPED_TRACE(what);
-        ShardedNet net;
-        fill(*net, 1);
-        Ddp ddp(*net, group, {.shard = shard, .copies = Copies::per_host});
-        SGD optimizer(ddp.flat(), {.lr = 0.1});
-        const auto before = ddp.flat().old_values(0).clone();
-        {
-          const torch::NoGradGuard off;
-          make(net);
-        }
-        EXPECT_TRUE(are_same(ddp.flat().old_values(0), before)) << "what all ranks share";
-        EXPECT_TRUE(holds(message_of([&] { backward(net, group.rank(), 0); }), expected));
-        EXPECT_TRUE(are_same(ddp.flat().values(0), before)) << "what this rank sees";
-      });
+    for (const auto& change : kChanges) {
+      with_groups(2,
+                  [&](ProcessGroup& group) { expect_reported_and_undone(change, shard, group); });
     }
   }
+}
+
+// As programs run: each process has mappings of its own of the one copy.
+TEST(OneCopyPerHost, ReportsAndUndoesEachChangeThatAllProcessesMake) {
+  constexpr int kSize = 2;
+  testing::run_ranks_as_processes(kSize, [](testing::Rank& self) {
+    int number = 0;
+    for (const auto shard : {Shard::optimizer, Shard::gradients}) {
+      for (const auto& change : kChanges) {
+        const ProcessGroup group(world_of_processes(self.rank(), kSize, number++));
+        expect_reported_and_undone(change, shard, group);
+        self.barrier(soon());  // both have ended their calls in this group
+      }
+    }
+  });
 }
 
 // The pages that a change has made private would be in use again in every second step.
