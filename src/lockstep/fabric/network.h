@@ -101,7 +101,7 @@ class Network {
   /// Why: "its machine does not answer"; empty if the peer closed the connection as it ended.
   [[nodiscard]] virtual std::string loss_of(int peer) const = 0;
 
-  /// The processor time of the background thread so far, in seconds; 0 without one.
+  /// The processor time of the threads beside the callers so far, in seconds; 0 without any.
   [[nodiscard]] virtual double thread_seconds() noexcept { return 0; }
 };
 

@@ -117,7 +117,7 @@ bool MpiNetwork::handle_arrivals() {
         peer.said_farewell = true;
         if (!peer.loss) peer.loss = "";
       } else if (peer.loss && !peer.loss->empty()) {
-        // It has sent something invalid before: nothing more is used.
+        // It has sent something invalid before, or failed: nothing more is used.
       } else if (!handle_packet(rank, bytes)) {
         lose(rank, "it sent an invalid packet");
       }

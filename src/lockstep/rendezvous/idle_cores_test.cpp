@@ -57,11 +57,11 @@ TEST(Sharers, IncludeARankOfWhichNothingIsKnown) {
   EXPECT_EQ(num_sharers({own, {.process = own.process, .started = own.started - 1}}), 2);
 }
 
-void bind_to(int processor) {
+bool try_bind_to(int processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(processor), &set);
-  if (::sched_setaffinity(0, sizeof(set), &set) != 0) ::_exit(1);
+  return ::sched_setaffinity(0, sizeof(set), &set) == 0;
 }
 
 // As the launcher binds its ranks.
@@ -72,13 +72,14 @@ TEST(Sharers, DoNotIncludeARankThatIsBoundToOtherCores) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    bind_to(processors.back());
+    if (!try_bind_to(processors.back())) ::_exit(1);
     (void)!::write(pipe[1], "", 1);
     while (true) ::pause();
   }
+  ::close(pipe[1]);  // a child that ends is the end of the pipe
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
-  bind_to(processors.front());
+  EXPECT_TRUE(try_bind_to(processors.front()));
   char is_bound = 0;
   EXPECT_EQ(::read(pipe[0], &is_bound, 1), 1);
   EXPECT_EQ(num_sharers({ProcessIdentity::of(::getpid()), ProcessIdentity::of(child)}),
@@ -87,7 +88,6 @@ TEST(Sharers, DoNotIncludeARankThatIsBoundToOtherCores) {
   ::kill(child, SIGKILL);
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
   ::close(pipe[0]);
-  ::close(pipe[1]);
 }
 
 }  // namespace

@@ -99,7 +99,10 @@ HostPlanes connect_host(Membership membership, AddressExchange& addresses, const
 // As many as cores are idle, if there are several stripes.
 int stripe_threads(const Membership& membership, const std::vector<RankAddress>& addresses,
                    const TcpOptions& options) {
-  if (options.stripe_threads) return *options.stripe_threads;
+  if (options.stripe_threads) {
+    expect_stripes("the number of threads for stripes", *options.stripe_threads);
+    return *options.stripe_threads;
+  }
   const auto& settings = membership.registry->network_settings();
   const bool has_stripes = stripes_of(options, settings) > 1 ||
                            std::any_of(addresses.begin(), addresses.end(), [](const auto& address) {

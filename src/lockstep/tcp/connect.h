@@ -35,8 +35,9 @@ struct TcpOptions {
   // If set, connects the ranks of each host: large data then cross the network once per host, and
   // move through the memory of this transport inside a host.
   Connect within_host = {};
-  // Threads that move the data of several stripes at the same time, that of the caller included.
-  // Valid for all groups of a world. nullopt: as many as there are cores on which no rank computes.
+  // Threads that move the data of several stripes at the same time, that of the caller included: at
+  // least 1. Valid for all groups of a world: the first one sets it. nullopt: one per core of this
+  // rank's part on which no rank computes (idle_cores.h), at least 1.
   std::optional<int> stripe_threads = {};
   // With within_host, the shared memory per rank through which data pass that are not in registered
   // memory: this much for inputs, and for results; equal on all ranks.
@@ -58,7 +59,7 @@ struct TcpOptions {
 /// What the kernel has counted for the connections of `network`, which connect_by_tcp() has made
 /// (GroupRegistry::network); empty for null.
 [[nodiscard]] std::vector<LinkCount> link_counts(const std::shared_ptr<void>& network);
-/// The processor time of the thread that moves its bytes while no caller does; 0 for null.
+/// The processor time of the threads that move its bytes beside its callers; 0 for null.
 [[nodiscard]] double network_thread_seconds(const std::shared_ptr<void>& network);
 
 }  // namespace lockstep

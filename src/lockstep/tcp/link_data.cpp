@@ -192,7 +192,10 @@ bool Link::has_threads() const {
 }
 
 void Link::put_off(int channel) {
-  if (descriptor(channel) >= 0) stripes_[static_cast<std::size_t>(channel - 1)]->is_ready = true;
+  if (descriptor(channel) < 0) return;
+  auto& stripe = *stripes_[static_cast<std::size_t>(channel - 1)];
+  stripe.is_ready = true;
+  stripe.has_input = true;
 }
 
 // Each stripe that is ready takes a turn. Nothing but these turns runs meanwhile: the caller has
@@ -203,16 +206,18 @@ void Link::flush_at_once() {
     const bool is_ready = stripe && std::exchange(stripe->is_ready, false);
     if (is_ready && !is_lost_ && !stripe->pulse.has_ended) turns.push_back(stripe.get());
   }
+  if (turns.empty()) return;
   is_forked_ = true;
   threads_->run(turns.size(), [&](std::size_t index) { take_turn(*turns[index]); });
   is_forked_ = false;
   for (auto* const stripe : turns) settle(*stripe);
 }
 
-// In any thread.
+// In any thread. Receives only what the caller has waited for: a caller that sends would otherwise
+// read what another one sleeps for.
 void Link::take_turn(Stripe& stripe) {
   try {
-    (void)receive_data(stripe);
+    if (std::exchange(stripe.has_input, false)) (void)receive_data(stripe);
     for (std::size_t sent = 0; sent < kTurnBytes;) {
       const auto more = send_some(stripe);
       if (more == 0) break;

@@ -1,5 +1,5 @@
-// The connections to one other process, and the bytes that are on their way. It has no lock and
-// never waits: TcpNetwork guards it and waits for its sockets.
+// The connections to one other process, and the bytes that are on their way. TcpNetwork guards it
+// and waits for its sockets.
 //
 // Terms: a channel is one connection: channel 0 is for messages, channel 1 + s for data, stripe s.
 //
@@ -188,7 +188,8 @@ class Link {
     std::size_t tag_received = 0;
     std::vector<std::byte> dropped = {};  // destination of bytes that are dropped
 
-    bool is_ready = false;  // takes a turn at the next flush
+    bool is_ready = false;   // takes a turn at the next flush
+    bool has_input = false;  // and receives in it
     std::optional<Failure> failure = {};
   };
 

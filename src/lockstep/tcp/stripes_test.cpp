@@ -187,15 +187,17 @@ TEST_P(StripesOfALink, WhatIsForgottenIsNeitherReadNorWritten) {
     StripedSide high(1, 4, GetParam(), 3s, protection);
     connect(low, high);
     int num_begun = 0;
-    for (std::uint64_t number = 0; number < 30; ++number) {
+    std::uint64_t number = 0;
+    for (const auto limit = soon(); number < 30 || (num_begun == 0 && !limit.expired()); ++number) {
       Network::Word received = 0;
       Network::Word sent = 0;
       const auto from = std::make_unique<Mapping>(kBytes);
       auto to = std::make_unique<Mapping>(kBytes);
       low.network.expect(1, low.end, {number, 0}, to->bytes, received);
       high.network.send(0, low.end, high.end, {number, 0}, 0, from->bytes, sent);
-      if (number % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50 * number));
-      for (const auto limit = soon(); number % 2 == 1 && received == 0 && !limit.expired();) {
+      if (number % 2 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(50 * (number % 30)));
+      for (const auto last = soon(); number % 2 == 1 && received == 0 && !last.expired();) {
         std::this_thread::yield();
       }
       low.network.forget(low.end, number);
@@ -204,7 +206,7 @@ TEST_P(StripesOfALink, WhatIsForgottenIsNeitherReadNorWritten) {
       high.network.forget(high.end, number);
     }
     EXPECT_GT(num_begun, 0) << "nothing was on its way: the test shows nothing";
-    const Transfer last(high, low, 1, 99, 2'000'000);
+    const Transfer last(high, low, 1, number, 2'000'000);
     EXPECT_TRUE(comes_true([&] { return last.has_arrived(); })) << low.network.loss_of(1);
     EXPECT_EQ(last.there, last.sent);
   }

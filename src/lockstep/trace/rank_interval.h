@@ -46,7 +46,7 @@ struct RankInterval {
   double rss_bytes = 0;
   double peak_rss_bytes = 0;
   double cpu_ms = 0;        // processor time of all threads of the process
-  double network_ms = 0;    // of it, that of the thread that moves bytes between hosts
+  double network_ms = 0;    // of it, that of threads that move bytes between hosts
   double run_queue_ms = 0;  // the training thread was ready and waited for a processor
   double voluntary_switches = 0;
   double involuntary_switches = 0;
