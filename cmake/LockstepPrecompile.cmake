@@ -6,7 +6,7 @@
 #   tensor   these and LibTorch's tensors
 #   torch    these and all of LibTorch, for files that include more of it than tensors and single operators
 #
-# and tests plain_test and torch_test, with GoogleTest. A file still includes what it uses: the tidy build and
+# and tests plain_test, tensor_test and torch_test, with GoogleTest. A file still includes what it uses: the tidy build and
 # -DLOCKSTEP_PCH=OFF compile without these headers. Loops over memory (lockstep_vector_sources) get none: they include
 # little, and are compiled for other instruction sets than the precompiled headers.
 
@@ -18,6 +18,7 @@ set(LOCKSTEP_PCH_json ${lockstep_plain} <nlohmann/json.hpp>)
 set(LOCKSTEP_PCH_tensor ${LOCKSTEP_PCH_json} <ATen/core/Tensor.h>)
 set(LOCKSTEP_PCH_torch ${lockstep_plain} <torch/torch.h>)
 set(LOCKSTEP_PCH_plain_test ${lockstep_plain} <gtest/gtest.h>)
+set(LOCKSTEP_PCH_tensor_test ${lockstep_plain} <gtest/gtest.h> <ATen/core/Tensor.h>)
 set(LOCKSTEP_PCH_torch_test ${lockstep_plain} <gtest/gtest.h> <torch/torch.h>)
 
 if(LOCKSTEP_FUZZ OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -25,7 +26,7 @@ if(LOCKSTEP_FUZZ OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 if(LOCKSTEP_PCH)
   file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cpp "// Compiled only for its precompiled header.\n")
-  foreach(kind IN ITEMS plain json tensor torch plain_test torch_test)
+  foreach(kind IN ITEMS plain json tensor torch plain_test tensor_test torch_test)
     if(kind MATCHES "test" AND NOT LOCKSTEP_BUILD_TESTS)
       continue()
     endif()
@@ -44,20 +45,52 @@ if(LOCKSTEP_PCH)
   endforeach()
 endif()
 
-# The kind of the source at `path`.
+# How much of LibTorch the file at `path` includes, by way of our own headers too: torch, tensor or plain.
+function(lockstep_torch_in path result)
+  get_property(known GLOBAL PROPERTY LOCKSTEP_TORCH_IN_${path})
+  if(NOT known)
+    set(known plain)
+    set_property(GLOBAL PROPERTY LOCKSTEP_TORCH_IN_${path} ${known})  # for headers that include each other
+    file(STRINGS ${path} includes REGEX "^#include ")
+    if(includes MATCHES "<(ATen|c10)/")
+      set(known tensor)
+    endif()
+    foreach(include IN LISTS includes)
+      if(include MATCHES "<torch/" OR known STREQUAL torch)
+        set(known torch)
+        break()
+      endif()
+      string(REGEX MATCH "\"([^\"]+)\"" quoted "${include}")
+      foreach(folder IN ITEMS src/ "")
+        if(quoted AND EXISTS ${PROJECT_SOURCE_DIR}/${folder}${CMAKE_MATCH_1})
+          lockstep_torch_in(${PROJECT_SOURCE_DIR}/${folder}${CMAKE_MATCH_1} below)
+          if(NOT below STREQUAL plain)
+            set(known ${below})
+          endif()
+          break()
+        endif()
+      endforeach()
+    endforeach()
+    set_property(GLOBAL PROPERTY LOCKSTEP_TORCH_IN_${path} ${known})
+  endif()
+  set(${result} ${known} PARENT_SCOPE)
+endfunction()
+
+# The kind of the source at `path`. A test has the header for all that it includes, because it includes much; other
+# files that include LibTorch only by our headers need its tensors.
 function(lockstep_kind_of path result)
   file(STRINGS ${path} includes REGEX "^#include ")
-  set(kind plain)
+  lockstep_torch_in(${path} kind)
+  if(includes MATCHES "<gtest/")
+    set(${result} ${kind}_test PARENT_SCOPE)
+    return()
+  endif()
   if(includes MATCHES "<torch/|<ATen/[A-Z][A-Za-z]*\\.h>")
     set(kind torch)
-  elseif(includes MATCHES "<(ATen|c10)/|\"lockstep/(collectives|flat|ddp|data|train|checkpoint)/")
+  elseif(NOT kind STREQUAL plain)
     set(kind tensor)
   elseif(includes MATCHES "\"lockstep/base/json.h\"")
     set(kind json)
-  endif()
-  if(includes MATCHES "<gtest/")
-    string(REPLACE "tensor" "torch" kind ${kind}_test)
-    string(REPLACE "json" "plain" kind ${kind})
   endif()
   set(${result} ${kind} PARENT_SCOPE)
 endfunction()
