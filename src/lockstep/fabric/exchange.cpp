@@ -12,6 +12,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kLine = 64;
+// Sums of a host's inputs are computed while fewer bytes than these wait for the network: they are
+// sent while they are in the cache, and results do not wait behind all of them.
+constexpr std::size_t kMostWaitingBytes = 1U << 20;
 
 Part overlap_of(const Part& a, const Part& b) {
   const auto begin = std::max(a.begin, b.begin);
@@ -65,7 +68,10 @@ class TreeExchange final : public Exchange {
   void add_deliveries();
   void assign_memory();
   void begin(const Operation& operation);
-  void send_fresh_input(const Operation& operation);
+  // Send and combine what can be sent and combined; return what they await then, nullopt at their
+  // end.
+  [[nodiscard]] std::optional<Awaited> move(const Operation& operation);
+  [[nodiscard]] std::optional<Awaited> send_fresh_input(const Operation& operation);
   void send_result(const Operation& operation, const Part& block);
   // What must happen before `block` can be combined.
   [[nodiscard]] std::optional<Awaited> blocker_of(const Operation& operation, const Part& block);
@@ -92,6 +98,7 @@ class TreeExchange final : public Exchange {
   LeafInterval summed_;   // the members in sums_
   std::size_t next_ = 0;  // operation
   bool is_begun_ = false;
+  Part to_compute_ = {};              // input that this operation sends, not computed yet
   std::size_t combined_ = 0;          // elements of this operation
   std::size_t waited_for_ = 0;        // members whose data have been sent
   std::optional<int> input_goes_to_;  // the peer, if results replace the input that it gets
@@ -231,19 +238,7 @@ std::optional<Awaited> TreeExchange::advance() {
   for (; next_ < operations_.size(); ++next_) {
     const auto& operation = operations_[next_];
     if (!std::exchange(is_begun_, true)) begin(operation);
-    const auto& received = operation.received;
-    const bool returns = first_return_ > 0 && next_ + 1 == first_return_;
-    const auto most = operation.is_result ? received.which.length
-                                          : (returns ? call_.block_bytes : kExchangeBlockBytes) /
-                                                bytes_of(received.dtype);
-    while (combined_ < received.which.length) {
-      const Part block{received.which.begin + combined_,
-                       std::min(most, received.which.length - combined_)};
-      if (auto awaited = blocker_of(operation, block)) return awaited;
-      if (!operation.is_result && !operation.replaces) combine_fresh(operation, block);
-      if (returns) send_result(operations_[first_return_], block);
-      combined_ += block.length;
-    }
+    if (auto awaited = move(operation)) return awaited;
     finish(operation);
     is_begun_ = false;
     combined_ = 0;
@@ -258,27 +253,57 @@ std::optional<Awaited> TreeExchange::advance() {
   return std::nullopt;
 }
 
+std::optional<Awaited> TreeExchange::move(const Operation& operation) {
+  const auto& received = operation.received;
+  const bool returns = first_return_ > 0 && next_ + 1 == first_return_;
+  const auto most = operation.is_result ? received.which.length
+                                        : (returns ? call_.block_bytes : kExchangeBlockBytes) /
+                                              bytes_of(received.dtype);
+  while (true) {
+    const auto full = send_fresh_input(operation);
+    if (combined_ == received.which.length) return full;
+    const Part block{received.which.begin + combined_,
+                     std::min(most, received.which.length - combined_)};
+    // The network receives while this rank waits for room, but sends no input that is not computed.
+    if (auto awaited = blocker_of(operation, block)) return full ? full : awaited;
+    if (!operation.is_result && !operation.replaces) combine_fresh(operation, block);
+    if (returns) send_result(operations_[first_return_], block);
+    combined_ += block.length;
+  }
+}
+
 void TreeExchange::send_result(const Operation& operation, const Part& block) {
   const auto width = bytes_of(results_.dtype);
   call_.send_to(operation.peer, operation.part, (block.begin - operation.send.begin) * width,
                 {results_.at(block.begin), block.length * width});
 }
 
-void TreeExchange::send_fresh_input(const Operation& operation) {
+std::optional<Awaited> TreeExchange::send_fresh_input(const Operation& operation) {
   const auto width = bytes_of(sums_.dtype);
-  const auto& all = operation.send;
-  for (std::size_t done = 0; done < all.length;) {
-    const Part block{all.begin + done, std::min(call_.block_bytes / width, all.length - done)};
+  const auto peer = static_cast<std::size_t>(operation.peer);
+  while (to_compute_.length > 0) {
+    const auto queued = call_.queued[peer];
+    const auto room = call_.reaches(call_.sent[peer],
+                                    queued < kMostWaitingBytes ? 0 : queued - kMostWaitingBytes + 1,
+                                    operation.peer);
+    if (room.lagging() && !is_doubling_) return room;
+    const Part block{to_compute_.begin, std::min(call_.block_bytes / width, to_compute_.length)};
     const auto* const start = data_.prepare(block, ExchangeData::Use::again);
-    call_.send_to(operation.peer, operation.part, done * width, {start, block.length * width});
-    done += block.length;
+    call_.send_to(operation.peer, operation.part, (block.begin - operation.send.begin) * width,
+                  {start, block.length * width});
+    to_compute_ = {block.end(), to_compute_.length - block.length};
+    // That was the whole input, with which the sums of others are combined.
+    if (is_doubling_ && to_compute_.length == 0) data_.prepare = nullptr;
   }
-  if (is_doubling_) data_.prepare = nullptr;  // that was the whole input
+  return std::nullopt;
 }
 
 void TreeExchange::begin(const Operation& operation) {
   if (operation.send.length == 0 || (first_return_ > 0 && next_ == first_return_)) return;
-  if (data_.prepare && sums_.start == data_.input) return send_fresh_input(operation);
+  if (data_.prepare && sums_.start == data_.input) {
+    to_compute_ = operation.send;
+    return;
+  }
   const auto& from = operation.sends_results ? results_ : sums_;
   const auto* const start = from.at(operation.send.begin);
   const bool is_replaced = is_doubling_ && from.start == data_.input && data_.result == data_.input;

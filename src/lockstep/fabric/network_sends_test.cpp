@@ -189,6 +189,65 @@ TEST(NetworkSends, ResultsAreNotWrittenOverInputThatHasNotBeenSent) {
   }
 }
 
+// Of 8 MiB that two hosts exchange by halves: rank 0 computes its inputs as it needs them.
+TEST(NetworkSends, InputIsComputedWhileLittleOfItWaitsAndArrivedInputIsCombinedMeanwhile) {
+  constexpr std::size_t kCount = 2U << 20;
+  constexpr std::size_t kHalf = kCount / 2 * sizeof(float);
+  const auto network = std::make_shared<RecordingNetwork>();
+  const auto group = std::make_shared<NetworkGroup>(network, 0, std::vector{0, 1});
+  group->set_ends({0, 0});
+  NetworkCall operation(group);
+  std::vector<float> inputs(kCount, 0);
+  std::vector<float> outputs(kCount, 0);
+  operation.call = {.kind = Collective::all_reduce,
+                    .dtype = DType::float32,
+                    .count = static_cast<std::int64_t>(kCount),
+                    .input = std::as_bytes(std::span(inputs)),
+                    .output = std::as_writable_bytes(std::span(outputs))};
+  operation.number = 1;
+  operation.block_bytes = 256U << 10;
+  auto data = whole_data_of(operation);
+  std::size_t computed = 0;
+  data.prepare = [&](const Part& elements, ExchangeData::Use use) {
+    computed += use == ExchangeData::Use::again ? elements.length * sizeof(float) : 0;
+    std::fill_n(inputs.data() + elements.begin, elements.length, 1.0F);
+    return reinterpret_cast<const std::byte*>(inputs.data() + elements.begin);
+  };
+  const auto exchange = make_exchange(ExchangeAlgorithm::halving, operation, std::move(data));
+  ASSERT_TRUE(exchange->advance());
+  EXPECT_EQ(computed, 1U << 20);
+  // All input of the other rank arrives before any byte of this one is sent.
+  ASSERT_EQ(network->expected.size(), 2U);
+  const auto fill = [&](std::size_t i) {
+    const auto [there, received] = network->expected[i];
+    auto* const values = reinterpret_cast<float*>(there.data());
+    std::fill_n(values, there.size() / sizeof(float), i == 0 ? 2.0F : 3.0F);
+    received->store(there.size());
+  };
+  fill(0);
+  ASSERT_TRUE(exchange->advance());
+  EXPECT_EQ(computed, 1U << 20);
+  EXPECT_EQ(std::count(outputs.begin(), outputs.end(), 3.0F), kCount / 2);
+  // What has been sent makes room for as much.
+  std::size_t next = 0;
+  while (computed < kHalf) {
+    const auto before = computed;
+    ASSERT_LT(next, network->sends.size()) << computed;
+    network->sent_words[next]->fetch_add(network->sends[next].second);
+    ++next;
+    (void)exchange->advance();
+    EXPECT_LE(computed - before, network->sends[next - 1].second);
+  }
+  for (; next < network->sends.size(); ++next) {
+    network->sent_words[next]->fetch_add(network->sends[next].second);
+  }
+  ASSERT_TRUE(exchange->advance()) << "the results of the other rank are missing";
+  fill(1);
+  EXPECT_FALSE(exchange->advance());
+  EXPECT_EQ(computed, kHalf);
+  EXPECT_EQ(outputs, std::vector<float>(kCount, 3.0F));
+}
+
 // The other rank makes the same call, but what it has sent with it is shorter or longer.
 TEST(NetworkSends, InputOfAnotherLengthThanThatOfTheCallNamesItsSender) {
   for (const auto kind : {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter,
