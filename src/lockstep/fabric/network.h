@@ -43,7 +43,8 @@ class NetworkEnd {
   /// The connection to `peer` has ended (Network::loss_of). Called once per peer, by networks that
   /// have connections of their own.
   virtual void lose(int /*peer*/, const std::string& /*why*/, const PostMessage& /*post*/) {}
-  /// Called every few milliseconds while no caller is inside the network: posts what was put off.
+  /// Called every few milliseconds, at most 50 apart, also while callers wait: posts what was put
+  /// off.
   virtual void settle(const PostMessage& post) = 0;
 };
 
@@ -91,6 +92,8 @@ class Network {
   /// The same for all transfers of the end, those of later calls of send() and expect() included.
   virtual void forget_all(std::uint64_t own) noexcept = 0;
 
+  /// Whether NetworkEnd::settle() is called: not by a network without a background thread.
+  [[nodiscard]] virtual bool settles() const noexcept { return true; }
   /// Moves what can be moved without waiting.
   virtual void poll() = 0;
   /// The same; sleeps until something may have arrived, or until `until`. Spurious wakeups occur.

@@ -58,7 +58,7 @@ bool NetworkGroup::receive(int peer, std::span<const std::byte> message, const P
 
 void NetworkGroup::settle(const PostMessage& post) {
   if (!has_ends_) return;
-  if (relays()) publish_long_wait(post);
+  publish_long_wait(post);
   const auto completed = completed_.load();
   if (completed_published_.exchange(completed) == completed) return;
   post_to_all({.kind = Kind::completed, .number = completed}, post);
@@ -133,7 +133,8 @@ void NetworkGroup::fail(const Cause& cause) {
 }
 
 void NetworkGroup::set_waits_in(std::uint64_t number) {
-  if (peer(rank_).waits_in.exchange(number) == number || relays()) return;
+  const bool is_known = peer(rank_).waits_in.exchange(number) == number;
+  if (is_known || network_->settles()) return;  // settle() publishes a long wait
   post_to_all({.kind = Kind::waits, .number = number});
 }
 

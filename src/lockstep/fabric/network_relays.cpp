@@ -115,7 +115,7 @@ void NetworkGroup::lose(int peer, const std::string& why, const PostMessage& pos
   post_relayed(rank, lost, post);
 }
 
-// A message to all ranks per wait would be most of the messages of a large group.
+// A message to all ranks per wait would be most of the messages of a group.
 void NetworkGroup::publish_long_wait(const PostMessage& post) {
   const auto number = peer(rank_).waits_in.load();
   const auto now = std::chrono::steady_clock::now();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -30,6 +31,7 @@ class RecordingNetwork final : public Network {
   void post(int /*peer*/, std::uint64_t /*to*/, std::span<const std::byte> message) override {
     const auto decoded = try_decode(message);
     if (decoded && decoded->kind == NetworkMessage::Kind::offer) offers.push_back(decoded->number);
+    if (decoded && decoded->kind == NetworkMessage::Kind::waits) waits.push_back(decoded->number);
   }
   void expect(int, std::uint64_t, const TransferKey&, std::span<std::byte> bytes,
               Word& received) override {
@@ -42,6 +44,7 @@ class RecordingNetwork final : public Network {
   }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   void forget_all(std::uint64_t) noexcept override {}
+  [[nodiscard]] bool settles() const noexcept override { return has_thread; }
   void poll() override {}
   void wait(Deadline) override {}
   [[nodiscard]] bool is_lost(int) const noexcept override { return false; }
@@ -57,6 +60,14 @@ class RecordingNetwork final : public Network {
     EXPECT_TRUE(end_->receive(from, encode(entered), {}));
   }
 
+  // What a background thread does.
+  void settle() {
+    end_->settle([this](int peer, std::uint64_t to, std::span<const std::byte> message) {
+      post(peer, to, message);
+    });
+  }
+
+  bool has_thread = true;
   std::vector<std::uint64_t> offers;                         // in the order of their posts
   std::vector<std::pair<std::uint64_t, std::size_t>> sends;  // offset and length
   std::vector<Word*> sent_words;                             // of each of these
@@ -276,3 +287,39 @@ TEST(NetworkSends, InputOfAnotherLengthThanThatOfTheCallNamesItsSender) {
 
 }  // namespace
 }  // namespace lockstep
+// Most waits are short: a message to every rank for each would be most of the messages of a group.
+TEST(NetworkSends, OnlyALongWaitIsPublished) {
+  const auto network = std::make_shared<RecordingNetwork>();
+  NetworkGroup group(network, 0, {0, 1, 2});
+  group.set_ends({0, 0, 0});
+  const auto settle_until_published = [&](std::size_t count) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto limit = Deadline::after(std::chrono::seconds(10));
+    while (network->waits.size() < count && !limit.expired()) network->settle();
+    return std::chrono::steady_clock::now() - begin;
+  };
+  group.set_waits_in(1);
+  network->settle();
+  group.set_waits_in(0);
+  network->settle();
+  group.set_waits_in(2);
+  EXPECT_GE(settle_until_published(2), std::chrono::milliseconds(100));
+  EXPECT_EQ(network->waits, (std::vector<std::uint64_t>{2, 2})) << "one message per other rank";
+  network->settle();
+  EXPECT_EQ(network->waits.size(), 2U);
+  group.set_waits_in(0);
+  (void)settle_until_published(4);
+  EXPECT_EQ(network->waits, (std::vector<std::uint64_t>{2, 2, 0, 0}));
+}
+
+TEST(NetworkSends, AWaitIsPublishedAtOnceIfNoThreadWouldDoItLater) {
+  const auto network = std::make_shared<RecordingNetwork>();
+  network->has_thread = false;
+  NetworkGroup group(network, 0, {0, 1});
+  group.set_ends({0, 0});
+  group.set_waits_in(3);
+  group.set_waits_in(3);
+  group.set_waits_in(0);
+  EXPECT_EQ(network->waits, (std::vector<std::uint64_t>{3, 0}));
+}
+

@@ -26,7 +26,8 @@ void expect_success(int error, const char* what) {
 MpiNetwork::MpiNetwork(MPI_Comm communicator,
                        const std::vector<std::optional<ProcessIdentity>>& processes,
                        GroupRegistry& registry, MpiProgress progress)
-    : communicator_(communicator),
+    : has_thread_(progress != MpiProgress::callers),
+      communicator_(communicator),
       groups_(registry.groups()),
       post_([this](int peer, std::uint64_t to, std::span<const std::byte> message) {
         post_locked(peer, to, message);
@@ -44,7 +45,7 @@ MpiNetwork::MpiNetwork(MPI_Comm communicator,
   expect_success(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end, &finalize_key_, nullptr),
                  "MPI_Comm_create_keyval");
   expect_success(MPI_Comm_set_attr(MPI_COMM_SELF, finalize_key_, this), "MPI_Comm_set_attr");
-  if (progress == MpiProgress::callers) return;
+  if (!has_thread_) return;
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 

@@ -66,6 +66,7 @@ class MpiNetwork final : public Network, private GroupRegistryMember {
             std::uint64_t offset, std::span<const std::byte> bytes, Word& sent) override;
   void forget(std::uint64_t own, std::uint64_t number) noexcept override;
   void forget_all(std::uint64_t own) noexcept override;
+  [[nodiscard]] bool settles() const noexcept override { return has_thread_; }
   void poll() override;
   void wait(Deadline until) override;
   [[nodiscard]] bool is_lost(int peer) const noexcept override;
@@ -142,6 +143,7 @@ class MpiNetwork final : public Network, private GroupRegistryMember {
   void settle();
   void run(const std::stop_token& stop);
 
+  const bool has_thread_;
   MPI_Comm communicator_;
   int finalize_key_ = MPI_KEYVAL_INVALID;  // an attribute whose removal ends this network
   std::vector<std::shared_ptr<const FileDescriptor>> watches_;  // by rank; null: another host
