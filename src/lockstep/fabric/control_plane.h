@@ -89,6 +89,7 @@ class ControlPlane {
   /// present.
   [[nodiscard]] virtual bool shares_cores() const = 0;
 
+  [[nodiscard]] bool polls() const noexcept { return polls_; }
   /// Receives what has arrived from other ranks, without waiting.
   void poll() {
     if (polls_) receive_pending();

@@ -21,6 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSpins = 2000;
+// Of a plane that polls the network: each poll is a system call.
+constexpr std::chrono::microseconds kPollTime{50};
 constexpr int kYields = 50;
 // Waking all ranks of a group takes longer than spinning, above all on virtual machines. Yielding
 // lasts longer than that. Otherwise ranks that fell asleep once would find each other asleep in
@@ -131,8 +133,11 @@ void Group::check_sometimes(const Awaited& awaited) {
 
 void Group::wait_a_little(const Awaited& awaited, int rank, Wait& wait) {
   const bool alone = membership_.registry->pending() <= static_cast<int>(queue_.size());
+  const bool polls = control_->polls();
+  const auto spins_until = polls ? Clock::now() + kPollTime : Clock::time_point();
   for (int i = oversubscribed_ ? kSpins : 0; i < kSpins; ++i) {
     if (!awaited.lagging()) return;
+    if (polls && Clock::now() >= spins_until) break;
     control_->poll();
     if (!queue_.empty() && !queue_.front()->begun &&
         queue_.front()->device.kind == DeviceKind::cpu) {

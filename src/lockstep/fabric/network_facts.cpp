@@ -2,9 +2,8 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include <algorithm>
-
 #include "lockstep/fabric/network_planes.h"
+#include "lockstep/rendezvous/idle_cores.h"
 
 namespace lockstep {
 namespace {
@@ -21,7 +20,12 @@ void add_processes(NetworkPlanes::Facts& facts, const Membership& membership,
                    const std::vector<ProcessIdentity>& processes) {
   const auto own = static_cast<std::size_t>(membership.rank);
   const auto& hosts = membership.hosts;
-  facts.shares_cores = num_cores() < std::count(hosts.begin(), hosts.end(), hosts[own]);
+  // Bound ranks of a host may use other cores than this one.
+  std::vector<ProcessIdentity> of_host;
+  for (std::size_t rank = 0; rank < processes.size(); ++rank) {
+    if (hosts[rank] == hosts[own]) of_host.push_back(processes[rank]);
+  }
+  facts.shares_cores = num_cores() < num_sharers(of_host);
   // The kernel describes the processes of this host only.
   auto known = processes;
   for (std::size_t rank = 0; rank < known.size(); ++rank) {
