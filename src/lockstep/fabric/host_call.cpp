@@ -11,7 +11,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kLine = 64;  // a multiple of every element
-constexpr std::size_t kMaxBlockBytes = 256U << 10;
 // Partials are sent this many rounds before their results are awaited: the wire has work meanwhile.
 constexpr std::size_t kRoundsAhead = 2;
 constexpr std::uint32_t kInputs = 0;  // parts of a transfer
@@ -47,7 +46,7 @@ HostCall::HostCall(NetworkCall& call, std::shared_ptr<HostMemory> memory,
     if (parts_[i].owner == rank()) own_part_ = i;
   }
   const auto room = memory_->stage_bytes() / parts_.size() / kLine * kLine;
-  block_bytes_ = std::min(kMaxBlockBytes, room);
+  block_bytes_ = std::min(call_.block_bytes, room);  // equal on all ranks
   const auto input = memory_->locate(made().input);
   const auto output = memory_->locate(made().output);
   if (input) registered_.push_back(input->memory);

@@ -69,6 +69,7 @@ class RecordingNetwork final : public Network {
 
   bool has_thread = true;
   std::vector<std::uint64_t> offers;                         // in the order of their posts
+  std::vector<std::uint64_t> waits;                          // likewise
   std::vector<std::pair<std::uint64_t, std::size_t>> sends;  // offset and length
   std::vector<Word*> sent_words;                             // of each of these
   std::vector<std::pair<std::span<std::byte>, Word*>> expected;
@@ -134,6 +135,37 @@ TEST(NetworkSends, DataMoveInTheBlocksOfTheLink) {
       EXPECT_EQ(sends[i], std::pair(std::uint64_t{i * block}, block));
     }
   }
+}
+
+// Rank 0 is alone on its host and sends its input to the two ranks of the other one, which own a
+// part each. It awaits results of the first block when it has sent two more.
+TEST(NetworkSends, PartialSumsOfHostsMoveInTheBlocksOfTheLinkToo) {
+  constexpr std::size_t kBytes = 24U << 20;
+  for (const auto link_class : {LinkClass::ethernet, LinkClass::nvlink}) {
+    const NetworkLink link{.link_class = link_class};
+    const auto network = std::make_shared<RecordingNetwork>();
+    const auto group = std::make_shared<NetworkGroup>(network, 0, std::vector{0, 1, 2});
+    group->set_ends({0, 0, 0});
+    HostPlanes host;
+    host.hosts = {0, 1, 1};
+    host.stage_bytes = 3U << 20;
+    NetworkDataPlane plane(group, "recorded", {.exchange = {.link = link}}, std::move(host));
+    std::vector<std::byte> memory(kBytes);
+    const auto operation = plane.prepare({.kind = Collective::all_reduce,
+                                          .dtype = DType::float32,
+                                          .count = kBytes / 4,
+                                          .input = memory,
+                                          .output = memory},
+                                         1);
+    auto recipe = plane.begin(*operation, /*same_memory=*/false);
+    recipe.advance();
+    const auto block = block_bytes(link, kBytes, 4);
+    ASSERT_EQ(network->sends.size(), 6U);
+    for (std::size_t i = 0; i < network->sends.size(); ++i) {
+      EXPECT_EQ(network->sends[i], std::pair(std::uint64_t{i / 2 * block}, block));
+    }
+  }
+  EXPECT_NE(block_bytes({}, kBytes, 4), block_bytes({.link_class = LinkClass::nvlink}, kBytes, 4));
 }
 
 // A frame of 64 KiB of what a rank sends.
@@ -259,34 +291,6 @@ TEST(NetworkSends, InputIsComputedWhileLittleOfItWaitsAndArrivedInputIsCombinedM
   EXPECT_EQ(outputs, std::vector<float>(kCount, 3.0F));
 }
 
-// The other rank makes the same call, but what it has sent with it is shorter or longer.
-TEST(NetworkSends, InputOfAnotherLengthThanThatOfTheCallNamesItsSender) {
-  for (const auto kind : {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter,
-                          Collective::all_gather, Collective::gather, Collective::all_to_all}) {
-    for (const std::size_t bytes : {0, 4, 12, 4096}) {
-      const auto network = std::make_shared<RecordingNetwork>();
-      const auto group = std::make_shared<NetworkGroup>(network, 0, std::vector{0, 1});
-      group->set_ends({0, 0});
-      NetworkDataPlane plane(group, "recorded", {}, std::nullopt);
-      const Call sizes{.kind = kind, .dtype = DType::float32, .count = 2};
-      std::vector<std::byte> input(input_bytes(sizes, 0, 2));
-      std::vector<std::byte> output(output_bytes(sizes, 0, 2));
-      auto call = sizes;
-      call.input = input;
-      call.output = output;
-      const auto operation = plane.prepare(call, 1);
-      const std::vector<std::byte> sent(bytes);
-      NetworkMessage entered{.kind = NetworkMessage::Kind::entered, .number = 1};
-      entered.bytes = sent;
-      network->enter(1, entered);
-      EXPECT_THROW((void)plane.begin(*operation, /*same_memory=*/false), PeerError)
-          << to_string(kind) << ", " << bytes << " bytes";
-    }
-  }
-}
-
-}  // namespace
-}  // namespace lockstep
 // Most waits are short: a message to every rank for each would be most of the messages of a group.
 TEST(NetworkSends, OnlyALongWaitIsPublished) {
   const auto network = std::make_shared<RecordingNetwork>();
@@ -323,3 +327,31 @@ TEST(NetworkSends, AWaitIsPublishedAtOnceIfNoThreadWouldDoItLater) {
   EXPECT_EQ(network->waits, (std::vector<std::uint64_t>{3, 0}));
 }
 
+// The other rank makes the same call, but what it has sent with it is shorter or longer.
+TEST(NetworkSends, InputOfAnotherLengthThanThatOfTheCallNamesItsSender) {
+  for (const auto kind : {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter,
+                          Collective::all_gather, Collective::gather, Collective::all_to_all}) {
+    for (const std::size_t bytes : {0, 4, 12, 4096}) {
+      const auto network = std::make_shared<RecordingNetwork>();
+      const auto group = std::make_shared<NetworkGroup>(network, 0, std::vector{0, 1});
+      group->set_ends({0, 0});
+      NetworkDataPlane plane(group, "recorded", {}, std::nullopt);
+      const Call sizes{.kind = kind, .dtype = DType::float32, .count = 2};
+      std::vector<std::byte> input(input_bytes(sizes, 0, 2));
+      std::vector<std::byte> output(output_bytes(sizes, 0, 2));
+      auto call = sizes;
+      call.input = input;
+      call.output = output;
+      const auto operation = plane.prepare(call, 1);
+      const std::vector<std::byte> sent(bytes);
+      NetworkMessage entered{.kind = NetworkMessage::Kind::entered, .number = 1};
+      entered.bytes = sent;
+      network->enter(1, entered);
+      EXPECT_THROW((void)plane.begin(*operation, /*same_memory=*/false), PeerError)
+          << to_string(kind) << ", " << bytes << " bytes";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
