@@ -1,7 +1,9 @@
 // How long the ranks of a large job take to meet and to exchange the addresses of a group, and what
-// the store's server sends meanwhile: meeting_benchmark [ranks [hosts]]. The ranks are threads of
-// this process, so that only the store and its protocol are measured; they share the processors
-// with the server. Hosts are identities: each proves for itself which ranks share its memory.
+// the store's server sends meanwhile: meeting_benchmark [ranks [hosts [bytes]]]. The ranks are
+// threads of this process, so that only the store and its protocol are measured; they share the
+// processors with the server. Hosts are identities: each proves for itself which ranks share its
+// memory. Exits with 1 if 1,000 ranks miss a bar; with the word bytes, only if they miss that of
+// the bytes, which does not depend on the processors.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -58,6 +60,7 @@ int number_in(std::string_view text) {
 int main(int num_arguments, char** arguments) {
   const int size = num_arguments > 1 ? number_in(arguments[1]) : 1000;
   const int num_hosts = num_arguments > 2 ? number_in(arguments[2]) : 1;
+  const bool only_bytes = num_arguments > 3 && std::string_view(arguments[3]) == "bytes";
   if (size < 2 || num_hosts < 1 || num_hosts > size) return 2;
   allow_descriptors();
   const auto secret = Secret::random();
@@ -111,9 +114,12 @@ int main(int num_arguments, char** arguments) {
     return EXIT_FAILURE;
   }
   const bool has_bar = size == 1000;
+  const bool is_in_time = all_seconds <= 3;
+  const bool is_small = megabytes <= 40;
   print_bar(fmt::format("{} ranks meet and exchange addresses, hosts: {}", size, num_hosts),
-            fmt::format("{:.2f} s", all_seconds), has_bar ? "<= 3 s" : "", all_seconds <= 3);
+            fmt::format("{:.2f} s", all_seconds), has_bar ? "<= 3 s" : "", is_in_time);
   print_bar("sent by the store meanwhile", fmt::format("{:.1f} MB", megabytes),
-            has_bar ? "<= 40 MB" : "", megabytes <= 40);
-  return EXIT_SUCCESS;
+            has_bar ? "<= 40 MB" : "", is_small);
+  const bool is_met = !has_bar || (is_small && (is_in_time || only_bytes));
+  return is_met ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -43,6 +43,13 @@ MpiOptions two_ranks_per_host() {
           .host_of = [](int global_rank) { return global_rank / 2; }};
 }
 
+// Ranks 0 to 2 are on one "host", all others on another one: the first has two partial sums.
+MpiOptions three_ranks_and_others() {
+  auto options = two_ranks_per_host();
+  options.host_of = [](int global_rank) { return global_rank / 3; };
+  return options;
+}
+
 TEST(Mpi, TheWorldHasTheRanksOfTheCommunicator) {
   int rank = -1;
   int size = 0;
@@ -135,16 +142,18 @@ TEST(Mpi, ADifferentCallIsNamedAndOtherGroupsStayUsable) {
       .wait();
 }
 
-TEST(Mpi, HostsOfTwoRanksGiveTheBitsOfTheOracle) {
-  const auto group = make_mpi_group(two_ranks_per_host());
-  EXPECT_EQ(group->kind(), "mpi");
-  for (const auto dtype : kDTypes) check_all(*group, 256, dtype);
-  const CallMemory memory(*group, 1U << 20);
-  std::uint64_t seed = 0;
-  for (const auto kind : kDataCollectives) {
-    const Call call{.kind = kind, .dtype = DType::bfloat16, .count = 20'003};
-    const auto where = kMemoryKinds[++seed % kMemoryKinds.size()];
-    CheckedCall(*group, call, Form::apart, memory.span(where), seed).wait();
+TEST(Mpi, HostsOfSeveralRanksGiveTheBitsOfTheOracle) {
+  for (const auto& options : {two_ranks_per_host(), three_ranks_and_others()}) {
+    const auto group = make_mpi_group(options);
+    EXPECT_EQ(group->kind(), "mpi");
+    for (const auto dtype : kDTypes) check_all(*group, 256, dtype);
+    const CallMemory memory(*group, 1U << 20);
+    std::uint64_t seed = 0;
+    for (const auto kind : kDataCollectives) {
+      const Call call{.kind = kind, .dtype = DType::bfloat16, .count = 20'003};
+      const auto where = kMemoryKinds[++seed % kMemoryKinds.size()];
+      CheckedCall(*group, call, Form::apart, memory.span(where), seed).wait();
+    }
   }
 }
 
