@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/fabric/host_plan.h"
 #include "lockstep/rendezvous/member.h"
 
 namespace lockstep {
@@ -34,6 +35,19 @@ int num_hosts_of(const Topology& topology) {
   std::map<int, int> ranks_of_host;
   for (const int host : topology.hosts) ++ranks_of_host[host];
   return static_cast<int>(ranks_of_host.size());
+}
+
+// What the sizes of the hosts cost: a host with several partial sums sends all of them.
+std::string partials_in_words(const Topology& topology) {
+  const HostPlan plan(topology.hosts);
+  int most = 0;  // the host with the most partial sums
+  for (int host = 1; host < plan.num_hosts(); ++host) {
+    if (plan.num_partials_of(host) > plan.num_partials_of(most)) most = host;
+  }
+  const int num_partials = plan.num_partials_of(most);
+  if (num_partials == 1) return "";
+  return fmt::format("; a host of {} ranks sends {:.1f}× the bytes of an aligned host of 2, 4 or 8",
+                     plan.ranks_of(most).size(), (num_partials + 1) / 2.0);
 }
 
 // Two ranks with the same GPU; nullopt if there are none.
@@ -96,7 +110,9 @@ BackendChoice choose_backend(const Topology& topology, const BackendOptions& opt
   const bool shares_hosts = num_hosts > 1 && static_cast<std::size_t>(num_hosts) < size;
   const auto mpi = [&](const std::string& reason) {
     return BackendChoice{BackendKind::mpi,
-                         reason + (shares_hosts ? "; the ranks of one host share memory" : ""),
+                         reason + (shares_hosts ? "; the ranks of one host share memory" +
+                                                      partials_in_words(topology)
+                                                : ""),
                          shares_hosts};
   };
   if (options.backend == BackendKind::mpi) return mpi("requested");
@@ -113,7 +129,7 @@ BackendChoice choose_backend(const Topology& topology, const BackendOptions& opt
     const auto reason = fmt::format("the {} ranks are on {} hosts", size, num_hosts);
     if (topology.has_mpi) return mpi(reason + " and have an MPI communicator");
     if (!shares_hosts) return {BackendKind::tcp, reason + ", one on each"};
-    return {BackendKind::hierarchical, reason, true};
+    return {BackendKind::hierarchical, reason + partials_in_words(topology), true};
   }
   if (options.backend == BackendKind::shm) return {BackendKind::shm, "requested"};
   if (size == 1) return {BackendKind::shm, "the group has one rank"};

@@ -30,6 +30,25 @@ TEST(ChooseBackend, SelectsHierarchicalForSeveralHostsOfSeveralRanksAndOnRequest
   EXPECT_EQ(requested.reason, "requested");
 }
 
+TEST(ChooseBackend, StatesTheBytesOfHostsThatFillNoAlignedPowerOfTwo) {
+  const auto reason_of = [](const std::vector<int>& hosts) {
+    Topology topology;
+    topology.hosts = hosts;
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      topology.global_ranks.push_back(static_cast<int>(rank));
+      topology.addresses.emplace_back("a");
+    }
+    return choose_backend(topology).reason;
+  };
+  EXPECT_EQ(reason_of({0, 0, 0, 1, 1, 1}),
+            "the 6 ranks are on 2 hosts; a host of 3 ranks sends 1.5× the bytes of an aligned host "
+            "of 2, 4 or 8");
+  EXPECT_EQ(reason_of({0, 1, 1, 2}),
+            "the 4 ranks are on 3 hosts; a host of 2 ranks sends 1.5× the bytes of an aligned host "
+            "of 2, 4 or 8");
+  EXPECT_EQ(reason_of({0, 0, 1, 1}), "the 4 ranks are on 2 hosts");
+}
+
 TEST(ChooseBackend, SelectsTcpForHostsOfOneRankEachAndOnRequest) {
   const auto choice = choose_backend({{0, 4}, {0, 1}, {"10.0.0.1", "10.0.0.2"}});
   EXPECT_EQ(choice.kind, BackendKind::tcp);
