@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(TcpProcesses, GroupTest,
 INSTANTIATE_TEST_SUITE_P(HostsThreads, GroupTest,
                          ::testing::Combine(::testing::Values(TransportKind::hosts),
                                             ::testing::Values(Ranks::threads),
-                                            ::testing::Values(1, 2, 3, 5, 8)));
+                                            ::testing::Values(1, 2, 3, 4, 5, 8)));
 INSTANTIATE_TEST_SUITE_P(HostsProcesses, GroupTest,
                          ::testing::Combine(::testing::Values(TransportKind::hosts),
                                             ::testing::Values(Ranks::processes),

@@ -300,6 +300,30 @@ TEST(FailureInSharedMemory, ACallThatTheFailedRankHasCompletedSucceeds) {
   });
 }
 
+// Rank 0 waits for rank 1 of its own host: it is not the late one, although its header waits too.
+TEST(FailureOfHosts, ARankThatDoesNotEnterIsNamedByTheOtherHosts) {
+  for (const int late : {1, 2}) {
+    std::atomic<int> told = 0;
+    auto setting = two_apart(TransportKind::hosts);
+    setting.size = 4;
+    setting.options.timeout = 3s;
+    setting.options.stall_report = 1s;
+    run_group(setting, [&](Group& group) {
+      run(group, {.kind = Collective::barrier, .name = "last"});
+      if (group.rank() == late) return told.wait(0);
+      try {
+        run(group, {.kind = Collective::barrier, .name = "missing"});
+        ADD_FAILURE() << "no error";
+      } catch (const PeerError& error) {
+        EXPECT_EQ(error.rank(), late) << error.what();
+        EXPECT_NE(std::string(error.what()).find("\"last\""), std::string::npos) << error.what();
+      }
+      ++told;
+      told.notify_all();
+    });
+  }
+}
+
 TEST_P(Failure, OtherGroupsStayUsable) {
   run_group(two_apart(GetParam()), [](Group& group) {
     const auto other = group.split(0, 0);

@@ -226,6 +226,8 @@ std::optional<std::string> Group::awaits_this_rank(int global_rank) {
   control_->poll();  // needed because a group without operations of this rank is not advanced
   const auto number = control_->waits_in(other);
   if (number <= calls_) return std::nullopt;
+  // Between hosts, its header may arrive later, through another rank.
+  if (control_->counters().lags(other, {Condition::Of::entered, number})) return std::nullopt;
   return fmt::format("{} of group {}", call_in_words(other, number), options_.name);
 }
 

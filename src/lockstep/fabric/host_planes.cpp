@@ -32,7 +32,8 @@ class HostAddressExchange final : public AddressExchange {
 
 HostPlanes connect_within_host(const Connect& within, const Membership& membership,
                                AddressExchange& addresses, const std::string& network_address,
-                               std::size_t stage_bytes, Deadline deadline, const Watch& watch) {
+                               const HostMemoryBytes& bytes, Deadline deadline,
+                               const Watch& watch) {
   const auto own = static_cast<std::size_t>(membership.rank);
   auto here = membership;
   here.global_ranks.clear();
@@ -50,9 +51,12 @@ HostPlanes connect_within_host(const Connect& within, const Membership& membersh
   HostAddressExchange both(addresses, network_address, std::move(ranks));
   HostPlanes host;
   host.hosts = membership.hosts;
-  host.stage_bytes = stage_bytes;
+  host.stage_bytes = bytes.stage;
   host.planes = within(here, both, deadline, watch);
-  host.stage = host.planes.data->allocate(2 * stage_bytes, {}, deadline, watch);
+  host.stage = host.planes.data->allocate(2 * bytes.stage, {}, deadline, watch);
+  if (bytes.headers > 0) {
+    host.headers = host.planes.data->allocate(bytes.headers, {}, deadline, watch);
+  }
   return host;
 }
 

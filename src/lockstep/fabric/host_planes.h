@@ -18,6 +18,14 @@ struct HostPlanes {
   // Per rank of the host: stage_bytes for its input, then as much for its results.
   std::shared_ptr<RegisteredMemory> stage;
   std::size_t stage_bytes = 0;
+  // For HostHeaders; null if each rank posts its own headers.
+  std::shared_ptr<RegisteredMemory> headers = {};
+};
+
+/// Shared memory per rank of the host.
+struct HostMemoryBytes {
+  std::size_t stage = 0;    // for its input, and as much for its results
+  std::size_t headers = 0;  // 0: none
 };
 
 /// Connects the ranks of this host by `within`. Exchanges their addresses together with
@@ -26,7 +34,7 @@ struct HostPlanes {
 [[nodiscard]] HostPlanes connect_within_host(const Connect& within, const Membership& membership,
                                              AddressExchange& addresses,
                                              const std::string& network_address,
-                                             std::size_t stage_bytes, Deadline deadline,
+                                             const HostMemoryBytes& bytes, Deadline deadline,
                                              const Watch& watch);
 
 /// The `network_address` of a rank in what it has exchanged.

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -46,6 +47,10 @@ class NetworkEnd {
   /// Called every few milliseconds, at most 50 apart, also while callers wait: posts what was put
   /// off.
   virtual void settle(const PostMessage& post) = 0;
+
+  /// Called without that lock, when this process enters a call of another end's group: posts what
+  /// must arrive before that call.
+  virtual void pass_turn() {}
 };
 
 /// A transfer between two ends, in one direction.
@@ -104,8 +109,19 @@ class Network {
   /// Why: "its machine does not answer"; empty if the peer closed the connection as it ended.
   [[nodiscard]] virtual std::string loss_of(int peer) const = 0;
 
+  /// The end whose group has entered a call last. Calls of several groups keep their order: what a
+  /// rank has entered earlier is seen earlier by every rank of both groups.
+  struct Turn {
+    std::mutex mutex;
+    NetworkEnd* last = nullptr;
+  };
+  [[nodiscard]] Turn& turn() noexcept { return turn_; }
+
   /// The processor time of the threads beside the callers so far, in seconds; 0 without any.
   [[nodiscard]] virtual double thread_seconds() noexcept { return 0; }
+
+ private:
+  Turn turn_;
 };
 
 /// The limit of a message: a call with 16 KiB of input.

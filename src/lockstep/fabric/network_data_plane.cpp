@@ -326,14 +326,21 @@ NetworkPlanes::NetworkPlanes(std::shared_ptr<Network> network, std::string kind,
                              std::vector<int> global_ranks, const NetworkPlaneOptions& options)
     : state_(std::make_unique<State>()) {
   const bool is_large = static_cast<int>(global_ranks.size()) > options.most_direct;
-  state_->group = std::make_shared<NetworkGroup>(std::move(network), rank, std::move(global_ranks),
-                                                 is_large ? ToAll::relayed : ToAll::direct);
+  state_->group =
+      std::make_shared<NetworkGroup>(std::move(network), rank, std::move(global_ranks),
+                                     is_large ? ToAll::relayed : ToAll::direct, options.hosts);
   state_->kind = std::move(kind);
   state_->options = options;
 }
 NetworkPlanes::~NetworkPlanes() = default;
 
 std::uint64_t NetworkPlanes::end() const noexcept { return state_->group->number(); }
+
+std::size_t NetworkPlanes::header_bytes() const {
+  if (!state_->group->combines_headers()) return 0;
+  return HostHeaders::bytes_per_rank(
+      std::min(state_->options.inline_bytes, kMaxInlineMessageBytes));
+}
 
 std::vector<int> NetworkPlanes::first_peers() const { return state_->group->first_peers(); }
 
@@ -342,6 +349,7 @@ void NetworkPlanes::set_ends(std::vector<std::uint64_t> ends) {
 }
 
 Planes NetworkPlanes::finish(Facts facts) {
+  if (facts.host && facts.host->headers) state_->group->share_headers(facts.host->headers);
   Planes planes;
   planes.control = std::make_unique<NetworkControlPlane>(state_->group, std::move(facts.describe),
                                                          facts.shares_cores);

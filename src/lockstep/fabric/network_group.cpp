@@ -13,12 +13,16 @@ using Kind = NetworkMessage::Kind;
 }  // namespace
 
 NetworkGroup::NetworkGroup(std::shared_ptr<Network> network, int rank,
-                           std::vector<int> global_ranks, ToAll to_all)
+                           std::vector<int> global_ranks, ToAll to_all, std::vector<int> hosts)
     : rank_(rank),
       global_ranks_(std::move(global_ranks)),
       to_all_(to_all),
       partners_(relays() ? partners_of(rank, size()) : std::vector<int>()),
+      hosts_(std::move(hosts)),
       network_(std::move(network)),
+      post_([this](int peer, std::uint64_t end, std::span<const std::byte> message) {
+        network_->post(peer, end, message);
+      }),
       words_(3 * global_ranks_.size()),
       counters_(reinterpret_cast<const std::byte*>(words_.data()), 3 * sizeof(Word), sizeof(Word),
                 static_cast<int>(global_ranks_.size())) {
@@ -28,6 +32,11 @@ NetworkGroup::NetworkGroup(std::shared_ptr<Network> network, int rank,
 
 NetworkGroup::~NetworkGroup() {
   network_->close(number_);
+  {
+    auto& turn = network_->turn();
+    const std::lock_guard lock(turn.mutex);
+    if (turn.last == this) turn.last = nullptr;
+  }
   // A group that was never complete leaves too: the others wait for it.
   if (!is_over_ && has_ends_) set_standing(Standing::left);
 }
@@ -52,6 +61,8 @@ bool NetworkGroup::receive(int peer, std::span<const std::byte> message, const P
   const auto decoded = try_decode(message);
   if (sender < 0 || !decoded || decoded->kind == Kind::lost) return false;
   if (decoded->kind == Kind::relayed) return handle_relayed(sender, *decoded, message, post);
+  if (decoded->kind == Kind::host_entered) return handle_host_entered(sender, *decoded);
+  if (decoded->kind == Kind::entered) return handle_entered(sender, *decoded);
   handle(sender, *decoded);
   return true;
 }
@@ -59,6 +70,7 @@ bool NetworkGroup::receive(int peer, std::span<const std::byte> message, const P
 void NetworkGroup::settle(const PostMessage& post) {
   if (!has_ends_) return;
   publish_long_wait(post);
+  publish_late_headers(post);
   const auto completed = completed_.load();
   if (completed_published_.exchange(completed) == completed) return;
   post_to_all({.kind = Kind::completed, .number = completed}, post);
@@ -74,6 +86,7 @@ void NetworkGroup::set_next_input(const Call& call, InlineInput input_of) noexce
 }
 
 void NetworkGroup::enter(std::uint64_t number, std::uint64_t signature) {
+  const bool keeps_turn = take_turn();
   auto& own = peer(rank_).calls[number % kMaxCallsInFlight];
   own.signature = signature;
   NetworkMessage message{.kind = Kind::entered, .number = number, .signature = signature};
@@ -88,8 +101,11 @@ void NetworkGroup::enter(std::uint64_t number, std::uint64_t signature) {
     message.bytes = input_for(rank_);
     post_to_all(message);
   } else {
+    const bool is_combined = headers_ && keeps_turn;
+    if (headers_) enter_on_host(message, /*posts_own=*/!is_combined);
     for (int i = 1; i < size(); ++i) {
       const int to = (rank_ + i) % size();  // ranks begin with different ones
+      if (is_combined && !is_on_own_host(to)) continue;
       message.bytes = input_for(to);
       post(to, message);
     }
@@ -116,6 +132,7 @@ void NetworkGroup::set_standing(Standing standing) {
   peer(rank_).standing = standing;
   if (standing == Standing::left) is_over_ = true;
   if (standing != Standing::left && relays()) return;  // a rank that is present enters calls
+  if (standing == Standing::left) publish_late_headers(post_, /*patience=*/{});
   // The others wait for data of completed calls that are on the way.
   const auto completed = completed_.load();
   completed_published_.store(completed);
@@ -129,6 +146,7 @@ void NetworkGroup::fail(const Cause& cause) {
     peer(rank_).cause = cause;
   }
   peer(rank_).standing = Standing::failed;
+  publish_late_headers(post_, /*patience=*/{});
   post_to_all({.kind = Kind::failed, .completed = completed_.load(), .cause = cause});
 }
 
@@ -144,11 +162,7 @@ void NetworkGroup::post(int to, const NetworkMessage& message) {
   network_->post(global_rank(to), ends_[index_of(to)], encode(message));
 }
 
-void NetworkGroup::post_to_all(const NetworkMessage& message) {
-  post_to_all(message, [this](int peer, std::uint64_t end, std::span<const std::byte> bytes) {
-    network_->post(peer, end, bytes);
-  });
-}
+void NetworkGroup::post_to_all(const NetworkMessage& message) { post_to_all(message, post_); }
 
 void NetworkGroup::post_to_all(const NetworkMessage& message, const PostMessage& post) {
   if (relays()) return post_relayed(rank_, message, post);
@@ -262,7 +276,8 @@ void NetworkGroup::handle(int rank, const NetworkMessage& message) {
   auto& from = peer(rank);
   switch (message.kind) {
     case Kind::entered:
-      return handle_entered(rank, message);
+      (void)handle_entered(rank, message);
+      return;
     case Kind::completed:
       return raise(rank, Condition::Of::completed, message.number);
     case Kind::standing:
@@ -270,6 +285,7 @@ void NetworkGroup::handle(int rank, const NetworkMessage& message) {
       from.standing = message.standing;
       return;
     case Kind::relayed:
+    case Kind::host_entered:
       return;
     case Kind::lost: {
       const std::lock_guard lock(mutex_);
@@ -316,13 +332,26 @@ void NetworkGroup::handle(int rank, const NetworkMessage& message) {
   ++from.arrivals;
 }
 
-void NetworkGroup::handle_entered(int rank, const NetworkMessage& message) {
-  auto& call = peer(rank).calls[message.number % kMaxCallsInFlight];
+// Headers of one rank may arrive through several others, in any order and twice. They are used in
+// the order of the calls. Returns false for a call that no rank can have entered yet.
+bool NetworkGroup::handle_entered(int rank, const NetworkMessage& message) {
+  auto& from = peer(rank);
+  raise(rank, Condition::Of::completed, message.completed);
+  const auto entered = counters_.value(rank, Condition::Of::entered);
+  if (message.number <= entered) return true;
+  if (message.number > entered + kMaxCallsInFlight) return false;
+  auto& call = message.number == entered + 1 ? from.calls[message.number % kMaxCallsInFlight]
+                                             : from.early[message.number];
   call.record = message.record;
   call.signature = message.signature;
   call.input.assign(message.bytes.begin(), message.bytes.end());
-  raise(rank, Condition::Of::completed, message.completed);
+  if (message.number != entered + 1) return true;
   raise(rank, Condition::Of::entered, message.number);
+  for (auto next = message.number + 1; from.early.contains(next); ++next) {
+    from.calls[next % kMaxCallsInFlight] = std::move(from.early.extract(next).mapped());
+    raise(rank, Condition::Of::entered, next);
+  }
+  return true;
 }
 
 }  // namespace lockstep

@@ -5,6 +5,9 @@
 // Order: everything that a message states is written before the counter is raised that announces
 // it, as in shared memory. A rank enters call n + kMaxCallsInFlight only when all ranks have
 // completed call n, so that no record is overwritten while it is read.
+//
+// If the ranks of a host share memory, the rank that enters a call last posts the headers of its
+// host to the other hosts, in one message (network_headers.cpp).
 #pragma once
 
 #include <array>
@@ -24,6 +27,7 @@
 
 #include "lockstep/fabric/control_plane.h"
 #include "lockstep/fabric/data_plane.h"
+#include "lockstep/fabric/host_headers_internal.h"
 #include "lockstep/fabric/network.h"
 #include "lockstep/fabric/network_message.h"
 
@@ -40,6 +44,9 @@ using InlineInput = std::span<const std::byte> (*)(const Call& call, int rank, i
 // longer relays, is fatal to the group.
 enum class ToAll { direct, relayed };
 
+// For the headers of the other ranks of a host.
+constexpr std::chrono::milliseconds kHeaderPatience{100};
+
 class NetworkGroup final : public NetworkEnd {
  public:
   using Word = Network::Word;
@@ -51,8 +58,9 @@ class NetworkGroup final : public NetworkEnd {
     Bytes bytes = {};
   };
 
+  /// `hosts`: by rank, if the ranks of a host share memory; otherwise empty.
   NetworkGroup(std::shared_ptr<Network> network, int rank, std::vector<int> global_ranks,
-               ToAll to_all = ToAll::direct);
+               ToAll to_all = ToAll::direct, std::vector<int> hosts = {});
   ~NetworkGroup() override;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -69,6 +77,12 @@ class NetworkGroup final : public NetworkEnd {
                              const PostMessage& post) override;
   void lose(int peer, const std::string& why, const PostMessage& post) override;
   void settle(const PostMessage& post) override;
+  void pass_turn() override;
+
+  /// Whether the ranks of this host combine their headers. Then share_headers() is called before
+  /// this rank enters a call.
+  [[nodiscard]] bool combines_headers() const;
+  void share_headers(std::shared_ptr<RegisteredMemory> memory);
 
   // What this rank publishes.
   [[nodiscard]] CallRecord& own_record(std::uint64_t number) noexcept;
@@ -77,6 +91,7 @@ class NetworkGroup final : public NetworkEnd {
   void publish_completed();
   /// This rank is about to sleep: others may wait for what it has not published.
   void publish_before_sleep() {
+    publish_late_headers(post_);
     if (!relays()) publish_completed();  // otherwise settle() does, with fewer messages
   }
   void set_standing(Standing standing);
@@ -133,6 +148,7 @@ class NetworkGroup final : public NetworkEnd {
   };
   struct Peer {
     std::array<Call64, kMaxCallsInFlight> calls;
+    std::map<std::uint64_t, Call64> early = {};  // the header of a call before has not arrived
     std::atomic<Standing> standing = Standing::joining;
     std::atomic<std::uint64_t> waits_in = 0;
     Word arrivals = 0;
@@ -153,9 +169,19 @@ class NetworkGroup final : public NetworkEnd {
   void post_to_all(const NetworkMessage& message);
   void post_to_all(const NetworkMessage& message, const PostMessage& post);
   void handle(int rank, const NetworkMessage& message);
-  void handle_entered(int rank, const NetworkMessage& message);
+  [[nodiscard]] bool handle_entered(int rank, const NetworkMessage& message);
 
   void meet(int rank) noexcept { peer(rank).is_met.store(true, std::memory_order_relaxed); }
+
+  // network_headers.cpp
+  [[nodiscard]] bool is_on_own_host(int rank) const;
+  [[nodiscard]] bool take_turn();
+  void enter_on_host(NetworkMessage header, bool posts_own);
+  void post_to_other_hosts(std::span<const NetworkMessage> headers, const PostMessage& post);
+  void post_own_headers(const std::vector<Bytes>& headers, const PostMessage& post);
+  void publish_late_headers(const PostMessage& post,
+                            std::chrono::milliseconds patience = kHeaderPatience);
+  [[nodiscard]] bool handle_host_entered(int sender, const NetworkMessage& message);
 
   // network_relays.cpp
   [[nodiscard]] bool is_news(int origin, const NetworkMessage& message) const noexcept;
@@ -170,9 +196,12 @@ class NetworkGroup final : public NetworkEnd {
   const std::vector<int> global_ranks_;
   const ToAll to_all_;
   const std::vector<int> partners_;  // if messages are relayed
+  const std::vector<int> hosts_;     // by rank; may be empty
   std::vector<std::uint64_t> ends_;  // by rank; written once, before has_ends_
   std::atomic<bool> has_ends_ = false;
   std::shared_ptr<Network> network_;
+  const PostMessage post_;
+  std::unique_ptr<HostHeaders> headers_;  // set before this rank enters a call; may be null
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; own state included
   std::vector<Word> words_;                   // three per rank

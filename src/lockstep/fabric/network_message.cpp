@@ -126,6 +126,19 @@ CallRecord read_record(Reader& from) {
   return record;
 }
 
+// Of a message of kind host_entered.
+NetworkMessage read_header(Reader& from) {
+  const auto origin = from.number<std::int32_t>();
+  const auto bytes = from.bytes(from.number<std::uint16_t>());
+  const bool is_entered =
+      !bytes.empty() && bytes.front() == static_cast<std::byte>(NetworkMessage::Kind::entered);
+  auto header = is_entered ? try_decode(bytes) : std::nullopt;
+  from.expect(header.has_value());
+  if (!header) return {};
+  header->origin = origin;
+  return *std::move(header);
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(const NetworkMessage& message) {
@@ -174,6 +187,14 @@ std::vector<std::byte> encode(const NetworkMessage& message) {
     case Kind::phases:
       to.number(message.number);
       break;
+    case Kind::host_entered:
+      for (const auto& header : message.headers) {
+        const auto bytes = encode(header);
+        to.number(static_cast<std::int32_t>(header.origin));
+        to.number(static_cast<std::uint16_t>(bytes.size()));
+        to.bytes(bytes);
+      }
+      break;
   }
   return to.release();
 }
@@ -183,7 +204,7 @@ std::optional<NetworkMessage> try_decode(std::span<const std::byte> bytes) {
   NetworkMessage message;
   using Kind = NetworkMessage::Kind;
   const auto kind = from.number<std::uint8_t>();
-  if (kind < 1 || kind > static_cast<std::uint8_t>(Kind::lost)) return std::nullopt;
+  if (kind < 1 || kind > static_cast<std::uint8_t>(Kind::host_entered)) return std::nullopt;
   message.kind = static_cast<Kind>(kind);
   if (message.kind < Kind::relayed && message.kind != Kind::standing &&
       message.kind != Kind::failed) {
@@ -233,6 +254,11 @@ std::optional<NetworkMessage> try_decode(std::span<const std::byte> bytes) {
     case Kind::waits:
     case Kind::claim:
     case Kind::phases:
+      break;
+    case Kind::host_entered:
+      do {
+        message.headers.push_back(read_header(from));
+      } while (from.is_valid() && !from.is_at_end());
       break;
   }
   from.expect(message.bytes.size() <=

@@ -38,6 +38,11 @@ std::vector<NetworkMessage> all_kinds(std::span<const std::byte> input) {
   NetworkMessage relayed{.kind = Kind::relayed};
   relayed.bytes = input;
   relayed.origin = 70;
+  NetworkMessage of_host{.kind = Kind::host_entered};
+  for (const int origin : {4, 7}) {
+    of_host.headers.push_back(entered);
+    of_host.headers.back().origin = origin;
+  }
   return {entered,
           {.kind = Kind::completed, .number = 1ULL << 40},
           {.kind = Kind::standing, .completed = 6, .standing = Standing::left},
@@ -49,7 +54,8 @@ std::vector<NetworkMessage> all_kinds(std::span<const std::byte> input) {
           {.kind = Kind::answer, .number = 3, .accepted = true},
           {.kind = Kind::phases, .number = 12},
           relayed,
-          {.kind = Kind::lost, .cause = {0, "its machine does not answer"}}};
+          {.kind = Kind::lost, .cause = {0, "its machine does not answer"}},
+          of_host};
 }
 
 TEST(NetworkMessage, EveryKindIsReadAsItWasWritten) {
@@ -76,8 +82,34 @@ TEST(NetworkMessage, EveryKindIsReadAsItWasWritten) {
     EXPECT_EQ(read->accepted, message.accepted);
     EXPECT_EQ(read->origin, message.origin);
     EXPECT_TRUE(std::ranges::equal(read->bytes, message.bytes));
+    ASSERT_EQ(read->headers.size(), message.headers.size());
+    for (std::size_t i = 0; i < message.headers.size(); ++i) {
+      EXPECT_EQ(read->headers[i].origin, message.headers[i].origin);
+      EXPECT_EQ(read->headers[i].number, message.headers[i].number);
+      EXPECT_TRUE(std::ranges::equal(read->headers[i].bytes, message.headers[i].bytes));
+    }
     EXPECT_EQ(encode(*read), bytes);
   }
+}
+
+TEST(NetworkMessage, OnlyHeadersAreAcceptedAsThoseOfAHost) {
+  const std::vector<std::byte> input(10, std::byte{1});
+  for (const auto& inner : all_kinds(input)) {
+    NetworkMessage message{.kind = Kind::host_entered};
+    message.headers = {inner};
+    EXPECT_EQ(try_decode(encode(message)).has_value(), inner.kind == Kind::entered)
+        << static_cast<int>(inner.kind);
+  }
+  EXPECT_FALSE(try_decode(encode({.kind = Kind::host_entered}))) << "no header";
+}
+
+TEST(NetworkMessage, AHeaderWithoutInputTakesLessThanItsBound) {
+  NetworkMessage entered{.kind = Kind::entered};
+  const std::string name(kMaxCallName, 'x');
+  entered.record.descriptor = descriptor_of({.name = name});
+  NetworkMessage message{.kind = Kind::host_entered};
+  message.headers = {entered};
+  EXPECT_LE(encode(message).size(), kMaxEnteredBytes);
 }
 
 TEST(NetworkMessage, ALongCauseIsCut) {
@@ -91,6 +123,9 @@ TEST(NetworkMessage, AMessageThatIsCutOrExtendedIsRefused) {
     auto bytes = encode(message);
     const auto fixed = bytes.size() - message.bytes.size();
     for (std::size_t length = 0; length < fixed; ++length) {
+      const bool ends_after_a_header =
+          message.kind == Kind::host_entered && length == 1 + (fixed - 1) / 2;
+      if (ends_after_a_header) continue;
       EXPECT_FALSE(try_decode(std::span(bytes).first(length))) << static_cast<int>(message.kind);
     }
     if (message.kind == Kind::entered || message.kind == Kind::relayed) continue;  // any length

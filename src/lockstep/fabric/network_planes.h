@@ -24,6 +24,8 @@ struct NetworkPlaneOptions {
   ExchangeOptions exchange = {};
   // In larger groups, ranks relay what goes to all of them, and have connections to few others.
   int most_direct = std::numeric_limits<int>::max();
+  // By rank, if the ranks of a host share memory (Facts::host); otherwise empty.
+  std::vector<int> hosts = {};
 };
 
 /// The planes under construction: the ends of all ranks must be known before the planes exist.
@@ -36,6 +38,9 @@ class NetworkPlanes {
 
   /// The number of this rank's end, for the other ranks.
   [[nodiscard]] std::uint64_t end() const noexcept;
+
+  /// The shared memory per rank for the headers of a host (HostMemoryBytes); 0: none.
+  [[nodiscard]] std::size_t header_bytes() const;
 
   /// The ranks with which this one exchanges messages from set_ends() on: all others, or its
   /// partners (relay.h) if the ranks relay. It meets the others when they exchange data.

@@ -40,8 +40,12 @@ std::span<const std::byte> input_for_all(const Call& call, int rank, int /*to*/)
 }
 
 std::span<const std::byte> needed_of(const Call& call, std::span<const std::byte> input, int to) {
-  if (!has_piece_for_each(call.kind) || input.empty()) return input;
-  return input.subspan(static_cast<std::size_t>(to) * piece_bytes(call), piece_bytes(call));
+  if (!has_piece_for_each(call.kind)) return input;
+  const auto piece = piece_bytes(call);
+  const auto index = static_cast<std::size_t>(to);
+  // Shorter input is that of a faulty rank: its receiver compares the length (input_of).
+  if (piece == 0 || index >= input.size() / piece) return input;
+  return input.subspan(index * piece, piece);
 }
 
 Part owned_by(const Call& call, int owner, int size) {

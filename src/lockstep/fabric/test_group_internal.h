@@ -89,12 +89,12 @@ using GroupBody = std::function<void(Group&)>;
 /// from a size of 2 on, and ranks that are not consecutive from 7 on.
 inline int fake_host_of(int global_rank) { return global_rank / 2 % 3; }
 /// Small thresholds, so that small spans are not inline, larger ones take several rounds, and
-/// groups of four ranks or more relay.
+/// groups of more than four ranks relay.
 inline Connect connect_by_hosts(const SuiteOptions& options) {
   return connect_by_tcp({.inline_bytes = options.inline_bytes / 8,
                          .within_host = connect_by_shm(options.shm()),
                          .stage_bytes = 16U << 10,
-                         .most_direct = 3,
+                         .most_direct = 4,
                          .host_of = fake_host_of});
 }
 

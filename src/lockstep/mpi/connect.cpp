@@ -42,13 +42,23 @@ Address parse_address(const std::string& text) {
   return address;
 }
 
+// By rank; only ranks that share memory count as ranks of one host.
+std::vector<int> hosts_of(const Membership& membership, const MpiOptions& options) {
+  if (!options.within_host) return {};
+  auto hosts = membership.hosts;
+  for (std::size_t i = 0; options.host_of && i < hosts.size(); ++i) {
+    hosts[i] = options.host_of(membership.global_ranks[i]);
+  }
+  return hosts;
+}
+
 // The least stage holds a cache line for each rank.
 HostPlanes connect_host(Membership membership, AddressExchange& addresses, const std::string& own,
-                        Deadline deadline, const Watch& watch, const MpiOptions& options) {
-  for (std::size_t i = 0; options.host_of && i < membership.hosts.size(); ++i) {
-    membership.hosts[i] = options.host_of(membership.global_ranks[i]);
-  }
-  const auto bytes = std::max(options.stage_bytes, membership.hosts.size() * 64);
+                        std::size_t header_bytes, Deadline deadline, const Watch& watch,
+                        const MpiOptions& options) {
+  membership.hosts = hosts_of(membership, options);
+  const HostMemoryBytes bytes{.stage = std::max(options.stage_bytes, membership.hosts.size() * 64),
+                              .headers = header_bytes};
   return connect_within_host(options.within_host, membership, addresses, own, bytes, deadline,
                              watch);
 }
@@ -61,11 +71,14 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
                      how_to_get_mpi());
   }
   NetworkPlanes planes(network, "mpi", membership.rank, membership.global_ranks,
-                       {.inline_bytes = options.inline_bytes, .exchange = options.exchange});
+                       {.inline_bytes = options.inline_bytes,
+                        .exchange = options.exchange,
+                        .hosts = hosts_of(membership, options)});
   const auto own_address = to_string({ProcessIdentity::of(::getpid()), planes.end()});
   NetworkPlanes::Facts facts;
   if (options.within_host) {
-    facts.host = connect_host(membership, addresses, own_address, deadline, watch, options);
+    facts.host = connect_host(membership, addresses, own_address, planes.header_bytes(), deadline,
+                              watch, options);
   } else {
     addresses.exchange(own_address);
   }

@@ -85,13 +85,23 @@ std::shared_ptr<TcpNetwork> network_of(const Membership& membership, const TcpOp
   return std::static_pointer_cast<TcpNetwork>(kept);
 }
 
+// By rank; only ranks that share memory count as ranks of one host.
+std::vector<int> hosts_of(const Membership& membership, const TcpOptions& options) {
+  if (!options.within_host) return {};
+  auto hosts = membership.hosts;
+  for (std::size_t i = 0; options.host_of && i < hosts.size(); ++i) {
+    hosts[i] = options.host_of(membership.global_ranks[i]);
+  }
+  return hosts;
+}
+
 // The least stage holds a cache line for each rank.
 HostPlanes connect_host(Membership membership, AddressExchange& addresses, const std::string& own,
-                        Deadline deadline, const Watch& watch, const TcpOptions& options) {
-  for (std::size_t i = 0; options.host_of && i < membership.hosts.size(); ++i) {
-    membership.hosts[i] = options.host_of(membership.global_ranks[i]);
-  }
-  const auto bytes = std::max(options.stage_bytes, membership.hosts.size() * 64);
+                        std::size_t header_bytes, Deadline deadline, const Watch& watch,
+                        const TcpOptions& options) {
+  membership.hosts = hosts_of(membership, options);
+  const HostMemoryBytes bytes{.stage = std::max(options.stage_bytes, membership.hosts.size() * 64),
+                              .headers = header_bytes};
   return connect_within_host(options.within_host, membership, addresses, own, bytes, deadline,
                              watch);
 }
@@ -146,11 +156,13 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
                        membership.global_ranks,
                        {.inline_bytes = options.inline_bytes,
                         .exchange = options.exchange,
-                        .most_direct = options.most_direct});
+                        .most_direct = options.most_direct,
+                        .hosts = hosts_of(membership, options)});
   NetworkPlanes::Facts facts;
   const auto own_address = own_address_of(*network, planes.end());
   if (options.within_host) {
-    facts.host = connect_host(membership, addresses, own_address, deadline, watch, options);
+    facts.host = connect_host(membership, addresses, own_address, planes.header_bytes(), deadline,
+                              watch, options);
   } else {
     addresses.exchange(own_address);
   }
