@@ -153,6 +153,29 @@ TEST(HostHeaders, ARankThatWaitsForItsHostTellsTheOthersAfterAWhile) {
   EXPECT_EQ(entered(*group[3], 1), 3U);
 }
 
+// Another rank of the host has posted the header of call 2, which may still be on its way.
+TEST(HostHeaders, ALateHeaderComesWithAllThatOthersMayNotHave) {
+  const auto parts = std::make_shared<WireMemory::Parts>();
+  for (int rank = 0; rank < 2; ++rank) parts->emplace_back(HostHeaders::bytes_per_rank(16) / 8);
+  HostHeaders own(std::make_shared<WireMemory>(parts, 0), 0, 2);
+  HostHeaders other(std::make_shared<WireMemory>(parts, 1), 1, 2);
+  const auto enter_both = [&](std::uint64_t number) {
+    const Bytes header(number, std::byte{1});
+    EXPECT_FALSE(own.enter(number, header));
+    return number == 3 || other.enter(number, header);
+  };
+  for (const std::uint64_t number : {1, 2, 3}) EXPECT_TRUE(enter_both(number));
+  const HostHeaders::Clock::time_point now{};
+  EXPECT_TRUE(own.take_late({.entered = 3, .completed = 1}, now, {}).empty());
+  EXPECT_TRUE(own.take_late({.entered = 2, .completed = 1}, now, kHeaderPatience).empty());
+  const auto late =
+      own.take_late({.entered = 2, .completed = 1}, now + kHeaderPatience, kHeaderPatience);
+  ASSERT_EQ(late.size(), 2U);
+  EXPECT_EQ(late[0].size(), 2U);
+  EXPECT_EQ(late[1].size(), 3U);
+  EXPECT_TRUE(own.take_unposted(1).empty()) << "they have been posted";
+}
+
 TEST(HostHeaders, ARankThatLeavesOrFailsHasToldTheOthersItsLastCall) {
   for (const bool fails : {false, true}) {
     Wires wires({0, 0, 1, 1});
