@@ -333,13 +333,14 @@ void NetworkGroup::handle(int rank, const NetworkMessage& message) {
 }
 
 // Headers of one rank may arrive through several others, in any order and twice. They are used in
-// the order of the calls. Returns false for a call that no rank can have entered yet.
+// the order of the calls. Returns false for a call that no rank can have entered yet: the records
+// and inputs of calls that this rank has not completed are in use.
 bool NetworkGroup::handle_entered(int rank, const NetworkMessage& message) {
   auto& from = peer(rank);
   raise(rank, Condition::Of::completed, message.completed);
   const auto entered = counters_.value(rank, Condition::Of::entered);
   if (message.number <= entered) return true;
-  if (message.number > entered + kMaxCallsInFlight) return false;
+  if (message.number > completed_.load() + kMaxCallsInFlight) return false;
   auto& call = message.number == entered + 1 ? from.calls[message.number % kMaxCallsInFlight]
                                              : from.early[message.number];
   call.record = message.record;
