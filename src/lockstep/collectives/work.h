@@ -51,8 +51,8 @@ class Work {
   /// UsageError for Work without operations.
   [[nodiscard]] const GroupFlags& flags() const;
 
-  /// The times of the operations; `all_entered` is that of the first one. Valid once the work is
-  /// done; zero for messages and for Work without operations.
+  /// The times of the operations, once the work is done; `all_entered` is that of the first one.
+  /// Zero for messages and without operations; so is `done` of a small call that ended at once.
   [[nodiscard]] WorkTimes times() const noexcept;
 
  private:

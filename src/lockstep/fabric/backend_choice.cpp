@@ -46,8 +46,9 @@ std::string partials_in_words(const Topology& topology) {
   }
   const int num_partials = plan.num_partials_of(most);
   if (num_partials == 1) return "";
-  return fmt::format("; a host of {} ranks sends {:.1f}× the bytes of an aligned host of 2, 4 or 8",
-                     plan.ranks_of(most).size(), (num_partials + 1) / 2.0);
+  return fmt::format(
+      "; a host of {} ranks sends {:.1f}× the bytes: equal hosts of 2, 4 or 8 send least",
+      plan.ranks_of(most).size(), (num_partials + 1) / 2.0);
 }
 
 // Two ranks with the same GPU; nullopt if there are none.

@@ -41,11 +41,11 @@ TEST(ChooseBackend, StatesTheBytesOfHostsThatFillNoAlignedPowerOfTwo) {
     return choose_backend(topology).reason;
   };
   EXPECT_EQ(reason_of({0, 0, 0, 1, 1, 1}),
-            "the 6 ranks are on 2 hosts; a host of 3 ranks sends 1.5× the bytes of an aligned host "
-            "of 2, 4 or 8");
+            "the 6 ranks are on 2 hosts; a host of 3 ranks sends 1.5× the bytes: equal hosts of "
+            "2, 4 or 8 send least");
   EXPECT_EQ(reason_of({0, 1, 1, 2}),
-            "the 4 ranks are on 3 hosts; a host of 2 ranks sends 1.5× the bytes of an aligned host "
-            "of 2, 4 or 8");
+            "the 4 ranks are on 3 hosts; a host of 2 ranks sends 1.5× the bytes: equal hosts of "
+            "2, 4 or 8 send least");
   EXPECT_EQ(reason_of({0, 0, 1, 1}), "the 4 ranks are on 2 hosts");
 }
 

@@ -145,7 +145,7 @@ void Group::move_all(bool is_whole, std::optional<Ticks> now) {
       last_device_call_ = number;
     }
     control_->complete(number);
-    recorder_.complete(number, queue_.front()->done_at);
+    recorder_.complete(number, std::max(queue_.front()->begun_at, queue_.front()->done_at));
     page_.end_call(page_key(), number);
     queue_.front()->keep.reset();
     queue_.pop_front();
@@ -194,7 +194,7 @@ void Group::begin(CallOperation& operation, std::optional<Ticks> now) {
   // So small a call is over before a read of the counter, which would take a noticeable part of it.
   const bool is_small =
       std::max(operation.call.input.size(), operation.call.output.size()) <= kSmallBytes;
-  if (operation.done) operation.done_at = is_small ? operation.begun_at : ticks();
+  if (operation.done && !is_small) operation.done_at = ticks();
 }
 
 bool Group::expect_equal_calls(const CallOperation& operation) {
