@@ -36,8 +36,8 @@ TEST_P(WalkOf, CopiesAndAddsAsTorchDoes) {
 
 TEST_P(WalkOf, CopiesSpansOfEveryLengthAndAlignment) {
   torch::manual_seed(1);
-  // Into memory large enough to be written past the caches and into smaller memory, aligned for
-  // that and not.
+  // Into memory large enough to be written past the caches, unless these are very large, and into
+  // smaller memory; aligned for that and not.
   const auto most = static_cast<std::int64_t>(std::min<std::size_t>(stream_bytes(), 16U << 20) /
                                               c10::elementSize(GetParam()));
   const auto all = torch::randn({most + 100}).to(GetParam());
