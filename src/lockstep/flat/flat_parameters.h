@@ -155,8 +155,10 @@ class FlatParameters {
   /// on the CPU: the memory of the averages, each of which is needed until its value is written;
   /// with Shard::gradients on one host only. Otherwise: values().
   [[nodiscard]] const at::Tensor& next_values(int segment) const;
-  /// How to write there: the next copy past the caches if it is too large for them.
-  [[nodiscard]] Caching next_caching(int segment) const noexcept;
+  /// How to write there: a whole copy past the caches, so that its lines are not read first.
+  [[nodiscard]] Caching next_caching() const noexcept {
+    return host_copies_ ? Caching::past : Caching::through;
+  }
   /// Whether next_values() is packed memory (shards.h).
   [[nodiscard]] bool next_is_packed() const noexcept { return staged_ != nullptr; }
   /// The values in use, unless next_values() has them: then it is undefined.

@@ -214,10 +214,6 @@ const at::Tensor& FlatParameters::next_values(int segment) const {
   return exchanges_memory_ || staged_ ? average_memory(segment) : values(segment);
 }
 
-Caching FlatParameters::next_caching(int segment) const noexcept {
-  return host_copies_ ? caching_for(next_values(segment).nbytes()) : Caching::through;
-}
-
 at::Tensor FlatParameters::old_values(int segment) const {
   if (host_copies_) return host_copies_->shared(segment);
   return exchanges_memory_ || staged_ ? values(segment) : at::Tensor();

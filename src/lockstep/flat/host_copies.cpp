@@ -72,8 +72,7 @@ void HostCopies::copy_own(const Shards& shards) const {
     const auto from = shared(i);
     for (const auto& run : shards.runs(i)) {
       const auto bytes = static_cast<std::size_t>(run.count) * from.element_size();
-      copy_pass({start_of(next(i), run.begin), bytes}, start_of(from, run.begin),
-                caching_for(from.nbytes()));
+      copy_past({start_of(next(i), run.begin), bytes}, start_of(from, run.begin));
     }
   }
 }

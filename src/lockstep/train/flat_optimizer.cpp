@@ -255,7 +255,7 @@ SegmentMemory FlatOptimizer::memory_of(int segment, const DeviceStepInputs& inpu
       .values = flat_.next_values(segment),
       .values_are_packed = flat_.next_is_packed(),
       .old_values = flat_.old_values(segment),
-      .caching = flat_.next_caching(segment),
+      .caching = flat_.next_caching(),
       .gradients = flat_.average_memory(segment),
       .gradients_are_packed = shards_->packs_gradients(),
       .masters = masters_[number],
