@@ -30,9 +30,6 @@ class HostHeaders {
   /// `memory` is zeroed. The ranks of the host are numbered from 0 to `size` - 1.
   HostHeaders(std::shared_ptr<RegisteredMemory> memory, std::size_t own_index, std::size_t size);
 
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] std::size_t own_index() const noexcept { return own_index_; }
-
   /// States that this rank has entered call `number`. `header` is empty if this rank posts its own
   /// itself. Returns whether all ranks of the host have entered the call.
   [[nodiscard]] bool enter(std::uint64_t number, std::span<const std::byte> header);

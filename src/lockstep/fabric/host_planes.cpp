@@ -30,6 +30,15 @@ class HostAddressExchange final : public AddressExchange {
 
 }  // namespace
 
+std::vector<int> hosts_of(const Membership& membership,
+                          const std::function<int(int global_rank)>& host_of) {
+  auto hosts = membership.hosts;
+  for (std::size_t i = 0; host_of && i < hosts.size(); ++i) {
+    hosts[i] = host_of(membership.global_ranks[i]);
+  }
+  return hosts;
+}
+
 HostPlanes connect_within_host(const Connect& within, const Membership& membership,
                                AddressExchange& addresses, const std::string& network_address,
                                const HostMemoryBytes& bytes, Deadline deadline,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@ struct HostPlanes {
   // For HostHeaders; null if each rank posts its own headers.
   std::shared_ptr<RegisteredMemory> headers = {};
 };
+
+/// By rank: the host of the membership, or what `host_of` says of the global rank, for tests.
+[[nodiscard]] std::vector<int> hosts_of(const Membership& membership,
+                                        const std::function<int(int global_rank)>& host_of);
 
 /// Shared memory per rank of the host.
 struct HostMemoryBytes {

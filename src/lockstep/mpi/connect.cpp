@@ -42,21 +42,11 @@ Address parse_address(const std::string& text) {
   return address;
 }
 
-// By rank; only ranks that share memory count as ranks of one host.
-std::vector<int> hosts_of(const Membership& membership, const MpiOptions& options) {
-  if (!options.within_host) return {};
-  auto hosts = membership.hosts;
-  for (std::size_t i = 0; options.host_of && i < hosts.size(); ++i) {
-    hosts[i] = options.host_of(membership.global_ranks[i]);
-  }
-  return hosts;
-}
-
 // The least stage holds a cache line for each rank.
 HostPlanes connect_host(Membership membership, AddressExchange& addresses, const std::string& own,
                         std::size_t header_bytes, Deadline deadline, const Watch& watch,
                         const MpiOptions& options) {
-  membership.hosts = hosts_of(membership, options);
+  membership.hosts = hosts_of(membership, options.host_of);
   const HostMemoryBytes bytes{.stage = std::max(options.stage_bytes, membership.hosts.size() * 64),
                               .headers = header_bytes};
   return connect_within_host(options.within_host, membership, addresses, own, bytes, deadline,
@@ -70,10 +60,11 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
     throw UsageError("backend mpi was requested, but the world has no MPI communicator: " +
                      how_to_get_mpi());
   }
-  NetworkPlanes planes(network, "mpi", membership.rank, membership.global_ranks,
-                       {.inline_bytes = options.inline_bytes,
-                        .exchange = options.exchange,
-                        .hosts = hosts_of(membership, options)});
+  NetworkPlanes planes(
+      network, "mpi", membership.rank, membership.global_ranks,
+      {.inline_bytes = options.inline_bytes,
+       .exchange = options.exchange,
+       .hosts = options.within_host ? hosts_of(membership, options.host_of) : std::vector<int>()});
   const auto own_address = to_string({ProcessIdentity::of(::getpid()), planes.end()});
   NetworkPlanes::Facts facts;
   if (options.within_host) {

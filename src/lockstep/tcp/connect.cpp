@@ -85,21 +85,11 @@ std::shared_ptr<TcpNetwork> network_of(const Membership& membership, const TcpOp
   return std::static_pointer_cast<TcpNetwork>(kept);
 }
 
-// By rank; only ranks that share memory count as ranks of one host.
-std::vector<int> hosts_of(const Membership& membership, const TcpOptions& options) {
-  if (!options.within_host) return {};
-  auto hosts = membership.hosts;
-  for (std::size_t i = 0; options.host_of && i < hosts.size(); ++i) {
-    hosts[i] = options.host_of(membership.global_ranks[i]);
-  }
-  return hosts;
-}
-
 // The least stage holds a cache line for each rank.
 HostPlanes connect_host(Membership membership, AddressExchange& addresses, const std::string& own,
                         std::size_t header_bytes, Deadline deadline, const Watch& watch,
                         const TcpOptions& options) {
-  membership.hosts = hosts_of(membership, options);
+  membership.hosts = hosts_of(membership, options.host_of);
   const HostMemoryBytes bytes{.stage = std::max(options.stage_bytes, membership.hosts.size() * 64),
                               .headers = header_bytes};
   return connect_within_host(options.within_host, membership, addresses, own, bytes, deadline,
@@ -152,12 +142,13 @@ Planes connect(const Membership& membership, AddressExchange& addresses, Deadlin
                const Watch& watch, const TcpOptions& options) {
   expect_reachable(membership);
   const auto network = network_of(membership, options);
-  NetworkPlanes planes(network, options.within_host ? "hierarchical" : "tcp", membership.rank,
-                       membership.global_ranks,
-                       {.inline_bytes = options.inline_bytes,
-                        .exchange = options.exchange,
-                        .most_direct = options.most_direct,
-                        .hosts = hosts_of(membership, options)});
+  NetworkPlanes planes(
+      network, options.within_host ? "hierarchical" : "tcp", membership.rank,
+      membership.global_ranks,
+      {.inline_bytes = options.inline_bytes,
+       .exchange = options.exchange,
+       .most_direct = options.most_direct,
+       .hosts = options.within_host ? hosts_of(membership, options.host_of) : std::vector<int>()});
   NetworkPlanes::Facts facts;
   const auto own_address = own_address_of(*network, planes.end());
   if (options.within_host) {
