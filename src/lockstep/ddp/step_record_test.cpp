@@ -195,5 +195,19 @@ TEST(StepRecord, OfAStepHasEveryBucketInOrder) {
   });
 }
 
+// The analysis of a run sums these durations: a bucket must not seem to be reduced until finish().
+TEST(StepRecord, ABucketOfAFewBytesIsDoneBeforeTheNextOneIsLaunched) {
+  with_ddp_groups(1, [](ProcessGroup& group) {
+    TestNet net;
+    Ddp ddp(*net, group, {.bucket_bytes = 1});
+    net->forward(batch_of(0, 0)).sum().backward();
+    const auto& buckets = ddp.record().buckets;
+    ASSERT_GE(buckets.size(), 2U);
+    for (std::size_t i = 1; i < buckets.size(); ++i) {
+      EXPECT_LE(buckets[i - 1].done, buckets[i].launched + 20us) << "two clocks are compared";
+    }
+  });
+}
+
 }  // namespace
 }  // namespace lockstep

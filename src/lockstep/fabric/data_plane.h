@@ -58,7 +58,7 @@ class Operation {
   Recipe recipe = {};
   GroupFlags group_flags = {};
   Ticks begun_at = 0;                     // this rank saw that all ranks had entered
-  Ticks done_at = 0;                      // 0 if a call of up to 16 KiB was done at once
+  Ticks done_at = 0;                      // 0: a call without flags, of up to 16 KiB, done at once
   std::shared_ptr<const void> keep = {};  // kept alive until the operation is done
 };
 

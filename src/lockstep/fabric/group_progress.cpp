@@ -191,10 +191,12 @@ void Group::begin(CallOperation& operation, std::optional<Ticks> now) {
   operation.recipe = operation.device.kind == DeviceKind::cpu ? data_->begin(operation, same_memory)
                                                               : device_->begin(operation);
   operation.done = !operation.recipe;
-  // So small a call is over before a read of the counter, which would take a noticeable part of it.
-  const bool is_small =
-      std::max(operation.call.input.size(), operation.call.output.size()) <= kSmallBytes;
-  if (operation.done && !is_small) operation.done_at = ticks();
+  // A read of the counter takes a noticeable part of so small a call. Those of Ddp, which have
+  // flags, are worth it: the advice on small buckets is computed from their durations.
+  const bool is_timed =
+      operation.call.flags ||
+      std::max(operation.call.input.size(), operation.call.output.size()) > kSmallBytes;
+  if (operation.done && is_timed) operation.done_at = ticks();
 }
 
 bool Group::expect_equal_calls(const CallOperation& operation) {
