@@ -7,8 +7,9 @@
 //       gradients | gradients_per_host
 //
 // Sums the proportional set sizes of all ranks, less those before the model was made; a page that
-// several ranks have mapped counts once. LibTorch's allocator on Arm, mimalloc, keeps freed memory
-// unless that variable is 0.
+// several ranks have mapped counts once. A small model is trained first, because LibTorch's first
+// step loads code and allocates memory that does not depend on the model. LibTorch's allocator on
+// Arm, mimalloc, keeps freed memory unless that variable is 0.
 //
 // The peak is the largest of three sums, which are all printed: after some steps, at the last
 // gradient of the last backward, and of the largest sizes that a thread sees in each rank inside
@@ -36,8 +37,8 @@
 
 namespace {
 
-constexpr int kLayers = 40;
 constexpr std::int64_t kWidth = 1024;
+constexpr std::int64_t kSmallWidth = 64;
 
 double own_bytes() {
   ::malloc_trim(0);
@@ -74,9 +75,10 @@ double most_bytes(const std::function<void()>& action) {
   return most;
 }
 
-torch::nn::Sequential make_net() {
+torch::nn::Sequential make_net(std::int64_t width) {
+  constexpr int kLayers = 40;
   torch::nn::Sequential net;
-  for (int i = 0; i < kLayers; ++i) net->push_back(torch::nn::Linear(kWidth, kWidth));
+  for (int i = 0; i < kLayers; ++i) net->push_back(torch::nn::Linear(width, width));
   return net;
 }
 
@@ -116,9 +118,10 @@ double ring_bytes(const lockstep::BucketPlan& plan) {
       lockstep::ring_length(lengths, static_cast<std::int64_t>(kBucketBytes)));
 }
 
-Measured bytes_per_parameter(const lockstep::ProcessGroup& group, const Way& way) {
+Measured bytes_per_parameter(const lockstep::ProcessGroup& group, const Way& way,
+                             std::int64_t width) {
   const auto before = bytes_of_all(group);
-  auto net = make_net();
+  auto net = make_net(width);
   lockstep::Ddp ddp(*net, group,
                     {.bucket_bytes = kBucketBytes, .shard = way.shard, .copies = way.copies});
   lockstep::AdamW optimizer(ddp.flat());
@@ -132,7 +135,7 @@ Measured bytes_per_parameter(const lockstep::ProcessGroup& group, const Way& way
     });
   }
   for (int step = 0; step < 3; ++step) {
-    net->forward(torch::ones({1, kWidth})).square().mean().backward();
+    net->forward(torch::ones({1, width})).square().mean().backward();
     most_in_step = most_bytes([&] { optimizer.step(); });
     optimizer.zero_grad();
   }
@@ -168,7 +171,8 @@ int main(int num_arguments, char** arguments) {
     return 2;
   }
   const auto& way = ways.at(arguments[1]);
-  const auto measured = bytes_per_parameter(group, way);
+  (void)bytes_per_parameter(group, way, kSmallWidth);
+  const auto measured = bytes_per_parameter(group, way, kWidth);
   if (group.rank() != 0) return 0;
   const auto [bytes, when] = peak_of(measured);
   const auto expected = way.formula + measured.ring;

@@ -55,6 +55,16 @@ class FlushAtEnd {
   bool called_ = false;
 };
 
+// Whether nothing else refers to the memory of a gradient, and that has no room for more. The
+// gradient of a Linear's weight is a view: its base, which nothing else refers to, is the second.
+bool is_sole_owner(const at::Tensor& gradient) {
+  if (gradient.layout() != at::kStrided || gradient.use_count() != 1) return false;
+  const auto& storage = gradient.storage();
+  if (storage.nbytes() != gradient.nbytes()) return false;
+  return storage.use_count() == 1 ||
+         (storage.use_count() == 2 && gradient.is_view() && gradient._base().use_count() == 1);
+}
+
 }  // namespace
 
 void GradientSlots::Shared::flush_at_end() {
@@ -231,10 +241,8 @@ void GradientSlots::Node::accept(const at::Tensor& gradient) {
 bool GradientSlots::Node::hold(const at::Tensor& gradient) {
   const auto& parameter = entry_.parameter;
   // A tensor that the program, or another node, still refers to is copied.
-  const bool is_free = gradient.layout() == at::kStrided && gradient.use_count() == 1 &&
-                       gradient.storage().use_count() == 1;
-  if (is_free && gradient.scalar_type() == dtype_ && gradient.sizes() == parameter.sizes() &&
-      gradient.strides() == parameter.strides()) {
+  if (is_sole_owner(gradient) && gradient.scalar_type() == dtype_ &&
+      gradient.sizes() == parameter.sizes() && gradient.strides() == parameter.strides()) {
     slots_[buffer_] = gradient.variable_data();
     return true;
   }

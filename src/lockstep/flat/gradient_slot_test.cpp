@@ -346,6 +346,40 @@ TEST_F(LooseSlots, HoldAGradientUntilItMoves) {
   EXPECT_TRUE(torch::equal(to, torch::full({3}, 5.0))) << "unchanged";
 }
 
+// Autograd computes the gradient of a Linear's weight as a view of a tensor of its own.
+TEST_F(LooseSlots, HoldAGradientThatIsAViewWithoutACopy) {
+  const at::Tensor weight = torch::ones({2, 3}, torch::requires_grad());
+  const GradientSlots of_weight{{{"weight", weight, {{}}}}};
+  const void* arrived = nullptr;
+  at::Tensor kept;
+  bool keeps = false;
+  weight.register_hook([&](const at::Tensor& gradient) {
+    EXPECT_TRUE(gradient.is_view());
+    arrived = gradient.const_data_ptr();
+    if (keeps && !kept.defined()) kept = gradient._base();
+  });
+  const auto run = [&] { at::linear(torch::full({4, 3}, 2.0), weight).sum().backward(); };
+  run();
+  EXPECT_EQ(weight.grad().const_data_ptr(), arrived);
+  EXPECT_TRUE(torch::equal(weight.grad(), torch::full({2, 3}, 8.0)));
+
+  keeps = true;
+  weight.mutable_grad().reset();
+  run();
+  run();
+  EXPECT_TRUE(torch::equal(weight.grad(), torch::full({2, 3}, 16.0)));
+  EXPECT_TRUE(torch::equal(kept, torch::full_like(kept, 8.0))) << "the program refers to the base";
+}
+
+// Other memory would be kept with it.
+TEST_F(LooseSlots, CopyAGradientThatIsAPartOfALargerTensor) {
+  const void* arrived = nullptr;
+  a.register_hook([&](const at::Tensor& gradient) { arrived = gradient.const_data_ptr(); });
+  torch::cat({a, torch::ones({3})}).mul(torch::full({6}, 2.0)).sum().backward();
+  EXPECT_NE(a.grad().const_data_ptr(), arrived);
+  EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 2.0)));
+}
+
 // The gradients of a and b are one tensor; what is added to one must not reach the other.
 TEST_F(LooseSlots, ShareNoMemory) {
   (a + b).sum().backward();
