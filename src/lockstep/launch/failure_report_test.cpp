@@ -85,7 +85,7 @@ TEST(FailureBlock, SuspectsMemoryWhenTheLauncherDidNotSendSigkill) {
 
 TEST(FailureBlock, HasTheReasonWhyAProgramWasNotExecuted) {
   std::vector ranks{ended(0, ExitStatus::exited(127), 1ms)};
-  ranks[0].start_failure = StartFailure{StartFailure::Step::execute, ENOENT};
+  ranks[0].start_failure = StartFailure{StartFailure::Action::execute, ENOENT};
   const auto block = failure_block(ranks, {.cause = RunCause::not_found, .program = "trian"});
   EXPECT_NE(block.find("rank 0 on h1 could not execute trian: No such file or directory"),
             std::string::npos)
