@@ -32,6 +32,8 @@ std::string start_failure(const RankOutcome& rank, const std::string& program) {
     case StartFailure::Action::pin:
       return fmt::format("could not be pinned to its cores: {}; --no-pin starts it without",
                          reason);
+    case StartFailure::Action::fork:
+      return fmt::format("could not be forked: {}", reason);
     case StartFailure::Action::assign_descriptors:
       return fmt::format("could not get its file descriptors: {}", reason);
   }

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <csignal>
+#include <string>
+#include <system_error>
 
 namespace lockstep {
 namespace {
@@ -91,6 +94,16 @@ TEST(FailureBlock, HasTheReasonWhyAProgramWasNotExecuted) {
             std::string::npos)
       << block;
   EXPECT_NE(block.find("next: check the name"), std::string::npos) << block;
+}
+
+TEST(FailureBlock, SaysThatAWorkerCouldNotBeForked) {
+  std::vector ranks{ended(0, ExitStatus::exited(125), 1ms)};
+  ranks[0].start_failure = StartFailure{StartFailure::Action::fork, EAGAIN};
+  const auto block = failure_block(ranks, {.cause = RunCause::environment, .program = "train"});
+  EXPECT_NE(
+      block.find("rank 0 on h1 could not be forked: " + std::generic_category().message(EAGAIN)),
+      std::string::npos)
+      << block;
 }
 
 TEST(FailureBlock, HasTheNextStepWhenTheLoaderOrAShellDidNotExecuteTheProgram) {

@@ -15,7 +15,7 @@ namespace lockstep {
 
 /// Why a worker did not execute the program: the action that failed, and errno.
 struct StartFailure {
-  enum class Action { assign_descriptors, pin, execute };
+  enum class Action { fork, assign_descriptors, pin, execute };
   Action action = Action::execute;
   int error_number = 0;
 };

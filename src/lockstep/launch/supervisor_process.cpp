@@ -161,7 +161,9 @@ class SupervisorProcess {
     const int error = errno;
     keep_only_own_descriptors();
     if (worker_ < 0) {
-      tell(socket_, {.kind = SupervisorMessage::Kind::start_failed, .value = error, .action = 0});
+      tell(socket_, {.kind = SupervisorMessage::Kind::start_failed,
+                     .value = error,
+                     .action = static_cast<std::uint32_t>(StartFailure::Action::fork)});
       tell(socket_, {.kind = SupervisorMessage::Kind::ended, .value = 125 << 8});
       ::_exit(0);
     }
