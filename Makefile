@@ -3,7 +3,9 @@ PRESET ?= dev
 MINUTES ?= 3
 
 # Virtual machines may hide the SVE of a processor that has it (Neoverse V1, N2, V2). The BLAS in LibTorch's wheel then
-# crashes with SIGSEGV unless this variable makes it use the baseline instruction set.
+# crashes with SIGSEGV unless this variable makes it use the baseline instruction set. lockstep sets it for the programs
+# that it starts (machine/hidden_sve.h). This is for what make starts without it: Python that imports torch, also before
+# anything is built, tests and benchmarks.
 HIDES_SVE := $(shell grep -q 'CPU part.*0xd4[09f]' /proc/cpuinfo && ! grep -qw sve /proc/cpuinfo && echo yes)
 ifeq ($(HIDES_SVE),yes)
 export NVPL_BLAS_DEBUG_CPU_TYPE ?= 1

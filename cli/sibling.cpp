@@ -38,11 +38,7 @@ void become_sibling(const std::string& name, const std::vector<std::string>& arg
   std::vector<std::string> words{path};
   words.insert(words.end(), arguments.begin(), arguments.end());
   auto environment = Environment::of_process();
-  // The launcher sets it for ranks.
-  if (const auto& [variable, value] = plain_processor_variable();
-      hides_sve() && !environment.find(variable)) {
-    environment.set(variable, value);
-  }
+  set_plain_processor(environment);  // the launcher does it for ranks
   auto lines = environment.lines();
   ::execve(path.c_str(), exec_arguments(words).data(), exec_arguments(lines).data());
   throw SystemError(fmt::format("cannot start {}", path), errno);

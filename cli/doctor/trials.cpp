@@ -138,10 +138,7 @@ Environment without_launcher(Environment environment) {
         kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
     if (has_prefix || std::ranges::find(kNames, name) != kNames.end()) environment.remove(name);
   }
-  if (const auto& [variable, value] = plain_processor_variable();
-      hides_sve() && !environment.find(variable)) {
-    environment.set(variable, value);
-  }
+  set_plain_processor(environment);
   return environment;
 }
 

@@ -31,7 +31,7 @@ constexpr int kIoprioWhoProcess = 1;
 constexpr int kIoprioIdle = 3 << 13;
 
 // Whatever else wants a processor or the disk comes first.
-void take_lowest_priority() {
+void set_lowest_priority() {
   ::setpriority(PRIO_PROCESS, 0, 19);
   const sched_param none{};
   ::sched_setscheduler(0, SCHED_IDLE, &none);
@@ -139,7 +139,7 @@ std::chrono::seconds next_page_after(std::chrono::nanoseconds cost) {
 }
 
 int follow_run(const std::string& folder, int alive) {
-  take_lowest_priority();
+  set_lowest_priority();
   PageWriter writer(folder);
   auto interval = kShortest;
   do {

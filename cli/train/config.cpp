@@ -63,7 +63,7 @@ TrainConfig debug_config(ModelKind kind) {
   config.width = kind == ModelKind::resnet ? 8 : 64;
   config.context = 64;
   config.hidden = {64};
-  config.batch = takes_tokens(kind) ? 4 : 32;
+  config.batch = trains_on_tokens(kind) ? 4 : 32;
   config.length = {40, Unit::steps};
   config.warmup = {4, Unit::steps};
   config.eval_every = {20, Unit::steps};
@@ -87,7 +87,7 @@ std::string_view name_of(ModelKind kind) {
   return "";
 }
 
-bool takes_tokens(ModelKind kind) {
+bool trains_on_tokens(ModelKind kind) {
   return kind == ModelKind::gpt || kind == ModelKind::transformer;
 }
 

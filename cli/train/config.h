@@ -107,6 +107,6 @@ constexpr std::int64_t kPowerSgdRank = 4;
 
 [[nodiscard]] std::string_view name_of(ModelKind kind);
 /// Whether the samples of the model are windows of tokens.
-[[nodiscard]] bool takes_tokens(ModelKind kind);
+[[nodiscard]] bool trains_on_tokens(ModelKind kind);
 
 }  // namespace lockstep::cli

@@ -194,8 +194,8 @@ DataFiles sample_files(const TrainConfig& config, const DataOptions& options,
 
 DataFiles prepare_data(const TrainConfig& config, const DataOptions& options,
                        const Environment& environment) {
-  return takes_tokens(config.model) ? token_files(config, options, environment)
-                                    : sample_files(config, options, environment);
+  return trains_on_tokens(config.model) ? token_files(config, options, environment)
+                                        : sample_files(config, options, environment);
 }
 
 }  // namespace lockstep::cli

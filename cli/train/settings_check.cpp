@@ -102,7 +102,7 @@ void refuse_ignored(const ResolvedConfig& resolved) {
   needs("copies", c.shard != Sharding::none || !shares,
         "without --shard optimizer, gradients or auto");
   for (const auto* name : {"patience", "eval-every", "eval-batches"}) {
-    needs(name, c.val_fraction > 0 || !takes_tokens(c.model), "with --val-fraction 0");
+    needs(name, c.val_fraction > 0 || !trains_on_tokens(c.model), "with --val-fraction 0");
   }
 }
 
@@ -113,7 +113,7 @@ void check(ResolvedConfig& resolved) {
   check_counts(c);
   check_numbers(c);
   check_intervals(c);
-  if (takes_tokens(c.model) && c.width % c.heads != 0) {
+  if (trains_on_tokens(c.model) && c.width % c.heads != 0) {
     throw UsageError(fmt::format("--width {} is not a multiple of --heads {}: try --width {}",
                                  c.width, c.heads, (c.width / c.heads + 1) * c.heads));
   }

@@ -21,7 +21,7 @@ std::vector<std::string> start_lines(const SavedConfig& saved, Task& task,
   const auto tokens = facts.sizes.global() * task.units_per_sample();
   lines.push_back(
       fmt::format("batch: {}{}", describe(facts.sizes),
-                  takes_tokens(config.model) ? fmt::format(" = {} tokens", tokens) : ""));
+                  trains_on_tokens(config.model) ? fmt::format(" = {} tokens", tokens) : ""));
   lines.push_back(fmt::format("lr: {}", facts.schedule));
   if (!facts.lr_reason.empty()) lines.push_back(facts.lr_reason);
   const int threads = at::get_num_threads();

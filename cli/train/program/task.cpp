@@ -7,8 +7,8 @@
 namespace lockstep::cli {
 
 std::unique_ptr<Task> make_task(const SavedConfig& saved, const std::string& folder) {
-  return takes_tokens(saved.resolved.config.model) ? make_token_task(saved, folder)
-                                                   : make_sample_task(saved, folder);
+  return trains_on_tokens(saved.resolved.config.model) ? make_token_task(saved, folder)
+                                                       : make_sample_task(saved, folder);
 }
 
 void Task::move_to(at::Device device) {

@@ -100,7 +100,7 @@ Training::Training(const World& world, std::string folder, SavedConfig saved)
       counts_(step_counts(
           saved_.resolved,
           {loader_.steps_per_epoch(),
-           takes_tokens(config_.model) ? sizes_.global() * task_->units_per_sample() : 0})),
+           trains_on_tokens(config_.model) ? sizes_.global() * task_->units_per_sample() : 0})),
       peak_lr_(peak_lr_for(config_, sizes_.global())),
       schedule_(schedule_for(config_, counts_, peak_lr_.value)),
       scaler_({.enabled = config_.precision == Precision::float16}),

@@ -199,10 +199,10 @@ Manifest manifest_from_text(std::string_view text) {
   manifest.data_id = fields.hexadecimal("data_id");
   manifest.failures = fields.whole("failures", 0, kMost);
   manifest.reason = reason_named(fields.text("reason"));
-  manifest.kept_as = read_names(fields.take("kept_as"));
-  manifest.configuration = fields.take("configuration").dump();
-  manifest.states = read_states(fields.take("states"));
-  manifest.files = read_files(fields.take("files"));
+  manifest.kept_as = read_names(fields.at("kept_as"));
+  manifest.configuration = fields.at("configuration").dump();
+  manifest.states = read_states(fields.at("states"));
+  manifest.files = read_files(fields.at("files"));
   (void)fields.text("manifest_digest");
   fields.expect_no_more();
   return manifest;

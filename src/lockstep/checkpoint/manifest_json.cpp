@@ -97,15 +97,15 @@ Fields::Fields(const nlohmann::json& value, std::string what)
   }
 }
 
-const nlohmann::json& Fields::take(const char* name) {
+const nlohmann::json& Fields::at(const char* name) {
   const auto found = object_.find(name);
   if (found == object_.end()) refuse_manifest(fmt::format("{} has no {}", what_, name));
-  taken_.emplace_back(name);
+  read_.emplace_back(name);
   return *found;
 }
 
 std::string Fields::text(const char* name) {
-  const auto& value = take(name);
+  const auto& value = at(name);
   if (!value.is_string()) {
     refuse_manifest(
         fmt::format("{} of {} is {}, expected a string", name, what_, value.type_name()));
@@ -114,7 +114,7 @@ std::string Fields::text(const char* name) {
 }
 
 std::int64_t Fields::whole(const char* name, std::int64_t least, std::int64_t most) {
-  const auto& value = take(name);
+  const auto& value = at(name);
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() ||
                      value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
@@ -136,7 +136,7 @@ std::uint64_t Fields::decimal(const char* name) {
 
 void Fields::expect_no_more() const {
   for (const auto& [name, value] : object_.items()) {
-    if (std::ranges::find(taken_, name) == taken_.end()) {
+    if (std::ranges::find(read_, name) == read_.end()) {
       refuse_manifest(fmt::format("{} has the field {}, which is unknown in version 1", what_,
                                   in_quotes(name)));
     }

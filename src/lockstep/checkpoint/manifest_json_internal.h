@@ -26,7 +26,7 @@ class Fields {
   /// `value` is an object.
   Fields(const nlohmann::json& value, std::string what);
 
-  [[nodiscard]] const nlohmann::json& take(const char* name);
+  [[nodiscard]] const nlohmann::json& at(const char* name);
   [[nodiscard]] std::string text(const char* name);
   [[nodiscard]] std::int64_t whole(const char* name, std::int64_t least, std::int64_t most);
   /// 64-bit numbers are text, because many JSON readers convert large numbers to doubles.
@@ -37,7 +37,7 @@ class Fields {
  private:
   const nlohmann::json& object_;
   std::string what_;
-  std::vector<std::string> taken_;
+  std::vector<std::string> read_;
 };
 
 }  // namespace lockstep

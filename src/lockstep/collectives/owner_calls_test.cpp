@@ -228,7 +228,7 @@ TEST(OwnerCalls, ARankWithoutABatchIsToldWhatToDoInstead) {
     // A rank that has failed takes part in both, if it knows the owners.
     for (const auto kind : {0, 1}) {
       if (group.rank() == 1) {
-        calls.take_part(next_call_of(calls, 0), at::kCPU, {.any = 1}).wait();
+        calls.answer_as_failed(next_call_of(calls, 0), at::kCPU, {.any = 1}).wait();
       } else {
         const CallOptions options{.flags = CallFlags{}};
         auto work = kind == 0 ? group.reduce_to_owners(range, owners, ReduceOp::sum, options)

@@ -159,7 +159,8 @@ Work PeerCalls::answer(const PeerCall& peer, at::Device device) const {
   }
 }
 
-Work PeerCalls::take_part(const PeerCall& peer, at::Device device, const CallFlags& flags) const {
+Work PeerCalls::answer_as_failed(const PeerCall& peer, at::Device device,
+                                 const CallFlags& flags) const {
   const auto& call = peer.record_->descriptor;
   const auto owners = group_.find_owners(call.owners);
   if (call.has_leaves || call.kind == Collective::allocate || call.kind == Collective::split ||

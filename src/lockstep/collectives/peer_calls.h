@@ -57,8 +57,8 @@ class PeerCalls {
   /// no rank uses the result. `flags.equal` is that of the other rank.
   /// Throws UsageError for allocate and split, for a reduction with leaves stated, and for owners
   /// that this rank does not know. PeerError.
-  [[nodiscard]] Work take_part(const PeerCall& call, at::Device device,
-                               const CallFlags& flags) const;
+  [[nodiscard]] Work answer_as_failed(const PeerCall& call, at::Device device,
+                                      const CallFlags& flags) const;
 
  private:
   ProcessGroup group_;

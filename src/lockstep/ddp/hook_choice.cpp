@@ -46,7 +46,7 @@ HookTrial run_trial(const GradientBucket::State::Groups& groups, const GradientH
 }
 
 // The maximum over the ranks: a reduction is as fast as its slowest rank.
-void take_slowest(const ProcessGroup& group, std::span<HookTrial> trials) {
+void combine_slowest(const ProcessGroup& group, std::span<HookTrial> trials) {
   static_assert(sizeof(HookTrial) == 4 * sizeof(double));
   auto figures =
       at::from_blob(trials.data(), {static_cast<std::int64_t>(4 * trials.size())}, at::kDouble);
@@ -62,10 +62,10 @@ std::vector<HookTrial> measure(const GradientBucket::State::Groups& groups,
   for (const auto& hook : candidates) {
     HookScratch scratch;
     std::vector<HookTrial> trial{run_trial(groups, hook, facts, scratch)};
-    take_slowest(groups.gradients, trial);
+    combine_slowest(groups.gradients, trial);
     if (trial.front().total < kLongEnough) {
       trial.push_back(run_trial(groups, hook, facts, scratch));
-      take_slowest(groups.gradients, std::span(trial).last(1));
+      combine_slowest(groups.gradients, std::span(trial).last(1));
     }
     trials.push_back(trial[fastest(trial)]);
   }

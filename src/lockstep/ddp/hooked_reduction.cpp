@@ -175,7 +175,7 @@ GroupFlags HookedReduction::end(const GroupFlags& last) {
   }
   for (const auto& run : runs_) overflowed_ = overflowed_ || run->state().non_finite;
   if (has(all, StepFlags::kFailed)) {
-    if (failures_) take_part_until_all_know();
+    if (failures_) answer_until_all_know();
   } else if (!has(all, StepFlags::kNonFinite) && all.sum > 0) {
     ++steps_;
     for (const auto& run : runs_) {
@@ -194,7 +194,7 @@ bool HookedReduction::has_non_finite_result() const {
   });
 }
 
-void HookedReduction::take_part_until_all_know() {
+void HookedReduction::answer_until_all_know() {
   auto all_know = failures_->barrier({.name = "a hook or a backward failed"});
   if (!failure_) return all_know.wait();
   const auto timeout = PeerCalls(*failures_).timeout();
@@ -208,7 +208,7 @@ void HookedReduction::take_part_until_all_know() {
       const PeerCalls calls(*group);
       const auto call = next_call_of_hooks(calls, *group);
       if (!call) continue;
-      works.push_back(calls.take_part(*call, device_, {.any = StepFlags::kFailed}));
+      works.push_back(calls.answer_as_failed(*call, device_, {.any = StepFlags::kFailed}));
       made = true;
     }
     if (made) {

@@ -60,7 +60,7 @@ class HookedReduction final : public BucketReduction {
   void advance();
   void fail() noexcept;
   [[nodiscard]] bool has_non_finite_result() const;
-  void take_part_until_all_know();
+  void answer_until_all_know();
 
   GradientHook hook_;
   at::Device device_;

@@ -71,7 +71,7 @@ void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   }
   last_ = 0;
   for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
-    if (takes_part(plan_.buckets[i])) last_ = i;
+    if (needs_reduction(plan_.buckets[i])) last_ = i;
   }
   for (int i = 0; i < slots_.size(); ++i) {
     const auto index = static_cast<std::size_t>(i);
@@ -117,7 +117,7 @@ void Reducer::start_rest_as_failed() {
   if (works_.size() > last_) return;  // too late: the last call has already reported success
   flags_.any |= StepFlags::kFailed;
   while (works_.size() < plan_.buckets.size()) {
-    if (takes_part(plan_.buckets[works_.size()])) {
+    if (needs_reduction(plan_.buckets[works_.size()])) {
       (void)make_room(works_.size(), Patience::endless);
       launch(works_.size());
     } else {
@@ -220,7 +220,7 @@ const at::Tensor& Reducer::slot_of(int parameter) const {
 }
 
 // A bucket of frozen parameters only is not reduced.
-bool Reducer::takes_part(const Bucket& bucket) const {
+bool Reducer::needs_reduction(const Bucket& bucket) const {
   return std::any_of(bucket.parameters.begin(), bucket.parameters.end(),
                      [this](int parameter) { return trains(parameter); });
 }
@@ -238,7 +238,7 @@ void Reducer::start_full_buckets(std::size_t end, Patience patience) {
 
 // Waits for earlier buckets in the memory of this one. Returns false if one of them is not reduced.
 bool Reducer::make_room(std::size_t index, Patience patience) {
-  if (options_.ring.empty() || !takes_part(plan_.buckets[index])) return true;
+  if (options_.ring.empty() || !needs_reduction(plan_.buckets[index])) return true;
   const auto begin = ticks();
   const auto begin_time = StepClock::now();
   for (std::size_t i = 0; i < works_.size(); ++i) {
@@ -283,7 +283,7 @@ void Reducer::start(std::size_t index) {
   auto& record = record_.buckets[index];
   record.launched = StepClock::now();
   record.hooks_before = record_.hooks;
-  if (!takes_part(bucket)) {
+  if (!needs_reduction(bucket)) {
     works_.push_back(nullptr);
     return;
   }

@@ -102,7 +102,7 @@ class Reducer {
   [[nodiscard]] const BucketPlan& plan() const noexcept { return plan_; }
 
  private:
-  [[nodiscard]] bool takes_part(const Bucket& bucket) const;
+  [[nodiscard]] bool needs_reduction(const Bucket& bucket) const;
   /// How long a bucket waits for its memory.
   enum class Patience { none, little, endless };
 

@@ -62,7 +62,7 @@ void HostHeaders::set_posted(std::uint64_t number) {
 
 std::vector<std::vector<std::byte>> HostHeaders::take_unposted(std::uint64_t completed) {
   const std::lock_guard lock(mutex_);
-  return take_after(completed);
+  return take_unposted_locked(completed);
 }
 
 std::vector<std::vector<std::byte>> HostHeaders::take_late(const Progress& all,
@@ -73,7 +73,7 @@ std::vector<std::vector<std::byte>> HostHeaders::take_late(const Progress& all,
   if (entered_ < first) return {};
   if (std::exchange(late_.first, first) != first) late_.since = now;
   if (now - late_.since < patience) return {};
-  return take_after(all.completed);
+  return take_unposted_locked(all.completed);
 }
 
 std::byte* HostHeaders::slot(std::size_t index, std::uint64_t number) const noexcept {
@@ -85,7 +85,7 @@ std::size_t HostHeaders::room() const noexcept {
   return (memory_->bytes().size() - kLine) / kMaxCallsInFlight - sizeof(Length);
 }
 
-std::vector<std::vector<std::byte>> HostHeaders::take_after(std::uint64_t completed) {
+std::vector<std::vector<std::byte>> HostHeaders::take_unposted_locked(std::uint64_t completed) {
   std::vector<std::vector<std::byte>> headers;
   for (auto number = std::max(completed, posted_) + 1; number <= entered_; ++number) {
     const auto header = header_of(own_index_, number);

@@ -45,8 +45,8 @@ class HostHeaders {
     std::uint64_t entered = 0;
     std::uint64_t completed = 0;
   };
-  /// Copies of this rank's headers of calls above `completed` that it has not posted. The caller
-  /// posts them.
+  /// Takes this rank's headers of calls above `completed` that it has not posted, and notes them as
+  /// posted: the caller posts these copies.
   [[nodiscard]] std::vector<std::vector<std::byte>> take_unposted(std::uint64_t completed);
   /// The same if one of a call above all.entered has been waiting for `patience`, as far as this
   /// function has seen; otherwise none.
@@ -57,7 +57,7 @@ class HostHeaders {
  private:
   [[nodiscard]] std::byte* slot(std::size_t index, std::uint64_t number) const noexcept;
   [[nodiscard]] std::size_t room() const noexcept;  // of a slot
-  [[nodiscard]] std::vector<std::vector<std::byte>> take_after(std::uint64_t completed);
+  [[nodiscard]] std::vector<std::vector<std::byte>> take_unposted_locked(std::uint64_t completed);
 
   const std::shared_ptr<RegisteredMemory> memory_;
   const std::size_t own_index_;

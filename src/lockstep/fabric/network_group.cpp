@@ -86,7 +86,7 @@ void NetworkGroup::set_next_input(const Call& call, InlineInput input_of) noexce
 }
 
 void NetworkGroup::enter(std::uint64_t number, std::uint64_t signature) {
-  const bool keeps_turn = take_turn();
+  const bool keeps_turn = claim_turn();
   auto& own = peer(rank_).calls[number % kMaxCallsInFlight];
   own.signature = signature;
   NetworkMessage message{.kind = Kind::entered, .number = number, .signature = signature};

@@ -175,7 +175,7 @@ class NetworkGroup final : public NetworkEnd {
 
   // network_headers.cpp
   [[nodiscard]] bool is_on_own_host(int rank) const;
-  [[nodiscard]] bool take_turn();
+  [[nodiscard]] bool claim_turn();
   void enter_on_host(NetworkMessage header, bool posts_own);
   void post_to_other_hosts(std::span<const NetworkMessage> headers, const PostMessage& post);
   void post_own_headers(const std::vector<Bytes>& headers, const PostMessage& post);

@@ -71,8 +71,9 @@ bool NetworkGroup::is_on_own_host(int rank) const {
   return hosts_[index_of(rank)] == hosts_[index_of(rank_)];
 }
 
-// Returns false if this rank has entered a call of another group since its last one of this group.
-bool NetworkGroup::take_turn() {
+// Makes the turn that of this group. Returns false if this rank has entered a call of another group
+// since its last one of this group.
+bool NetworkGroup::claim_turn() {
   auto& turn = network_->turn();
   const std::lock_guard lock(turn.mutex);
   if (turn.last == this) return true;

@@ -130,8 +130,9 @@ class FlatParameters {
   void add_to_sums(int segment, std::int64_t begin, const at::Tensor& gradients,
                    std::int64_t weight);
   void divide_sums(std::int64_t weight) const;
-  /// Takes gradients that the user has assigned to `.grad` for averages.
-  void take_in_assigned();
+  /// Moves gradients that the user has assigned to `.grad` into their slots; they count as
+  /// averages.
+  void move_in_assigned();
 
   [[nodiscard]] const Shards& shards() const noexcept { return *shards_; }
   /// The same; an object that holds packed memory keeps it, because rebind() makes new shards.

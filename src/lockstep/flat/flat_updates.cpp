@@ -107,11 +107,11 @@ void FlatParameters::divide_sums(std::int64_t weight) const {
   for (const auto& sums : packed_gradients_) sums.div_(weight);
 }
 
-void FlatParameters::take_in_assigned() {
+void FlatParameters::move_in_assigned() {
   std::vector<bool> averaged;
   bool is_any_assigned = false;
   for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
-    const bool is_assigned = slots_->take_in(i);
+    const bool is_assigned = slots_->move_in_assigned(i);
     is_any_assigned = is_any_assigned || is_assigned;
     averaged.push_back(is_assigned || (is_averaged(i) && !gradients_are_used_));
     if (!is_assigned || !shards_->packs_gradients()) continue;

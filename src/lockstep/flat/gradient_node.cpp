@@ -121,7 +121,7 @@ autograd::variable_list GradientSlots::Node::apply(autograd::variable_list&& gra
 void GradientSlots::Node::gradient_bypassed_node() {
   if (!shared_->in_use) return;
   if (!is_in_place()) refuse_moved_parameter();
-  if (!take_in() && entry_.parameter.is_cpu()) note_.non_finite = has_non_finite(slot());
+  if (!move_in_assigned() && entry_.parameter.is_cpu()) note_.non_finite = has_non_finite(slot());
   shared_->gather.flush();  // a user's hook follows
   auto* listener = shared_->listener;
   if (listener != nullptr) listener->on_backward();
@@ -149,7 +149,7 @@ bool GradientSlots::Node::is_bound() const {
 
 void GradientSlots::Node::use_buffer(std::size_t buffer) {
   if (buffer == buffer_) return;
-  (void)take_in();
+  (void)move_in_assigned();
   kept_[buffer_] = {is_bound(), note_};
   buffer_ = buffer;
   note_ = kept_[buffer].note;
@@ -172,7 +172,7 @@ void GradientSlots::Node::mark_stale(std::size_t buffer) noexcept {
 }
 
 GradientState GradientSlots::Node::collect() {
-  if (take_in()) note_.fresh = true;
+  if (move_in_assigned()) note_.fresh = true;
   const auto now = state();
   if (now == GradientState::absent) note_.fresh = false;  // the user dropped the gradient
   return now;
@@ -201,7 +201,7 @@ GradientState GradientSlots::Node::move_to(std::size_t buffer, const at::Tensor&
   return before;
 }
 
-bool GradientSlots::Node::take_in() {
+bool GradientSlots::Node::move_in_assigned() {
   const auto& gradient = entry_.parameter.grad();
   if (!gradient.defined() || is_slot(gradient)) return false;
   const at::NoGradGuard off;
@@ -232,7 +232,7 @@ void GradientSlots::Node::accept(const at::Tensor& gradient) {
     listener->before_gradient(index_, state());
   }
   const bool adds = entry_.parameter.grad().defined();
-  (void)take_in();
+  (void)move_in_assigned();
   note_.non_finite = write(gradient, adds);
   if (!adds) bind();
   note_.fresh = true;

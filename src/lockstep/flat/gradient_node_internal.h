@@ -53,7 +53,7 @@ class GradientSlots::Node final : public torch::autograd::Node {
   void mark_stale(std::size_t buffer) noexcept;
   GradientState collect();
   GradientState move_to(std::size_t buffer, const at::Tensor& to);
-  bool take_in();
+  bool move_in_assigned();
   void bind() const { entry_.parameter.mutable_grad() = slot(); }
   [[nodiscard]] bool non_finite(std::size_t buffer) const noexcept {
     return (buffer == buffer_ ? note_ : kept_[buffer].note).non_finite;

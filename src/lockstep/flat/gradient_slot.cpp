@@ -76,7 +76,7 @@ GradientSlots::GradientSlots(std::vector<Entry> entries)
     const auto parameter = entry.parameter;
     auto node = std::make_shared<Node>(static_cast<int>(nodes_.size()), std::move(entry), shared_);
     autograd::impl::set_grad_accumulator(parameter, node);  // holds a weak pointer
-    (void)node->take_in();
+    (void)node->move_in_assigned();
     Sentinel::install(node);
     shared_->nodes.push_back(node);
     nodes_.push_back(std::move(node));
@@ -150,8 +150,8 @@ void GradientSlots::use_current_stream() const {
 GradientState GradientSlots::collect(int index) const {
   return nodes_[static_cast<std::size_t>(index)]->collect();
 }
-bool GradientSlots::take_in(int index) const {
-  return nodes_[static_cast<std::size_t>(index)]->take_in();
+bool GradientSlots::move_in_assigned(int index) const {
+  return nodes_[static_cast<std::size_t>(index)]->move_in_assigned();
 }
 void GradientSlots::bind(int index) const { nodes_[static_cast<std::size_t>(index)]->bind(); }
 const GradientSlots::Entry& GradientSlots::entry(int index) const {

@@ -107,7 +107,7 @@ class GradientSlots {
 
   /// Enqueues the writes of all gradients that have arrived in slots on a GPU; the current stream
   /// then sees them. Call it before their memory is used during a backward(), and after collect()
-  /// and take_in().
+  /// and move_in_assigned().
   void flush() const;
   /// Nodes of slots on a GPU run on the stream that was current when the slots were made; after a
   /// backward() from another stream, on that one. Before the first one, call this with that stream
@@ -123,7 +123,7 @@ class GradientSlots {
   GradientState move_to(int index, int buffer, const at::Tensor& to) const;
   /// Prepares slot `index` for an optimizer step: an assigned gradient moves into the slot, which
   /// stays as fresh or stale as before. Returns whether there was one.
-  [[nodiscard]] bool take_in(int index) const;
+  [[nodiscard]] bool move_in_assigned(int index) const;
   /// Makes `.grad` the slot, whatever it was.
   void bind(int index) const;
 

@@ -78,9 +78,9 @@ TEST_F(GradientSlot, AddsToAGradientThatTheUserAssigned) {
   EXPECT_TRUE(torch::equal(slot, torch::tensor({102.0, 104.0, 106.0})));
   EXPECT_EQ(w.grad().data_ptr(), slot.data_ptr());
   w.mutable_grad() = torch::full({3}, 5.0);
-  EXPECT_TRUE(slots->take_in(0));
+  EXPECT_TRUE(slots->move_in_assigned(0));
   EXPECT_TRUE(torch::equal(slot, torch::full({3}, 5.0)));
-  EXPECT_FALSE(slots->take_in(0));
+  EXPECT_FALSE(slots->move_in_assigned(0));
 }
 
 TEST_F(GradientSlot, NotesNonFiniteGradientsUntilAFreshOneComes) {
@@ -168,13 +168,13 @@ TEST_F(GradientSlot, CollectsWhatAReductionReads) {
   EXPECT_EQ(slots->state(0), GradientState::stale) << "the gradient that arrived is gone";
 }
 
-TEST_F(GradientSlot, StaysFreshOrStaleWhenAStepTakesInAnAssignedGradient) {
+TEST_F(GradientSlot, StaysFreshOrStaleWhenAStepMovesInAnAssignedGradient) {
   w.mutable_grad() = torch::full({3}, 5.0);
-  EXPECT_TRUE(slots->take_in(0));
+  EXPECT_TRUE(slots->move_in_assigned(0));
   EXPECT_EQ(slots->state(0), GradientState::stale);
   loss().backward();
   w.mutable_grad() = torch::full({3}, 6.0);
-  EXPECT_TRUE(slots->take_in(0));
+  EXPECT_TRUE(slots->move_in_assigned(0));
   EXPECT_EQ(slots->state(0), GradientState::fresh);
 }
 

@@ -154,7 +154,7 @@ at::Tensor Shards::gather(int segment, const at::Tensor& packed, std::int64_t be
   return whole;
 }
 
-at::Tensor Shards::take_over(const Shards& old, int segment, const at::Tensor& packed) const {
+at::Tensor Shards::redistribute(const Shards& old, int segment, const at::Tensor& packed) const {
   const auto& whole = segments_[static_cast<std::size_t>(segment)];
   auto all = at::zeros({whole.length}, packed.options());
   for (const auto& run : old.runs(segment)) {

@@ -84,8 +84,8 @@ class Shards {
   /// Packed memory of these shards with the elements of `packed`, which is that of `old` shards of
   /// the same layout. Throws UsageError if a rank of `old` is not in the group of these shards: its
   /// elements are lost.
-  [[nodiscard]] at::Tensor take_over(const Shards& old, int segment,
-                                     const at::Tensor& packed) const;
+  [[nodiscard]] at::Tensor redistribute(const Shards& old, int segment,
+                                        const at::Tensor& packed) const;
 
   /// Calls update(segment, part) for each part; `values` are the segments. It changes elements of
   /// the part's runs, and returns whether any rank changes the part. Returns when all ranks have

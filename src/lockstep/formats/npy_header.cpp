@@ -26,7 +26,7 @@ class Parser {
     bool has_order = false;
     bool has_shape = false;
     expect('{');
-    while (!try_take('}')) {
+    while (!try_skip('}')) {
       skip_spaces();
       const auto key_at = at_;
       const auto key = string();
@@ -42,7 +42,7 @@ class Parser {
                fmt::format("expected the keys descr, fortran_order and shape once each, found {}",
                            in_quotes(key)));
       }
-      if (!try_take(',')) {
+      if (!try_skip(',')) {
         expect('}');
         break;
       }
@@ -67,14 +67,14 @@ class Parser {
   void skip_spaces() {
     while (at_ < end_ && file_.text()[at_] == ' ') ++at_;
   }
-  bool try_take(char c) {
+  bool try_skip(char c) {
     skip_spaces();
     if (at_ == end_ || file_.text()[at_] != c) return false;
     ++at_;
     return true;
   }
   void expect(char c) {
-    if (!try_take(c)) wrong(in_quotes(std::string_view(&c, 1)));
+    if (!try_skip(c)) wrong(in_quotes(std::string_view(&c, 1)));
   }
   std::string string() {
     skip_spaces();
@@ -105,10 +105,10 @@ class Parser {
     std::vector<std::uint64_t> sizes;
     expect('(');
     bool comma = true;
-    while (!try_take(')')) {
+    while (!try_skip(')')) {
       if (!comma || sizes.size() == kMaxDims) wrong("a tuple of at most 64 whole numbers");
       sizes.push_back(number());
-      comma = try_take(',');
+      comma = try_skip(',');
     }
     if (sizes.size() == 1 && !comma) wrong("a comma in a tuple of one");
     return sizes;

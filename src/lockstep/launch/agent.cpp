@@ -239,7 +239,7 @@ class Round {
     if (!culprit) return signal_ != 0 ? RunCause::signal : RunCause::rank_failed;
     const auto& failure = result.ranks[*culprit].start_failure;
     if (!failure) return RunCause::rank_failed;
-    if (failure->step != StartFailure::Step::execute) return RunCause::environment;
+    if (failure->action != StartFailure::Action::execute) return RunCause::environment;
     return failure->error_number == ENOENT ? RunCause::not_found : RunCause::not_executable;
   }
 

@@ -26,13 +26,15 @@ double seconds_between(RankOutcome::Time begin, RankOutcome::Time end) {
 std::string start_failure(const RankOutcome& rank, const std::string& program) {
   const auto& failure = *rank.start_failure;
   auto reason = std::generic_category().message(failure.error_number);
-  switch (failure.step) {
-    case StartFailure::Step::execute:
+  switch (failure.action) {
+    case StartFailure::Action::execute:
       return fmt::format("could not execute {}: {}", program, reason);
-    case StartFailure::Step::pin:
+    case StartFailure::Action::pin:
       return fmt::format("could not be pinned to its cores: {}; --no-pin starts it without",
                          reason);
-    case StartFailure::Step::descriptors:
+    case StartFailure::Action::fork:
+      return fmt::format("could not be forked: {}", reason);
+    case StartFailure::Action::assign_descriptors:
       return fmt::format("could not get its file descriptors: {}", reason);
   }
   return reason;

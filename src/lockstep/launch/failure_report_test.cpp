@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <csignal>
+#include <string>
+#include <system_error>
 
 namespace lockstep {
 namespace {
@@ -85,12 +88,22 @@ TEST(FailureBlock, SuspectsMemoryWhenTheLauncherDidNotSendSigkill) {
 
 TEST(FailureBlock, HasTheReasonWhyAProgramWasNotExecuted) {
   std::vector ranks{ended(0, ExitStatus::exited(127), 1ms)};
-  ranks[0].start_failure = StartFailure{StartFailure::Step::execute, ENOENT};
+  ranks[0].start_failure = StartFailure{StartFailure::Action::execute, ENOENT};
   const auto block = failure_block(ranks, {.cause = RunCause::not_found, .program = "trian"});
   EXPECT_NE(block.find("rank 0 on h1 could not execute trian: No such file or directory"),
             std::string::npos)
       << block;
   EXPECT_NE(block.find("next: check the name"), std::string::npos) << block;
+}
+
+TEST(FailureBlock, SaysThatAWorkerCouldNotBeForked) {
+  std::vector ranks{ended(0, ExitStatus::exited(125), 1ms)};
+  ranks[0].start_failure = StartFailure{StartFailure::Action::fork, EAGAIN};
+  const auto block = failure_block(ranks, {.cause = RunCause::environment, .program = "train"});
+  EXPECT_NE(
+      block.find("rank 0 on h1 could not be forked: " + std::generic_category().message(EAGAIN)),
+      std::string::npos)
+      << block;
 }
 
 TEST(FailureBlock, HasTheNextStepWhenTheLoaderOrAShellDidNotExecuteTheProgram) {

@@ -13,10 +13,10 @@
 
 namespace lockstep {
 
-/// Why a worker did not execute the program: the failed step, and errno.
+/// Why a worker did not execute the program: the action that failed, and errno.
 struct StartFailure {
-  enum class Step { descriptors, pin, execute };
-  Step step = Step::execute;
+  enum class Action { fork, assign_descriptors, pin, execute };
+  Action action = Action::execute;
   int error_number = 0;
 };
 

@@ -117,7 +117,7 @@ SupervisorNews news_of(const SupervisorMessage& message) {
     case SupervisorMessage::Kind::started:
       return WorkerStarted{message.value};
     case SupervisorMessage::Kind::start_failed:
-      return StartFailure{static_cast<StartFailure::Step>(message.step), message.value};
+      return StartFailure{static_cast<StartFailure::Action>(message.action), message.value};
     case SupervisorMessage::Kind::ended:
       break;
   }

@@ -56,7 +56,7 @@ class Embryo {
     arrange_descriptors();
     if (plan_.processors != nullptr &&
         ::sched_setaffinity(0, plan_.processors_bytes, plan_.processors) != 0) {
-      fail(StartFailure::Step::pin, errno);
+      fail(StartFailure::Action::pin, errno);
     }
     if (plan_.descriptor_limit > 0) {
       rlimit limit{};
@@ -68,7 +68,7 @@ class Embryo {
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    fail(StartFailure::Step::execute, execute());
+    fail(StartFailure::Action::execute, execute());
   }
 
  private:
@@ -101,17 +101,18 @@ class Embryo {
     }
     for (int number = 0; number < num_assigned; ++number) {
       if (::dup2(moved[static_cast<std::size_t>(number)], number) < 0) {
-        fail(StartFailure::Step::descriptors, errno);
+        fail(StartFailure::Action::assign_descriptors, errno);
       }
     }
-    if (::dup3(socket_, num_assigned, O_CLOEXEC) < 0) fail(StartFailure::Step::descriptors, errno);
+    if (::dup3(socket_, num_assigned, O_CLOEXEC) < 0)
+      fail(StartFailure::Action::assign_descriptors, errno);
     socket_ = num_assigned;
     close_from(num_assigned + 1);
   }
 
   int moved_above(int number, int last) noexcept {
     const int moved = ::fcntl(number, F_DUPFD_CLOEXEC, last + 1);
-    if (moved < 0) fail(StartFailure::Step::descriptors, errno);
+    if (moved < 0) fail(StartFailure::Action::assign_descriptors, errno);
     return moved;
   }
 
@@ -130,11 +131,11 @@ class Embryo {
     return reason;
   }
 
-  [[noreturn]] void fail(StartFailure::Step step, int error) const noexcept {
+  [[noreturn]] void fail(StartFailure::Action action, int error) const noexcept {
     tell(socket_, {.kind = SupervisorMessage::Kind::start_failed,
                    .value = error,
-                   .step = static_cast<std::uint32_t>(step)});
-    if (step != StartFailure::Step::execute) ::_exit(125);
+                   .action = static_cast<std::uint32_t>(action)});
+    if (action != StartFailure::Action::execute) ::_exit(125);
     ::_exit(error == ENOENT ? 127 : 126);
   }
 
@@ -160,7 +161,9 @@ class SupervisorProcess {
     const int error = errno;
     keep_only_own_descriptors();
     if (worker_ < 0) {
-      tell(socket_, {.kind = SupervisorMessage::Kind::start_failed, .value = error, .step = 0});
+      tell(socket_, {.kind = SupervisorMessage::Kind::start_failed,
+                     .value = error,
+                     .action = static_cast<std::uint32_t>(StartFailure::Action::fork)});
       tell(socket_, {.kind = SupervisorMessage::Kind::ended, .value = 125 << 8});
       ::_exit(0);
     }

@@ -15,8 +15,8 @@ namespace lockstep {
 struct SupervisorMessage {
   enum class Kind : std::uint32_t { started, start_failed, ended };
   Kind kind = Kind::started;
-  std::int32_t value = 0;  // the pid, errno, or the status of waitpid(2)
-  std::uint32_t step = 0;  // StartFailure::Step
+  std::int32_t value = 0;    // the pid, errno, or the status of waitpid(2)
+  std::uint32_t action = 0;  // StartFailure::Action
   std::uint32_t reserved = 0;
   std::int64_t steady_ns = 0;  // CLOCK_MONOTONIC
 };

@@ -131,7 +131,7 @@ TEST(Supervisor, DistinguishesAMissingProgramFromOneThatIsNotExecutable) {
     Watched worker(SupervisedCommand{.command = {program}, .environment = {{"PATH", "/bin"}}});
     worker.finish();
     ASSERT_TRUE(worker.failure) << program;
-    EXPECT_EQ(worker.failure->step, StartFailure::Step::execute);
+    EXPECT_EQ(worker.failure->action, StartFailure::Action::execute);
     EXPECT_EQ(worker.failure->error_number, error) << program;
     EXPECT_EQ(worker.status, ExitStatus::exited(code)) << program;
   }
@@ -143,7 +143,7 @@ TEST(Supervisor, APinToMissingProcessorsIsReported) {
   Watched worker(command);
   worker.finish();
   ASSERT_TRUE(worker.failure);
-  EXPECT_EQ(worker.failure->step, StartFailure::Step::pin);
+  EXPECT_EQ(worker.failure->action, StartFailure::Action::pin);
   EXPECT_EQ(worker.status, ExitStatus::exited(125)) << "a failure of the machine, not the program";
 }
 

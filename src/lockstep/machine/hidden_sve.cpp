@@ -3,6 +3,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "lockstep/base/environment.h"
+
 namespace lockstep {
 namespace {
 
@@ -34,6 +36,11 @@ bool hides_sve() {
 
 std::pair<std::string, std::string> plain_processor_variable() {
   return {"NVPL_BLAS_DEBUG_CPU_TYPE", "1"};
+}
+
+void set_plain_processor(Environment& environment) {
+  const auto& [variable, value] = plain_processor_variable();
+  if (hides_sve() && !environment.find(variable)) environment.set(variable, value);
 }
 
 }  // namespace lockstep

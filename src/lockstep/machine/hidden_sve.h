@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+class Environment;
+
 /// Whether `cpuinfo`, the text of /proc/cpuinfo, describes such a machine. Pure.
 [[nodiscard]] bool hides_sve(std::string_view cpuinfo);
 /// Whether this machine hides SVE.
@@ -17,5 +19,9 @@ namespace lockstep {
 
 /// The environment variable, and its value, that makes the BLAS select code without SVE.
 [[nodiscard]] std::pair<std::string, std::string> plain_processor_variable();
+
+/// For a program that gets `environment`: sets the variable if this machine hides SVE and the
+/// variable is not set.
+void set_plain_processor(Environment& environment);
 
 }  // namespace lockstep

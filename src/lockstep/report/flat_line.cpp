@@ -15,7 +15,7 @@ class Scanner {
  public:
   explicit Scanner(std::string_view line) : at_(line.data()), end_(line.data() + line.size()) {}
 
-  bool take(char letter) {
+  bool try_skip(char letter) {
     skip_blanks();
     if (at_ == end_ || *at_ != letter) return false;
     ++at_;
@@ -23,8 +23,8 @@ class Scanner {
   }
 
   // The bytes between quotes.
-  bool take_text(std::string_view& text) {
-    if (!take('"')) return false;
+  bool try_read_text(std::string_view& text) {
+    if (!try_skip('"')) return false;
     const char* begin = at_;
     while (at_ < end_ && *at_ != '"') at_ += *at_ == '\\' ? 2 : 1;
     if (at_ >= end_) return false;
@@ -33,15 +33,15 @@ class Scanner {
     return true;
   }
 
-  bool take_value(FlatField& field) {
+  bool try_read_value(FlatField& field) {
     skip_blanks();
     field.number = kNothing;
     field.text = {};
     field.is_text = at_ < end_ && *at_ == '"';
-    if (field.is_text) return take_text(field.text);
-    if (take_word("null")) return true;
-    if (take_word("true")) return field.number = 1, true;
-    if (take_word("false")) return field.number = 0, true;
+    if (field.is_text) return try_read_text(field.text);
+    if (try_skip_word("null")) return true;
+    if (try_skip_word("true")) return field.number = 1, true;
+    if (try_skip_word("false")) return field.number = 0, true;
     const auto [stopped, error] = std::from_chars(at_, end_, field.number);
     // A number that a double cannot hold is not finite, as null.
     if (error == std::errc::result_out_of_range) field.number = kNothing;
@@ -59,7 +59,7 @@ class Scanner {
   void skip_blanks() {
     while (at_ < end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\r')) ++at_;
   }
-  bool take_word(std::string_view word) {
+  bool try_skip_word(std::string_view word) {
     if (!std::string_view(at_, static_cast<std::size_t>(end_ - at_)).starts_with(word))
       return false;
     at_ += word.size();
@@ -75,16 +75,17 @@ class Scanner {
 bool FlatLine::parse(std::string_view line) {
   fields_.clear();
   Scanner scanner(line);
-  if (!scanner.take('{')) return false;
-  if (scanner.take('}')) return scanner.is_done();
+  if (!scanner.try_skip('{')) return false;
+  if (scanner.try_skip('}')) return scanner.is_done();
   do {
     FlatField field;
-    if (!scanner.take_text(field.name) || !scanner.take(':') || !scanner.take_value(field)) {
+    if (!scanner.try_read_text(field.name) || !scanner.try_skip(':') ||
+        !scanner.try_read_value(field)) {
       return false;
     }
     fields_.push_back(field);
-  } while (scanner.take(','));
-  return scanner.take('}') && scanner.is_done();
+  } while (scanner.try_skip(','));
+  return scanner.try_skip('}') && scanner.is_done();
 }
 
 const FlatField* FlatLine::find(std::string_view name) const noexcept {

@@ -208,14 +208,14 @@ void Link::flush_at_once() {
   }
   if (turns.empty()) return;
   is_forked_ = true;
-  threads_->run(turns.size(), [&](std::size_t index) { take_turn(*turns[index]); });
+  threads_->run(turns.size(), [&](std::size_t index) { run_turn(*turns[index]); });
   is_forked_ = false;
   for (auto* const stripe : turns) settle(*stripe);
 }
 
 // In any thread. Receives only what the caller has waited for: a caller that sends would otherwise
 // read what another one sleeps for.
-void Link::take_turn(Stripe& stripe) {
+void Link::run_turn(Stripe& stripe) {
   try {
     if (std::exchange(stripe.has_input, false)) (void)receive_data(stripe);
     for (std::size_t sent = 0; sent < kTurnBytes;) {

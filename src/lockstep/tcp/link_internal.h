@@ -200,7 +200,7 @@ class Link {
   void flush_data();
   void flush_in_turn();
   void flush_at_once();
-  void take_turn(Stripe& stripe);
+  void run_turn(Stripe& stripe);
   static void fail(Stripe& stripe, std::string why) { stripe.failure = {.why = std::move(why)}; }
   void settle(Stripe& stripe);
   [[nodiscard]] std::unique_lock<std::mutex> lock_shared() {

@@ -13,7 +13,7 @@ void StripeThreads::grow(std::size_t count) {
     while (threads_.size() < count) {
       threads_.emplace_back([this](const std::stop_token& stop) {
         Lock own(mutex_);
-        while (begun_.wait(own, stop, [this] { return next_ < count_; })) take_turns(own);
+        while (begun_.wait(own, stop, [this] { return next_ < count_; })) run_turns(own);
       });
     }
   } catch (const std::system_error&) {
@@ -32,11 +32,11 @@ void StripeThreads::run(std::size_t count, const std::function<void(std::size_t)
   count_ = count;
   next_ = 0;
   for (std::size_t i = 1; i < std::min(count, threads_.size() + 1); ++i) begun_.notify_one();
-  take_turns(lock);
+  run_turns(lock);
   ended_.wait(lock, [this] { return running_ == 0; });
 }
 
-void StripeThreads::take_turns(Lock& lock) {
+void StripeThreads::run_turns(Lock& lock) {
   while (next_ < count_) {
     const auto index = next_++;
     const auto& turn = *turn_;

@@ -32,7 +32,7 @@ class StripeThreads {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  void take_turns(Lock& lock);
+  void run_turns(Lock& lock);
 
   mutable std::mutex mutex_;
   const std::function<void(std::size_t)>* turn_ = nullptr;  // mutex_; while next_ < count_
@@ -40,7 +40,7 @@ class StripeThreads {
   std::size_t next_ = 0;                                    // mutex_
   std::size_t running_ = 0;                                 // mutex_; turns
   std::condition_variable_any begun_;
-  std::condition_variable ended_;      // the turns that other threads have taken
+  std::condition_variable ended_;      // the turns that other threads run
   std::vector<std::jthread> threads_;  // mutex_; last
 };
 

@@ -27,7 +27,7 @@ std::vector<std::uint64_t> ends_in(std::span<const std::byte> stream) {
   return ends;
 }
 
-void take(BareLink& peer, Bytes& stream) {
+void append_sent(BareLink& peer, Bytes& stream) {
   const auto more = peer.take(1);
   stream.insert(stream.end(), more.begin(), more.end());
 }
@@ -45,15 +45,16 @@ TEST(TurnsOfGroups, ASmallTransferWaitsForAtMostOneFrameOfEachOtherGroup) {
       peer.link.send(end, {.to = end, .key = {1, 0}, .bytes = large, .sent = &sent});
     }
     Bytes stream;
-    for (; ends_in(stream).size() <= 2 * others.size(); peer.link.flush()) take(peer, stream);
-    take(peer, stream);
+    for (; ends_in(stream).size() <= 2 * others.size(); peer.link.flush())
+      append_sent(peer, stream);
+    append_sent(peer, stream);
     // The last of these has begun, but is not sent: all others wait for its end.
     const auto begun = ends_in(stream).size();
     ASSERT_LT(sent, begun * kMaxDataBytes);
     peer.link.send(kSmall, {.to = kSmall, .key = {1, 0}, .bytes = small, .sent = &sent});
     for (; sent < others.size() * large.size() + small.size(); peer.link.flush())
-      take(peer, stream);
-    take(peer, stream);
+      append_sent(peer, stream);
+    append_sent(peer, stream);
     const auto ends = ends_in(stream);
     const auto found = std::find(ends.begin(), ends.end(), kSmall);
     ASSERT_NE(found, ends.end());
@@ -78,8 +79,8 @@ TEST(TurnsOfGroups, BlocksThatWaitShareFrames) {
   }
   peer.link.send(1, {.to = 1, .key = {2, 0}, .bytes = other, .sent = &sent});
   Bytes stream;
-  for (; sent < transfer.size() + other.size(); peer.link.flush()) take(peer, stream);
-  take(peer, stream);
+  for (; sent < transfer.size() + other.size(); peer.link.flush()) append_sent(peer, stream);
+  append_sent(peer, stream);
   // 17 blocks. The first one or two began while there was room.
   EXPECT_LE(ends_in(stream).size(), 8U);
   EXPECT_EQ(stream.size(), sent + ends_in(stream).size() * kDataHeaderBytes);

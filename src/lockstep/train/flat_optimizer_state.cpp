@@ -20,9 +20,9 @@ void FlatOptimizer::follow_rebind() {
   if (old == shards_ || !shards_->is_sharded()) return;
   for (int number = 0; number < flat_.num_segments(); ++number) {
     const auto index = static_cast<std::size_t>(number);
-    for (auto& state : state_) state[index] = shards_->take_over(*old, number, state[index]);
+    for (auto& state : state_) state[index] = shards_->redistribute(*old, number, state[index]);
     if (auto& masters = masters_[index]; masters.defined()) {
-      masters = shards_->take_over(*old, number, masters);
+      masters = shards_->redistribute(*old, number, masters);
     }
     if (tables_[index] != nullptr) tables_[index] = make_table(number);
   }

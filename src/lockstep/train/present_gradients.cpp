@@ -8,7 +8,7 @@ std::vector<FlatRange> present_gradients(FlatParameters& flat) {
   for (int index = 0; index < count; ++index) {
     if (!flat.slots().is_in_place(index)) flat.expect_in_place();  // names all of them
   }
-  flat.take_in_assigned();
+  flat.move_in_assigned();
   flat.expect_gradients();
   return flat.present_gradients();
 }
