@@ -1,6 +1,6 @@
 // The memory in which buckets are reduced with Shard::gradients. Whole gradients have no memory of
-// their own then: a bucket takes part of this ring when it starts, and leaves it when this rank's
-// shards of the average have been packed. A bucket that finds its part still in use waits for the
+// their own then: a bucket has a part of this ring from its first gradient on, until this rank's
+// shards of the average have been packed. A gradient that finds its part still in use waits for the
 // earlier bucket there (reducer.h). Every bucket has the same offset on all ranks.
 #pragma once
 

@@ -58,6 +58,7 @@ void Reducer::begin(const CallFlags& flags, std::int64_t number) {
   launching_ = 0;
   waited_ = 0;
   settled_.assign(ranges_.size(), false);
+  is_moved_.assign(ready_.size(), false);
   if (options_.timed)
     timeline_ = std::make_shared<DeviceTimeline>(ranges_.front().device(), ranges_.size());
   arrival_.clear();
@@ -97,8 +98,9 @@ void Reducer::ready(int parameter) {
   arrival_.push_back(parameter);
   ++record_.hooks;
   const auto bucket = static_cast<std::size_t>(plan_.bucket_of[index]);
+  move_early(parameter);
   if (--missing_[bucket] == 0) record_.buckets[bucket].ready = StepClock::now();
-  start_full_buckets(last_, options_.waits && !is_impatient_ ? Patience::little : Patience::none);
+  start_full_buckets(last_, patience());
 }
 
 void Reducer::start_rest() {
@@ -236,6 +238,10 @@ void Reducer::start_full_buckets(std::size_t end, Patience patience) {
   launching_ += ticks() - begin - (waited_ - waited);
 }
 
+Reducer::Patience Reducer::patience() const noexcept {
+  return options_.waits && !is_impatient_ ? Patience::little : Patience::none;
+}
+
 // Waits for earlier buckets in the memory of this one. Returns false if one of them is not reduced.
 bool Reducer::make_room(std::size_t index, Patience patience) {
   if (options_.ring.empty() || !needs_reduction(plan_.buckets[index])) return true;
@@ -327,17 +333,37 @@ void Reducer::collect(const Bucket& bucket) {
 
 // The same for loose slots.
 void Reducer::move_in(std::size_t index) {
-  const at::NoGradGuard off;
   const auto& bucket = options_.ring[index];
   for (const auto& padding : bucket.padding) padding.zero_();
   const auto& parameters = plan_.buckets[index].parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto state = slots_.move_to(parameters[i], buffer_, bucket.parameters[i]);
-    contributes_[static_cast<std::size_t>(parameters[i])] = state == GradientState::fresh;
-    const bool is_empty = flags_.sum == 0 && state == GradientState::stale;  // as in collect()
-    if (state == GradientState::absent || is_empty) bucket.parameters[i].zero_();
+    if (!is_moved_[static_cast<std::size_t>(parameters[i])])
+      move(parameters[i], bucket.parameters[i]);
   }
   slots_.flush();
+}
+
+void Reducer::move(int parameter, const at::Tensor& to) {
+  const at::NoGradGuard off;
+  const auto state = slots_.move_to(parameter, buffer_, to);
+  contributes_[static_cast<std::size_t>(parameter)] = state == GradientState::fresh;
+  const bool is_empty = flags_.sum == 0 && state == GradientState::stale;  // as in collect()
+  if (state == GradientState::absent || is_empty) to.zero_();
+}
+
+// Moves a gradient before its bucket is full: until then it would have memory of its own. On a GPU
+// it has: the copies of a bucket are one kernel.
+void Reducer::move_early(int parameter) {
+  const auto index = static_cast<std::size_t>(plan_.bucket_of[static_cast<std::size_t>(parameter)]);
+  if (options_.ring.empty() || ranges_[index].is_cuda()) return;
+  for (auto earlier = works_.size(); earlier < index; ++earlier) {
+    if (share_memory(ranges_[earlier], ranges_[index])) return;  // it comes first
+  }
+  if (!make_room(index, patience())) return;
+  const auto& parameters = plan_.buckets[index].parameters;
+  const auto at = std::find(parameters.begin(), parameters.end(), parameter) - parameters.begin();
+  move(parameter, options_.ring[index].parameters[static_cast<std::size_t>(at)]);
+  is_moved_[static_cast<std::size_t>(parameter)] = true;
 }
 
 // The last bucket's call carries the facts about all parameters.

@@ -2,16 +2,18 @@
 // gradient; start_rest() and finish() close the step. The class depends neither on autograd nor on
 // the group: ddp_state.cpp calls it, and a BucketReduction makes the collective calls.
 //
-// Words: a parameter *contributes* if its gradient is fresh when its bucket starts: a gradient has
-// arrived since the last reduction, in any micro-batch, and the user has not reset it. A parameter
+// Words: a parameter *contributes* if its gradient is fresh when its bucket starts, or before that
+// when it moves: a gradient has arrived since the last reduction, in any micro-batch, and the user
+// has not reset it. A parameter
 // is *used* if it contributes on at least one rank. A parameter with no new gradient on this rank
 // contributes its current `.grad`, which is stale and equal on all ranks, or zeros. If a parameter
 // is used on no rank, its `.grad` does not change.
 //
-// With Shard::gradients, buckets share memory (gradient_ring.h): a bucket takes its gradients out
-// of loose slots when it starts, and waits for an earlier one in the same memory: in finish(), and
-// briefly in ready(), never in start_rest() and advance(). Another rank, which starts that bucket
-// late because it does not use a parameter of it, may need other calls of this one meanwhile.
+// With Shard::gradients, buckets share memory (gradient_ring.h). A gradient moves there from its
+// loose slot when it is ready, on a GPU when its bucket starts, and waits for an earlier bucket in
+// the same memory: in finish(), and briefly in ready(), never in start_rest() and advance().
+// Another rank, which starts that bucket late because it does not use a parameter of it, may need
+// other calls of this one meanwhile.
 //
 // Every rank makes all calls of a reduction that it has begun, also when its backward() fails. The
 // last call is made only after backward() has ended, and its flags tell whether it failed.
@@ -88,7 +90,7 @@ class Reducer {
     return has(flags_, StepFlags::kFailed) || reduction_.failure() != nullptr;
   }
   [[nodiscard]] std::int64_t number() const noexcept { return number_; }
-  /// Whether the bucket of `parameter` has started, with a fresh gradient of it.
+  /// Whether the bucket of `parameter` has started, or has its memory, with a fresh gradient of it.
   [[nodiscard]] bool contributes(int parameter) const {
     return contributes_[static_cast<std::size_t>(parameter)];
   }
@@ -105,6 +107,8 @@ class Reducer {
   [[nodiscard]] bool needs_reduction(const Bucket& bucket) const;
   /// How long a bucket waits for its memory.
   enum class Patience { none, little, endless };
+  /// Of ready().
+  [[nodiscard]] Patience patience() const noexcept;
 
   void start_full_buckets(std::size_t end, Patience patience);
   void advance_started();
@@ -115,6 +119,8 @@ class Reducer {
   void launch(std::size_t index);
   void collect(const Bucket& bucket);
   void move_in(std::size_t index);
+  void move(int parameter, const at::Tensor& to);
+  void move_early(int parameter);
   void note_times();
   [[nodiscard]] CallFlags flags_of(std::size_t index) const;
   [[nodiscard]] bool trains(int parameter) const;
@@ -141,6 +147,7 @@ class Reducer {
   std::size_t last_ = 0;                          // the last bucket that takes part
   std::vector<bool> ready_;                       // by parameter
   std::vector<bool> contributes_;                 // by parameter, valid once its bucket has started
+  std::vector<bool> is_moved_;                    // by parameter: before its bucket has started
   std::vector<int> missing_;                      // by bucket: parameters that are not ready
   std::vector<std::pair<int, at::Tensor>> kept_;  // stale gradients
   // By bucket, for started ones; null for a bucket that does not take part.
