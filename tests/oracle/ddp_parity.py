@@ -19,6 +19,7 @@ The oracle is Python with the same LibTorch, one thread per rank.
 Distances from fp64 are over all weights, in the Euclidean norm, relative to the norm of the weights.
 """
 
+import concurrent.futures
 import multiprocessing
 import os
 import pathlib
@@ -57,14 +58,16 @@ def check(true, text):
 
 def python_processes():
     """One process per rank, for all jobs, so that each loads Python and torch once. Spawned, not forked: autograd does
-    not work in a fork of a process in which it has started threads, one per GPU."""
-    return multiprocessing.get_context("spawn").Pool(MOST_RANKS, torch.set_num_threads, (1,))
+    not work in a fork of a process in which it has started threads, one per GPU. Not a multiprocessing.Pool: that replaces
+    a process that has crashed, and waits for its result for ever."""
+    return concurrent.futures.ProcessPoolExecutor(MOST_RANKS, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,))
 
 
 def in_processes(pool, function, arguments):
     """Runs all jobs at the same time: no process takes a second job before its first is done."""
     assert len(arguments) <= MOST_RANKS
-    pool.starmap_async(function, arguments, chunksize=1).get(LIMIT)
+    for job in [pool.submit(function, *each) for each in arguments]:
+        job.result(LIMIT)
 
 
 def python_ddp(pool, folder, ranks, cases):

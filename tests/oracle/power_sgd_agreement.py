@@ -12,6 +12,7 @@ The oracle is Python's hook on the same gradients, in fp32 and in fp64; the latt
 Distances are in the Euclidean norm over all parameters, relative to the norm of the exact values.
 """
 
+import concurrent.futures
 import multiprocessing
 import os
 import pathlib
@@ -122,8 +123,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([pathlib.Path(sys.argv[1]).resolve(), folder, *map(str, APPROXIMATIONS)], check=True,
                        timeout=LIMIT, cwd=folder, env=os.environ | {"LOCKSTEP_RANKS": str(RANKS)})
-        with multiprocessing.get_context("spawn").Pool(RANKS) as pool:
-            pool.starmap_async(python_rank, [(folder, rank) for rank in range(RANKS)], chunksize=1).get(LIMIT)
+        # As in ddp_parity.py.
+        with concurrent.futures.ProcessPoolExecutor(RANKS, multiprocessing.get_context("spawn")) as pool:
+            for job in [pool.submit(python_rank, folder, rank) for rank in range(RANKS)]:
+                job.result(LIMIT)
         for approximation in APPROXIMATIONS:
             for rank in range(RANKS):
                 ours = load_file(f"{folder}/{approximation}.{rank}.safetensors")
