@@ -12,7 +12,6 @@ The oracle is Python's hook on the same gradients, in fp32 and in fp64; the latt
 Distances are in the Euclidean norm over all parameters, relative to the norm of the exact values.
 """
 
-import concurrent.futures
 import multiprocessing
 import os
 import pathlib
@@ -110,6 +109,19 @@ def python_rank(folder, rank):
     torch.distributed.destroy_process_group()
 
 
+def in_python(folder):
+    """Each rank in a process of its own, which ends with it: idle processes of a pool waited for each other for ever, about
+    once in thirty runs."""
+    spawn = multiprocessing.get_context("spawn")
+    ranks = [spawn.Process(target=python_rank, args=(folder, rank), daemon=True) for rank in range(RANKS)]
+    for process in ranks:
+        process.start()
+    for rank, process in enumerate(ranks):
+        process.join(LIMIT)
+        if process.exitcode != 0:
+            raise SystemExit(f"rank {rank} of Python's hook ended with {process.exitcode}")
+
+
 def together(tensors, prefix, names):
     return torch.cat([tensors[f"{prefix}.{name}"].double().flatten() for name in names])
 
@@ -123,10 +135,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([pathlib.Path(sys.argv[1]).resolve(), folder, *map(str, APPROXIMATIONS)], check=True,
                        timeout=LIMIT, cwd=folder, env=os.environ | {"LOCKSTEP_RANKS": str(RANKS)})
-        # As in ddp_parity.py.
-        with concurrent.futures.ProcessPoolExecutor(RANKS, multiprocessing.get_context("spawn")) as pool:
-            for job in [pool.submit(python_rank, folder, rank) for rank in range(RANKS)]:
-                job.result(LIMIT)
+        in_python(folder)
         for approximation in APPROXIMATIONS:
             for rank in range(RANKS):
                 ours = load_file(f"{folder}/{approximation}.{rank}.safetensors")
