@@ -66,7 +66,7 @@ class Reducer {
   /// of the first call's signature, so that ranks in different backwards are detected.
   void begin(const CallFlags& flags, std::int64_t number);
   /// The gradient of `parameter` is final. Starts the buckets that are complete, in order, except
-  /// the last one. Does not wait.
+  /// the last one. Waits for nothing but memory of a ring, and for that briefly.
   /// Throws UsageError that names the parameter if it was ready before.
   void ready(int parameter);
   /// All gradients are final: starts the remaining buckets whose memory is free; advance() and
