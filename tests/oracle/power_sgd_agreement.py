@@ -118,6 +118,8 @@ def in_python(folder):
         process.start()
     for rank, process in enumerate(ranks):
         process.join(LIMIT)
+        if process.exitcode is None:
+            raise SystemExit(f"rank {rank} of Python's hook did not end within {LIMIT} s")
         if process.exitcode != 0:
             raise SystemExit(f"rank {rank} of Python's hook ended with {process.exitcode}")
 
